@@ -1,4 +1,4 @@
-"""Agents that ask each other: what stands in both logs, and what becomes of those who fail, hang or ask for ever."""
+"""Agents that ask each other: both logs, failures, cancellation and the limit of depth."""
 
 from __future__ import annotations
 
@@ -25,57 +25,34 @@ def asking(agent_id: str, message: str = "Please help.", call_id: str = "q") -> 
 
 
 async def results(house: AgentHouse, agent_id: str = "alpha") -> list[str]:
-    """What the tools of an agent brought it."""
+    """Return the tool results in the log of an agent."""
     return [state.result for state in await house.states(ToolResultState, agent_id)]
 
 
-async def test_an_agent_asks_another_and_gets_its_answer() -> None:
+async def test_the_question_and_the_answer_are_in_both_logs() -> None:
     house = AgentHouse()
-    await house.add("alpha", asking("helper_agent", "Please analyze this data."), say("Done."), tools=["ask_agent"])
+    await house.add("alpha", asking("helper_agent", "Please analyze."), say("Done."), tools=["ask_agent"])
     helper = await house.add("helper_agent", say("Analysis complete"))
-    assert await house.run("alpha") == "Done."
+    assert await house.run("alpha", conversation_id="talk") == "Done."
     assert await results(house) == ["Analysis complete"]
-    assert helper.sent()[0]["content"] == "Please analyze this data."
-
-
-async def test_the_question_and_the_answer_stand_in_the_log_of_who_asked() -> None:
-    house = AgentHouse()
-    await house.add("alpha", asking("helper_agent"), say("Done."), tools=["ask_agent"])
-    await house.add("helper_agent", say("Analysis complete"))
-    await house.run("alpha")
+    assert helper.sent()[0]["content"] == "Please analyze."
     log = await house.log("alpha")
-    assert [entry.kind for entry in log] == [
-        "UserMessageState",
-        "AssistantMessageState",
-        "ToolCallState",
-        "AgentCallState",
-        "WaitingState",
-        "AgentResultState",
-        "ToolResultState",
-        "AssistantMessageState",
-    ]
+    kinds = [entry.kind.removesuffix("State") for entry in log[3:-1]]
+    assert kinds == ["AgentCall", "Waiting", "AgentResult", "ToolResult"]
     asked, waited, answered = (entry.state for entry in log[3:6])
     assert isinstance(asked, AgentCallState)
     assert isinstance(waited, WaitingState)
     assert isinstance(answered, AgentResultState)
-    assert (asked.agent_id, asked.message) == ("helper_agent", "Please help.")
+    assert (asked.agent_id, asked.message) == ("helper_agent", "Please analyze.")
     assert asked.correlation_id == waited.correlation_id == answered.correlation_id
     assert (answered.result, answered.score) == ({"status": "success", "content": "Analysis complete"}, None)
     assert log[5].parents == (log[3].ref,)
-
-
-async def test_the_one_who_was_asked_has_a_conversation_of_its_own_that_leads_back() -> None:
-    house = AgentHouse()
-    await house.add("alpha", asking("helper_agent"), say("Done."), tools=["ask_agent"])
-    await house.add("helper_agent", say("Analysis complete"))
-    await house.run("alpha", conversation_id="talk")
     [child] = await house.conversations("helper_agent")
     assert child.startswith("talk/")
-    [question] = [entry for entry in await house.log("alpha") if entry.kind == "AgentCallState"]
-    assert (await house.log("helper_agent", child))[0].parents == (question.ref,)
+    assert (await house.log("helper_agent", child))[0].parents == (log[3].ref,)
 
 
-async def test_several_are_asked_at_once() -> None:
+async def test_several_agents_are_asked_concurrently() -> None:
     house = AgentHouse()
     questions = call(*(use("ask_agent", each, agent_id=each, message="Who are you?") for each in ("beta", "gamma")))
     await house.add("alpha", questions, say("Done."), tools=["ask_agent"])
@@ -87,7 +64,7 @@ async def test_several_are_asked_at_once() -> None:
     assert sorted(answers) == ["I am beta.", "I am gamma."]
 
 
-async def test_an_agent_that_does_not_exist_is_told_with_those_that_do() -> None:
+async def test_the_error_of_an_unknown_agent_names_the_registered_ones() -> None:
     house = AgentHouse()
     await house.add("alpha", asking("nobody"), say("Done."), tools=["ask_agent"])
     assert await house.run("alpha") == "Done."
@@ -95,7 +72,7 @@ async def test_an_agent_that_does_not_exist_is_told_with_those_that_do() -> None
     assert await house.states(AgentCallState, "alpha") == []
 
 
-async def test_the_failure_of_another_agent_is_a_failed_call() -> None:
+async def test_the_failure_of_the_asked_agent_is_a_failed_call() -> None:
     house = AgentHouse()
     await house.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
     await house.add("beta", fail(AuthenticationError("no such key", provider="x")))
@@ -105,7 +82,7 @@ async def test_the_failure_of_another_agent_is_a_failed_call() -> None:
     assert answered.result == {"status": "error", "content": "no such key"}
 
 
-async def test_an_agent_that_asks_itself_for_ever_comes_to_an_end() -> None:
+async def test_the_depth_of_questions_is_limited() -> None:
     house = AgentHouse()
     script = await house.add("alpha", *[asking("alpha")] * 6, *[say("Enough.")] * 6, tools=["ask_agent"])
     assert await soon(house.run("alpha")) == "Enough."
@@ -115,7 +92,7 @@ async def test_an_agent_that_asks_itself_for_ever_comes_to_an_end() -> None:
     assert len(await house.conversations("alpha")) == 6
 
 
-async def test_whoever_stops_an_agent_stops_the_one_that_it_asked_and_both_can_go_on() -> None:
+async def test_cancelling_an_agent_cancels_the_asked_one_and_both_can_continue() -> None:
     house = AgentHouse()
     alpha = await house.add("alpha", asking("beta"), tools=["ask_agent"])
     beta = await house.add("beta", never())
@@ -135,7 +112,7 @@ async def test_whoever_stops_an_agent_stops_the_one_that_it_asked_and_both_can_g
 
 
 @in_virtual_time
-async def test_an_answer_that_takes_too_long_is_not_waited_for_and_the_asking_agent_goes_on() -> None:
+async def test_the_asking_agent_continues_after_the_timeout_of_an_answer() -> None:
     release = asyncio.Event()
     house = AgentHouse(tools=[having(deaf_tool(release), timeout_s=10_000)])
     await house.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
@@ -147,7 +124,7 @@ async def test_an_answer_that_takes_too_long_is_not_waited_for_and_the_asking_ag
     release.set()
 
 
-async def test_an_agent_in_a_session_of_others_says_that_there_is_nobody_to_ask() -> None:
+async def test_without_a_registry_the_call_fails() -> None:
     house = AgentHouse()
     await house.add("alpha", asking("beta"), say("Done."), tools=["ask_agent"])
     async with house.make.session(await house.repository.load("alpha"), "talk", None) as session:

@@ -1,4 +1,4 @@
-"""Agents that a language model moves: made of a configuration, over a log that outlives the process."""
+"""Agents of a language model: created from a configuration, with a log in a store."""
 
 from __future__ import annotations
 
@@ -22,15 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def test_an_agent_answers_and_remembers() -> None:
-    house = AgentHouse()
-    script = await house.add("alpha", say("Hi!"), say("You said hello."))
-    assert await house.run("alpha", "Hello!") == "Hi!"
-    assert await house.run("alpha", "What did I say?") == "You said hello."
-    assert told(script.sent()) == [("user", "Hello!"), ("assistant", "Hi!"), ("user", "What did I say?")]
-
-
-async def test_an_agent_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> None:
+async def test_an_agent_continues_its_conversation_after_a_restart(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'logs.db'}"
     house = AgentHouse(await open_store(url), [echo()])
     await house.add("alpha", call(use("echo", "a", text="moo")), say("It says moo."), tools=["echo"])
@@ -50,7 +42,7 @@ async def test_an_agent_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> 
     await again.store.aclose()
 
 
-async def test_conversations_do_not_know_of_each_other() -> None:
+async def test_conversations_are_separate() -> None:
     house = AgentHouse()
     script = await house.add("alpha", say("a"), say("b"))
     await house.run("alpha", "One", "first")
@@ -58,7 +50,7 @@ async def test_conversations_do_not_know_of_each_other() -> None:
     assert told(script.sent()) == [("user", "Two")]
 
 
-async def test_a_second_message_to_a_conversation_waits_its_turn_and_other_conversations_do_not() -> None:
+async def test_messages_to_one_conversation_run_one_after_the_other() -> None:
     house, gate = AgentHouse(), asyncio.Event()
     script = await house.add("alpha", after(gate, say("one")), say("elsewhere"), say("two"))
     first = asyncio.create_task(house.run("alpha", "1"))
@@ -74,13 +66,13 @@ async def test_the_behavior_template_leads_every_request(tmp_path: Path) -> None
     (tmp_path / "terse.md").write_text(
         "You are {{ agent_id }}.{% for name, what in tools.items() %} {{ name }}: {{ what }}{% endfor %}"
     )
-    house = AgentHouse(tools=[echo()], templates=TemplateManager(tmp_path))
+    house = AgentHouse(tools=[echo(), echo("shout")], templates=TemplateManager(tmp_path))
     script = await house.add("alpha", say("ok"), behavior_template="terse.md", tools=["echo"])
     await house.run("alpha", "Hello!")
     assert told(script.sent()) == [("system", "You are alpha. echo: Does what 'echo' does."), ("user", "Hello!")]
 
 
-async def test_a_template_that_wants_what_it_was_not_given_ends_the_run_before_it_begins() -> None:
+async def test_an_undefined_template_variable_is_an_error_before_the_run() -> None:
     house = AgentHouse()
     await house.add("alpha", behavior_template="Today is {{ today }}, and {{ mood }}.")
     with pytest.raises(TemplateError, match=r"'mood' is undefined\. It was given: agent_id, today, tools"):
@@ -93,7 +85,7 @@ def in_capitals(messages: list[dict[str, Any]], **_: Any) -> list[dict[str, Any]
     return [{**message, "content": message["content"].upper()} for message in messages]
 
 
-async def test_the_render_policy_says_what_the_model_sees() -> None:
+async def test_the_render_policy_renders_the_requests() -> None:
     house = AgentHouse()
     script = await house.add("alpha", say("Hi!"), say("ok"), render_policy="in_capitals")
     await house.run("alpha", "Hello!")
@@ -101,14 +93,7 @@ async def test_the_render_policy_says_what_the_model_sees() -> None:
     assert told(script.sent()) == [("user", "HELLO!"), ("assistant", "HI!"), ("user", "AGAIN!")]
 
 
-async def test_an_agent_has_the_tools_of_its_configuration_and_no_others() -> None:
-    house = AgentHouse(tools=[echo(), echo("shout")])
-    script = await house.add("alpha", say("ok"), tools=["shout"])
-    await house.run("alpha")
-    assert [each.name for each in script.requests[0].tools or ()] == ["shout"]
-
-
-async def test_what_a_provider_raises_reaches_whoever_asked_and_the_conversation_goes_on() -> None:
+async def test_the_error_of_a_provider_is_raised_and_the_conversation_continues() -> None:
     house = AgentHouse()
     await house.add("alpha", fail(AuthenticationError("no such key", provider="x")), say("ok"))
     with pytest.raises(AuthenticationError, match="no such key"):
@@ -117,14 +102,14 @@ async def test_what_a_provider_raises_reaches_whoever_asked_and_the_conversation
 
 
 @in_virtual_time
-async def test_a_demo_model_is_the_demo_provider() -> None:
+async def test_a_demo_model_uses_the_demo_provider() -> None:
     house = AgentHouse()
     config = LLMAgentConfig(type="llm", id="alpha", llm_model="demo/demo-1")
     await house.registry.register(house.make(config, house.registry), config)
     assert await house.run("alpha", "Hello!")
 
 
-async def test_an_anthropic_model_is_asked_of_that_provider_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_anthropic_model_uses_its_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     house = AgentHouse()
     config = LLMAgentConfig(type="llm", id="alpha", llm_model="anthropic/claude-haiku-4-5")
     await house.repository.save(config)
@@ -136,7 +121,7 @@ async def test_an_anthropic_model_is_asked_of_that_provider_by_its_name(monkeypa
         assert server.bodies[0]["model"] == "claude-haiku-4-5"
 
 
-async def test_a_provider_without_its_key_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_provider_without_a_key_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     house = AgentHouse()
     await house.repository.save(LLMAgentConfig(type="llm", id="alpha", llm_model="anthropic/claude-haiku-4-5"))

@@ -1,4 +1,4 @@
-"""Self-reflection: what a reflection agent says is in the log and before the agent's eyes, and never in its way."""
+"""Self-reflection: the verdict is in the log and in the next request, and a failure does not affect the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def weather(location: str) -> str:
 
 
 async def a_house(*verdicts: Any, tools: tuple[Any, ...] = (weather,), **parts: Any) -> AgentHouse:
-    """An agent that asks for the weather, and one that judges."""
+    """Make an agent that calls a tool, and a reflection agent."""
     house = AgentHouse(tools=tools, **parts)
     asks = call(use(getattr(tools[0], "name", "weather"), "w", location="Paris"))
     names = [name for name in house.tools.list_tools() if name != "ask_agent"]
@@ -44,22 +44,17 @@ async def comments(house: AgentHouse) -> list[tuple[Any, Any]]:
     return [(state.content, state.meta) for state in said if str(state.meta).startswith("reflection:")]
 
 
-async def test_a_judgement_is_the_results_reward_and_its_comment_stands_in_the_log() -> None:
+async def test_the_score_is_the_reward_of_the_result_and_the_comment_is_in_the_log() -> None:
     house = await a_house(say(GOOD))
     assert await house.run("alpha") == "Done."
     assert await rewards(house) == [0.8]
     assert await comments(house) == [("Precise.", "reflection:weather")]
-
-
-async def test_the_reflection_agent_sees_what_was_asked_and_what_it_brought() -> None:
-    house = await a_house(say(GOOD))
-    await house.run("alpha")
     [request] = told(house.scripts["judge"].sent())
     assert 'weather: {"location": "Paris"}' in request[1]
     assert "Sunny in Paris." in request[1]
 
 
-async def test_the_agent_reads_the_judgement_behind_the_result_and_the_history_stays_as_it_was() -> None:
+async def test_the_verdict_follows_the_result_in_the_next_request_only() -> None:
     house = await a_house(say(GOOD), say(GOOD))
     await house.run("alpha")
     script = house.scripts["alpha"]
@@ -77,7 +72,7 @@ async def test_the_agent_reads_the_judgement_behind_the_result_and_the_history_s
     ]
 
 
-async def test_comments_stand_behind_the_answer_where_no_request_ends_with_them() -> None:
+async def test_comments_follow_the_answer_in_the_log() -> None:
     house = await a_house(say(GOOD), say('{"score": 0.1, "comment": "Vague."}'))
     again = call(use("weather", "x", location="Rome"))
     await house.add(
@@ -93,7 +88,7 @@ async def test_comments_stand_behind_the_answer_where_no_request_ends_with_them(
     ]
 
 
-async def test_comments_are_in_the_log_of_a_run_that_failed_too() -> None:
+async def test_comments_are_in_the_log_of_a_failed_run() -> None:
     house = await a_house(say(GOOD))
     broken = fail(AuthenticationError("no such key", provider="x"))
     await house.add("alpha", call(use("weather", "w", location="Paris")), broken, tools=["weather"], **REFLECTING)
@@ -107,28 +102,21 @@ async def test_comments_are_in_the_log_of_a_run_that_failed_too() -> None:
     [say("Fine, I think."), say('{"score": 11}'), say(""), fail(AuthenticationError("no such key", provider="x"))],
     ids=["no score", "out of range", "nothing", "a failure"],
 )
-async def test_without_a_sensible_judgement_there_is_none(verdict: Any) -> None:
+async def test_an_invalid_verdict_is_ignored(verdict: Any) -> None:
     house = await a_house(verdict)
     assert await house.run("alpha") == "Done."
     assert (await rewards(house), await comments(house)) == ([None], [])
 
 
-async def test_a_reflection_agent_that_does_not_exist_is_no_obstacle() -> None:
-    house = await a_house()
-    await house.registry.unregister("judge")
-    assert await house.run("alpha") == "Done."
-    assert await rewards(house) == [None]
-
-
 @in_virtual_time
-async def test_a_reflection_agent_that_hangs_does_not_hold_up_the_run() -> None:
+async def test_a_run_does_not_wait_for_a_reflection_agent_that_hangs() -> None:
     house = await a_house(never(), reflection_timeout_s=5.0)
     assert await house.run("alpha") == "Done."
     assert (await rewards(house), await comments(house)) == ([None], [])
     assert house.scripts["judge"].cancelled == 1
 
 
-async def test_only_successes_of_tools_that_wish_it_are_judged() -> None:
+async def test_only_successes_of_tools_with_reflect_are_rated() -> None:
     house = await a_house(tools=(echo(),))
     assert await house.run("alpha") == "Done."
     house = await a_house(tools=(having(raising(OSError("no disk")), reflect=True),))
@@ -136,16 +124,7 @@ async def test_only_successes_of_tools_that_wish_it_are_judged() -> None:
     assert house.scripts["judge"].requests == []
 
 
-async def test_nobody_judges_an_agent_that_does_not_reflect() -> None:
-    house = AgentHouse(tools=[weather])
-    steps = call(use("weather", "w", location="Paris")), say("Done.")
-    await house.add("alpha", *steps, tools=["weather"], reflection_agent_id="judge")
-    await house.add("judge")
-    assert await house.run("alpha") == "Done."
-    assert await rewards(house) == [None]
-
-
-async def test_a_reflection_agent_is_not_judged_itself() -> None:
+async def test_a_reflection_agent_is_not_rated() -> None:
     house = AgentHouse(tools=[weather])
     steps = call(use("weather", "w", location="Paris")), say("Done.")
     await house.add("alpha", *steps, tools=["weather"], **REFLECTING)
@@ -171,7 +150,7 @@ async def test_the_answer_of_another_agent_gets_a_score() -> None:
     )
 
 
-async def test_what_is_judged_is_what_the_agent_reads_after_the_hooks() -> None:
+async def test_the_rated_result_is_the_one_modified_by_hooks() -> None:
     house = await a_house(say(GOOD))
 
     async def censor(_event: str, data: dict[str, Any]) -> HookResult:
@@ -187,7 +166,7 @@ async def test_what_is_judged_is_what_the_agent_reads_after_the_hooks() -> None:
     assert await rewards(house) == [0.8]
 
 
-async def test_what_is_judged_may_be_large_and_holds_no_orders() -> None:
+async def test_a_large_result_is_truncated_for_the_reflection_agent() -> None:
     @tool(ToolConfig(name="weather", description="", reflect=True))
     async def lengthy(location: str) -> str:
         return "{x} " * 50_000 + location
