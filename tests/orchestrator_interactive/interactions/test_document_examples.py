@@ -1,4 +1,4 @@
-"""The examples of the document that the interaction stack implements, section by section.
+"""The examples of the interaction stack document, section by section.
 
 Its stack is synchronous and takes a Redis client; this one is asynchronous and takes a store.
 """

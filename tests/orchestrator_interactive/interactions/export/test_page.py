@@ -1,4 +1,4 @@
-"""A conversation as a page: everything is there, nothing in it does anything, and it fits wherever it is read."""
+"""Export of a conversation as an HTML page without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def page_of(stack: InteractionStack, store: LossyStore, branch: str | None
 
 
 class Outline(HTMLParser):
-    """Reads a page strictly: each tag is closed in its order, and no attribute comes twice."""
+    """A strict parser: tags are closed in order, and no attribute is repeated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ hostile_states = st.sampled_from(HOSTILE).flatmap(
 
 @settings(max_examples=60, deadline=None)
 @given(states=conversations, hostile=st.lists(hostile_states, max_size=6), lost=st.sets(st.integers(0, 9), max_size=2))
-async def test_whatever_people_and_models_write_the_page_is_sound_and_nothing_in_it_acts(
+async def test_a_page_of_any_content_is_valid_and_inert(
     states: list[BaseState], hostile: list[BaseState], lost: set[int]
 ) -> None:
     store = LossyStore(lost)
@@ -131,7 +131,7 @@ async def test_whatever_people_and_models_write_the_page_is_sound_and_nothing_in
     assert HOSTILE[3] in read.text
 
 
-async def test_what_was_said_and_done_stands_in_the_page() -> None:
+async def test_a_page_has_the_content_of_every_state() -> None:
     store = LossyStore({9})
     stack = InteractionStack(store, "T1:C1:1.0", "alpha", asked_by="c/other/0/3")
     blocks = [
@@ -179,7 +179,7 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
     assert '<details class="thinking"><summary>Thinking</summary>' in page
 
 
-async def test_what_the_agent_says_in_markdown_looks_like_it() -> None:
+async def test_markdown_of_the_agent_is_rendered() -> None:
     store = LossyStore()
     stack = InteractionStack(store, "c", "a")
     markdown = (
@@ -203,7 +203,7 @@ async def test_what_the_agent_says_in_markdown_looks_like_it() -> None:
     assert "src" not in read.attributes
 
 
-async def test_branches_stand_at_the_top_and_another_one_can_be_the_page_s() -> None:
+async def test_a_page_lists_the_branches_and_shows_one() -> None:
     store = LossyStore()
     stack = InteractionStack(store, "c", "a")
     await stack.push(said("Hi"), said("there"))
@@ -217,14 +217,6 @@ async def test_branches_stand_at_the_top_and_another_one_can_be_the_page_s() -> 
     assert "there" not in text.replace("every state", "").split("Task 1")[1]
 
 
-async def test_a_conversation_of_which_nothing_is_left_is_a_page_too() -> None:
-    store = LossyStore()
-    stack = InteractionStack(store, "c", "a")
-    await stack.push(said("Hi"))
-    await stack.pop()
-    assert "Nothing has been said so far." in outline(await page_of(stack, store)).text
-
-
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -236,7 +228,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.mark.browser
-async def test_in_a_browser_it_loads_nothing_runs_nothing_and_fits(browser: Browser, tmp_path: Path) -> None:
+async def test_a_page_in_a_browser_loads_and_runs_nothing_and_fits(browser: Browser, tmp_path: Path) -> None:
     store = LossyStore()
     stack = InteractionStack(store, "c" * 90, "a")
     await stack.push(*(said(text) for text in HOSTILE), AssistantMessageState("long" * 200))

@@ -1,9 +1,9 @@
-"""What happens to a context while it makes a smaller view: a stop, another request, new rows."""
+"""A context during compaction: cancellation, other requests, new rows."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import Milestones, soon
@@ -11,21 +11,16 @@ from context_rows import (
     a_coordinator,
     size,
     steer,
-    tool_steps,
     user,
 )
 from context_summaries import PAIR, ROWS, Teller, mounted, note_of
 
 from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.modules import context_simple
 from orchestrator_interactive.testing import EventRecorder
 
-if TYPE_CHECKING:
-    pass
 
-
-async def test_a_request_that_is_cancelled_leaves_everything_as_it_was() -> None:
+async def test_a_cancelled_request_changes_nothing() -> None:
     hold = asyncio.Event()
     there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
@@ -43,7 +38,7 @@ async def test_a_request_that_is_cancelled_leaves_everything_as_it_was() -> None
 
 
 @pytest.mark.parametrize("event", PAIR)
-async def test_a_cancellation_in_a_hook_leaves_no_event_without_its_other(event: str) -> None:
+async def test_a_cancellation_in_a_hook_still_emits_both_events(event: str) -> None:
     coordinator, recorder, reached, hold = a_coordinator(), EventRecorder(), Milestones(), asyncio.Event()
 
     async def listen(name: str, data: dict[str, Any]) -> HookResult:
@@ -67,7 +62,7 @@ async def test_a_cancellation_in_a_hook_leaves_no_event_without_its_other(event:
     assert size(await soon(context.get_messages_for_request(token_budget=1000))) <= 800
 
 
-async def test_two_requests_at_once_ask_once_and_show_the_same() -> None:
+async def test_concurrent_requests_share_one_summary() -> None:
     hold = asyncio.Event()
     there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
     both = [asyncio.create_task(there.context.get_messages_for_request(provider=teller)) for _ in range(2)]
@@ -79,7 +74,7 @@ async def test_two_requests_at_once_ask_once_and_show_the_same() -> None:
     assert there.events() == PAIR
 
 
-async def test_the_second_of_two_requests_goes_on_where_the_first_is_cancelled() -> None:
+async def test_a_request_continues_after_a_concurrent_one_is_cancelled() -> None:
     hold = asyncio.Event()
     there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
     first, second = (asyncio.create_task(there.context.get_messages_for_request(provider=teller)) for _ in range(2))
@@ -91,7 +86,7 @@ async def test_the_second_of_two_requests_goes_on_where_the_first_is_cancelled()
     assert first.cancelled()
 
 
-async def test_rows_that_come_meanwhile_are_shown() -> None:
+async def test_rows_added_during_compaction_are_shown() -> None:
     hold = asyncio.Event()
     there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
@@ -101,20 +96,7 @@ async def test_rows_that_come_meanwhile_are_shown() -> None:
     assert (await soon(asking))[-1] == steer("and the attic")
 
 
-async def test_a_view_that_fits_by_now_is_not_made_smaller_once_more() -> None:
-    hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
-    both = [asyncio.create_task(there.context.get_messages_for_request(provider=teller)) for _ in range(2)]
-    await teller.asked.reached(1)
-    for row in tool_steps(40, 43):
-        await there.context.add_message(row)
-    hold.set()
-    one, other = await soon(asyncio.gather(*both))
-    assert one == other
-    assert there.events() == PAIR
-
-
-async def test_a_conversation_that_is_replaced_meanwhile_has_nothing_of_the_old_one() -> None:
+async def test_a_conversation_replaced_during_compaction_has_no_old_rows() -> None:
     hold = asyncio.Event()
     there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
@@ -126,29 +108,11 @@ async def test_a_conversation_that_is_replaced_meanwhile_has_nothing_of_the_old_
     assert there.events() == PAIR
 
 
-async def test_a_request_with_more_room_is_not_held_up_and_both_get_what_fits_them() -> None:
+async def test_a_request_with_a_larger_budget_does_not_wait() -> None:
     hold = asyncio.Event()
     there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     assert await soon(there.context.get_messages_for_request(token_budget=100_000)) == ROWS
-    hold.set()
-    assert size(await soon(asking)) <= 800
-
-
-async def test_a_request_gets_what_fits_it_though_another_one_with_more_room_comes_at_its_end() -> None:
-    coordinator, reached, hold = a_coordinator(), Milestones(), asyncio.Event()
-
-    async def listen(_name: str, _data: dict[str, Any]) -> HookResult:
-        reached.pass_one()
-        await hold.wait()
-        return HookResult()
-
-    coordinator.hooks.register(events.CONTEXT_POST_COMPACT, listen)
-    context = await context_simple.mount(coordinator, {})
-    await context.set_messages(ROWS)
-    asking = asyncio.create_task(context.get_messages_for_request(token_budget=1000))
-    await reached.reached(1)
-    assert await soon(context.get_messages_for_request(token_budget=100_000)) == ROWS
     hold.set()
     assert size(await soon(asking)) <= 800

@@ -1,3 +1,5 @@
+"""`context-stack`: a context over an interaction stack."""
+
 from __future__ import annotations
 
 import asyncio
@@ -42,7 +44,7 @@ def house() -> House:
     return House()
 
 
-# What other people's loops and hooks put into contexts.
+# Unusual rows of other loops and hooks.
 ODD: list[Row] = [
     {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {}}]},
     {"role": "assistant", "content": "x", "tool_calls": []},
@@ -69,7 +71,7 @@ ODD: list[Row] = [
 
 class TestAfterARestart:
     @given(histories())
-    def test_every_row_is_exactly_what_it_was(self, rows: list[Row]) -> None:
+    def test_every_row_is_the_same(self, rows: list[Row]) -> None:
         async def there_and_back() -> list[Row]:
             house = House()
             await add(house.context(), *rows)
@@ -78,7 +80,7 @@ class TestAfterARestart:
         assert asyncio.run(there_and_back()) == rows
 
     @given(st.lists(st.sampled_from(ODD) | st.sampled_from(TURN), max_size=12))
-    def test_so_are_odd_rows_in_odd_places(self, rows: list[Row]) -> None:
+    def test_unusual_rows_are_the_same(self, rows: list[Row]) -> None:
         async def there_and_back() -> tuple[list[Row], list[Row]]:
             house, other = House(), House()
             await add(house.context(), *rows)
@@ -88,7 +90,7 @@ class TestAfterARestart:
         assert asyncio.run(there_and_back()) == (rows, rows)
 
     @given(st.dictionaries(st.text(), json_values, max_size=4), st.sampled_from(["user", "assistant", "tool", "x"]))
-    def test_so_is_any_row_at_all(self, row: Row, role: str) -> None:
+    def test_any_row_is_the_same(self, row: Row, role: str) -> None:
         async def there_and_back() -> list[Row]:
             house = House()
             await add(house.context(), {**row, "role": role})
@@ -97,7 +99,7 @@ class TestAfterARestart:
         assert asyncio.run(there_and_back()) == [{**row, "role": role}]
 
     @given(histories(), st.integers(50, 600))
-    def test_the_model_sees_what_it_would_see_of_context_simple(self, rows: list[Row], budget: int) -> None:
+    def test_the_views_are_those_of_context_simple(self, rows: list[Row], budget: int) -> None:
         async def views() -> tuple[list[Row], list[Row]]:
             house = House()
             await add(house.context(), *rows)
@@ -121,7 +123,7 @@ class TestAfterARestart:
 
         asyncio.run(views())
 
-    async def test_a_summary_is_asked_for_once(self, house: House) -> None:
+    async def test_a_summary_is_requested_once(self, house: House) -> None:
         options = {**OPTIONS, "strategy": "summary", "summary_max_tokens": 60}
         provider = MockProvider(["They greeted each other at length."])
         context = house.context(**options)
@@ -132,13 +134,7 @@ class TestAfterARestart:
         assert await house.context(**options).get_messages_for_request(400, provider) == view
         assert provider.call_count == 1
 
-    async def test_the_conversation_goes_on_where_it_stood(self, house: House) -> None:
-        await add(house.context(), *TURN)
-        again = house.context()
-        await add(again, user("And now?"), said("Now this."))
-        assert await house.context().get_messages() == [*TURN, user("And now?"), said("Now this.")]
-
-    async def test_half_a_step_is_there_as_far_as_it_came(self, house: House) -> None:
+    async def test_an_incomplete_step_is_kept(self, house: House) -> None:
         await add(house.context(), *TURN[:3])
         again = house.context()
         await add(again, user("What happened?"), said("I was interrupted."))
@@ -146,7 +142,7 @@ class TestAfterARestart:
 
 
 class TestTheLog:
-    async def test_it_tells_what_happened(self, house: House) -> None:
+    async def test_rows_are_stored_as_states(self, house: House) -> None:
         await add(house.context(), *TURN, steer("Faster"), from_hook("Look here"))
         assert await house.kinds() == [
             "UserMessage",
@@ -155,14 +151,7 @@ class TestTheLog:
             *["UserMessage", "Row"],
         ]
 
-    async def test_a_result_comes_from_its_call(self, house: House) -> None:
-        await add(house.context(), *TURN)
-        entries = [entry async for entry in house.stack().iter_last_n(9)]
-        refs = {entry.ref: entry.state for entry in entries}
-        calls_of = [refs[entry.parents[0]].id for entry in entries if entry.kind == "ToolResultState"]  # type: ignore[union-attr]
-        assert calls_of == ["1", "2"]
-
-    async def test_an_answer_and_its_calls_are_one_step(self, house: House) -> None:
+    async def test_an_answer_and_its_calls_are_one_write(self, house: House) -> None:
         context = house.context()
         await add(context, user("Hello!"))
         before = await house.store.load(house.stack().key)
@@ -172,18 +161,11 @@ class TestTheLog:
         assert after is not None
         assert (after.version, after.tree.head.end) == (before.version + 1, before.tree.head.end + 3)
 
-    async def test_what_is_said_meanwhile_belongs_to_the_task_that_is_on(self, house: House) -> None:
+    async def test_an_injection_belongs_to_the_running_task(self, house: House) -> None:
         await add(house.context(), *TURN, steer("Faster"), said("Faster now."), user("And now?"))
         assert [entry.episode async for entry in house.stack().iter_last_n(10)] == [*[1] * 9, 2]
 
-    async def test_a_reward_is_written_with_the_result(self, house: House) -> None:
-        context = house.context()
-        context.reward("2", 0.8)
-        await add(context, *TURN)
-        rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
-        assert rewards == [None, 0.8]
-
-    async def test_it_stays_with_it_where_the_history_is_set_anew(self, house: House) -> None:
+    async def test_a_reward_is_kept_with_its_result(self, house: House) -> None:
         context = house.context()
         context.reward("2", 0.8)
         await add(context, *TURN)
@@ -192,24 +174,19 @@ class TestTheLog:
         rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
         assert rewards == [None, 0.8]
 
-    async def test_what_is_said_about_the_conversation_is_not_said_in_it(self, house: House) -> None:
+    async def test_states_between_agents_and_reflections_are_not_rows(self, house: House) -> None:
         states: list[BaseState] = [
             UserMessageState("Hello!"),
             AssistantMessageState("Hi"),
             AssistantMessageState("That was kind.", meta="reflection:greet"),
             AgentCallState("helper", "Look", correlation_id="7"),
             AgentResultState("7", "Found"),
+            UserResponseState("Yes"),
         ]
         await house.stack().push(*states)
-        assert await house.context().get_messages() == [user("Hello!"), {"role": "assistant", "content": "Hi"}]
+        assert [row["content"] for row in await house.context().get_messages()] == ["Hello!", "Hi", "Yes"]
 
-    async def test_what_others_wrote_is_read(self, house: House) -> None:
-        await house.stack().push(
-            UserMessageState("Shall we?"), AssistantMessageState("Sure?"), UserResponseState("Yes")
-        )
-        assert [row["content"] for row in await house.context().get_messages()] == ["Shall we?", "Sure?", "Yes"]
-
-    async def test_nothing_is_added_to_a_finished_conversation(self, house: House) -> None:
+    async def test_a_finished_conversation_takes_no_rows(self, house: House) -> None:
         context = house.context()
         await add(context, *TURN)
         await house.stack().push(FinishedState())
@@ -217,7 +194,7 @@ class TestTheLog:
             await context.add_message(user("And now?"))
         assert await house.context().get_messages() == TURN
 
-    async def test_a_row_that_json_does_not_know_is_refused(self, house: House) -> None:
+    async def test_a_row_that_json_cannot_represent_is_refused(self, house: House) -> None:
         context = house.context()
         await add(context, *TURN)
         with pytest.raises(ValueError, match="contains a value that JSON cannot represent"):
@@ -227,7 +204,7 @@ class TestTheLog:
 
 
 class TestRenderPolicies:
-    async def test_a_policy_says_what_the_model_sees(self, house: House) -> None:
+    async def test_the_policy_renders_the_request(self, house: House) -> None:
         context = house.context(render_policy="agents", system_prompt="You help.")
         await add(context, user("Hello!"), said("Let me ask.", thinking("Hm.")))
         await house.stack().push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
@@ -240,16 +217,7 @@ class TestRenderPolicies:
             ("user", "[The answer of helper:]\n  Found"),
         ]
 
-    async def test_images_are_shown(self, house: House) -> None:
-        images = [
-            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aW1n"}},
-            {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
-        ]
-        await add(house.context(), user([{"type": "text", "text": "Look"}, *images]))  # type: ignore[arg-type]
-        (row,) = await house.context(render_policy="agents").get_messages_for_request()
-        assert row["content"][1:] == images
-
-    async def test_an_agent_works_with_one(self) -> None:
+    async def test_a_run_with_the_summary_policy(self) -> None:
         provider = MockProvider([*([ToolCallBlock(id=f"c{n}", name="look", input={})] for n in range(8)), "Done."])
         plan = {
             "orchestrator": "loop-interactive",
@@ -260,13 +228,13 @@ class TestRenderPolicies:
             assert await session.execute("Look eight times") == "Done."
         assert "Tools that ran: look (" in str(provider.requests[-1].messages)
 
-    async def test_one_that_nobody_knows_is_told_at_once(self) -> None:
+    async def test_an_unknown_policy_is_an_error_at_mount(self) -> None:
         with pytest.raises(ValueError, match=r"no render policy 'poem'; existing policies: agents, default, .*summary"):
             await context_stack.mount(a_coordinator(), {"render_policy": "poem"})
 
 
 class TestReplacing:
-    async def test_what_was_there_stays_on_a_branch(self, house: House) -> None:
+    async def test_replaced_rows_stay_on_a_branch(self, house: House) -> None:
         context = house.context()
         await add(context, *TURN)
         await context.set_messages([user("Anew")])
@@ -274,15 +242,9 @@ class TestReplacing:
         branches = await house.stack().get_branch_info()
         assert [(branch.length, branch.is_current) for branch in branches] == [(1, True), (7, False)]
 
-    async def test_a_cleared_conversation_is_empty(self, house: House) -> None:
-        context = house.context()
-        await add(context, *TURN)
-        await context.clear()
-        assert await context.get_messages() == [] == await house.context().get_messages()
-
 
 class SlowStore(MemoryStore):
-    """A store that has written its next commit, or not yet, when it is held up."""
+    """A store that waits before or after its next commit."""
 
     def __init__(self, *, written: bool) -> None:
         super().__init__()
@@ -299,7 +261,7 @@ class SlowStore(MemoryStore):
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_a_row_whose_caller_is_cancelled_is_seen_if_it_was_written(written: bool) -> None:
+async def test_a_row_whose_caller_is_cancelled_is_read_if_it_was_written(written: bool) -> None:
     house = House()
     house.store = store = SlowStore(written=written)
     context = house.context()
@@ -315,7 +277,7 @@ async def test_a_row_whose_caller_is_cancelled_is_seen_if_it_was_written(written
 
 
 class TestMount:
-    async def test_it_takes_the_session_s_store_and_brings_the_stack(self) -> None:
+    async def test_it_uses_the_store_of_the_session_and_provides_the_stack(self) -> None:
         coordinator, store = a_coordinator(), MemoryStore()
         coordinator.register_capability("interactions.store", store)
         clean_up = await context_stack.mount(coordinator, {"conversation_id": "c", "agent_id": "a"})
@@ -324,7 +286,7 @@ class TestMount:
         await clean_up()
         assert await InteractionStack(store, "c", "a").length() == 1
 
-    async def test_without_one_it_opens_its_own_and_closes_it(self, tmp_path: Any) -> None:
+    async def test_without_a_store_it_opens_and_closes_its_own(self, tmp_path: Any) -> None:
         for rows in ([], [user("Hello!")]):
             coordinator = a_coordinator()
             config = {"store": f"sqlite:{tmp_path}/log.db", "conversation_id": "c"}
@@ -332,13 +294,3 @@ class TestMount:
             assert await coordinator.get("context").get_messages() == rows
             await coordinator.get("context").add_message(user("Hello!"))
             await clean_up()
-
-    async def test_its_conversation_is_the_session_s_unless_it_is_told(self) -> None:
-        coordinator = a_coordinator()
-        await context_stack.mount(coordinator, {})
-        key = coordinator.get_capability("interactions.stack").key
-        assert key.conversation_id == coordinator.session_id
-
-    async def test_a_wrong_option_is_told(self) -> None:
-        with pytest.raises(ValueError, match="context-stack: there is no 'stroe'"):
-            await context_stack.mount(a_coordinator(), {"stroe": "memory:"})
