@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from named_tests import TESTS, names_of_tests, there_are
+from documented_tests import TESTS, names_of_tests, there_are
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession

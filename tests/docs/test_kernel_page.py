@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from named_tests import TESTS, names_of_tests, there_are
+from documented_tests import TESTS, names_of_tests, there_are
 
 from orchestrator_interactive import kernel
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anthropic_server import AnthropicServer, Gate, text
-from stage import Stage
+from slack_environment import SlackEnvironment
 
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
 from local_slack import LocalSlack
@@ -14,7 +14,7 @@ EVENTS = {need.name.partition(".")[0] for need in BOT_EVENTS}
 
 async def test_with_what_is_required_people_are_answered_and_runs_are_stopped(tmp_path):
     async with LocalSlack(scopes=REQUIRED, events=EVENTS) as slack, AnthropicServer() as model:
-        stage, gate = Stage.of(slack, tmp_path), Gate()
+        stage, gate = SlackEnvironment.of(slack, tmp_path), Gate()
         model.reply(text("Here you are."))
         model.reply(text("I begin. "), gate, text("And end."))
         env = {"ANTHROPIC_API_KEY": "sk-ant-of-the-test", "ANTHROPIC_BASE_URL": model.base_url}

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import AccessRules, Instance, Persona, SlackCredentials, SocketTransport, connected
 from connector.inbound.access_policy import AccessPolicy, Actor
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.users import Users
-from local_slack import LocalSlack, Refuses, RetrySchedule
+from local_slack import ErrorResponse, LocalSlack, RetrySchedule
 from local_slack.delivery.delivery import Envelope
-from local_slack.delivery.delivery_faults import Lost
-from local_slack.delivery.faults import Slow
+from local_slack.delivery.delivery_faults import Dropped
+from local_slack.delivery.faults import SlowResponse
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 NOT_YOU = "You may not use me"
@@ -40,7 +40,7 @@ def under(slack, runs, scene_of):
     async def under(policy: AccessRules):
         access, sessions = (
             SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
-            HeldSessions(),
+            FakeSessionManager(),
         )
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, policy=policy):
             await slack.until(lambda ws: ws.bot_online)
@@ -60,7 +60,7 @@ class People:
         self.told = told
         self.asked = 0
 
-    async def call(self, method: str, arguments: dict, turn: object) -> dict:
+    async def call(self, method: str, arguments: dict, slot: object) -> dict:
         assert (method, list(arguments)) == ("users.info", ["user"])
         self.asked += 1
         if not self.told:
@@ -190,7 +190,7 @@ async def test_a_guest_is_told_so_and_others_are_answered(slack, under):
 
 async def test_replies_to_others_are_acknowledged_without_asking_slack_whether_their_authors_are_guests(slack, under):
     async with under(AccessRules(guests=False)) as scene:
-        slack.faults.next("users.info", Slow(30), times=1_000)
+        slack.faults.next("users.info", SlowResponse(30), times=1_000)
         root = await scene.ana.say("general", "among ourselves")
         replies = [await scene.ben.say("general", f"reply {number}", thread=root) for number in range(40)]
         await scene.ben.edit("general", replies[0], "another reply")
@@ -204,7 +204,7 @@ async def test_a_guest_whose_replies_wait_for_slack_delays_the_first_of_them_alo
     async with under(AccessRules(guests=False)) as scene:
         root = await scene.ana.say("general", "@alpha look")
         run = await scene.sessions.next_run()
-        slack.faults.next("users.info", Slow(30), times=1_000)
+        slack.faults.next("users.info", SlowResponse(30), times=1_000)
         for number in range(20):
             await slack.as_person("chloe").say("general", f"reply {number}", thread=root)
         await all_taken(slack)
@@ -221,7 +221,7 @@ async def test_replies_of_guests_that_overtake_a_mention_are_not_read(slack, und
     async with under(AccessRules(guests=False)) as scene:
         root = await scene.ana.say("general", "among ourselves")
         await all_taken(slack)
-        slack.deliveries.next(Lost(), times=2)
+        slack.deliveries.next(Dropped(), times=2)
         await scene.ana.say("general", "@alpha look", thread=root)
         await slack.as_person("chloe").say("general", "from chloe", thread=root)
         await scene.ana.say("general", "from ana", thread=root)
@@ -244,7 +244,7 @@ async def test_of_the_replies_before_a_late_mention_is_read_only_what_the_policy
     slack.socket_mode.delivery.close()
     access, sessions = (
         SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
-        HeldSessions(),
+        FakeSessionManager(),
     )
     allowed, read = {
         "users": (only_ana(slack), ["from ana"]),
@@ -393,7 +393,7 @@ async def test_in_a_shared_channel_slack_is_asked_once_whose_people_they_are(sla
 
 async def test_where_slack_does_not_say_whose_people_they_are_a_shared_channel_is_closed(slack, under):
     async with under(AccessRules()) as scene:
-        slack.faults.next("users.info", Refuses("user_not_found"))
+        slack.faults.next("users.info", ErrorResponse("user_not_found"))
         deliver(scene, is_shared=True)
         await told(slack, "general", "ben", STRANGER)
 

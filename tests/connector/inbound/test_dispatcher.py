@@ -1,4 +1,4 @@
-"""What comes in by either door leads to the same, and all of it is acknowledged."""
+"""What comes in by either transport leads to the same, and all of it is acknowledged."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpTransport, Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack, RetrySchedule
 from local_slack.delivery.delivery import Envelope
-from local_slack.delivery.delivery_faults import Late, Lost, Twice
+from local_slack.delivery.delivery_faults import Delayed, Dropped, Duplicated
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 _numbers = count(1)
@@ -27,13 +27,13 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def connected_by(name: str, slack: LocalSlack, sessions: HeldSessions, runs):
+async def connected_by(name: str, slack: LocalSlack, sessions: FakeSessionManager, runs):
     """The connector behind one of the two doors."""
     port = free_port()
-    door = SocketTransport(slack.app_token)
+    transport = SocketTransport(slack.app_token)
     if name == "http":
-        door = HttpTransport(slack.signing_secret, "127.0.0.1", port)
-    access = SlackCredentials(slack.bot_token, slack.api_url, door)
+        transport = HttpTransport(slack.signing_secret, "127.0.0.1", port)
+    access = SlackCredentials(slack.bot_token, slack.api_url, transport)
     async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
         if name == "http":
             await slack.deliver_to(f"http://127.0.0.1:{port}/slack/events")
@@ -43,7 +43,7 @@ async def connected_by(name: str, slack: LocalSlack, sessions: HeldSessions, run
 
 @pytest.fixture(params=["socket", "http"])
 async def scene(request, runs, scene_of):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with (
         LocalSlack(limits=None, retries=RetrySchedule(0.3, (0, 0.05, 0.05))) as slack,
         connected_by(request.param, slack, sessions, runs),
@@ -84,7 +84,7 @@ async def test_a_mention_is_answered_and_steered_and_stopped_by_this_door(scene)
     assert scene.sessions.prompts == ["look"]
 
 
-@pytest.mark.parametrize("fault", [Twice(), Late(), Lost()])
+@pytest.mark.parametrize("fault", [Duplicated(), Delayed(), Dropped()])
 async def test_events_that_come_twice_or_late_or_at_the_second_try_are_one_message(scene, fault):
     scene.slack.deliveries.next(fault)
     ts = await scene.ana.say("general", "@alpha look")
@@ -180,7 +180,7 @@ async def test_over_http_no_app_token_is_tried_and_no_socket_opened(runs):
     async with LocalSlack() as slack:
         slack.faults.next("apps.connections.open", "never asked")  # type: ignore[arg-type]
         access = SlackCredentials(slack.bot_token, slack.api_url, HttpTransport("secret", "127.0.0.1", free_port()))
-        async with connected(access, [ALPHA], HeldSessions(), runs):
+        async with connected(access, [ALPHA], FakeSessionManager(), runs):
             pass
         assert slack.socket_mode.opened == 0
         assert slack.faults.pending("apps.connections.open") == 1
@@ -190,20 +190,24 @@ async def test_a_port_that_is_taken_is_one_clear_sentence(slack, runs):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        door = HttpTransport("secret", "127.0.0.1", taken.getsockname()[1])
+        transport = HttpTransport("secret", "127.0.0.1", taken.getsockname()[1])
         with pytest.raises(ConnectionRefused, match="another program uses it"):
-            async with connected(SlackCredentials(slack.bot_token, slack.api_url, door), [ALPHA], HeldSessions(), runs):
+            async with connected(
+                SlackCredentials(slack.bot_token, slack.api_url, transport), [ALPHA], FakeSessionManager(), runs
+            ):
                 pass
 
 
-@pytest.mark.parametrize("door", ["socket", "http"])
-async def test_replies_to_others_are_acknowledged_whatever_slack_allows_and_hold_no_mention_up(runs, scene_of, door):
-    sessions = HeldSessions()
+@pytest.mark.parametrize("transport", ["socket", "http"])
+async def test_replies_to_others_are_acknowledged_whatever_slack_allows_and_hold_no_mention_up(
+    runs, scene_of, transport
+):
+    sessions = FakeSessionManager()
     async with LocalSlack() as slack:
         scene = scene_of(slack, sessions)
         roots = [await scene.ana.say("random", "nothing for a machine") for _ in range(60)]
         slack.socket_mode.delivery.close()  # the service never sees these events
-        async with connected_by(door, slack, sessions, runs):
+        async with connected_by(transport, slack, sessions, runs):
             for root in roots:
                 await scene.ben.say("random", "indeed", thread=root)
             await scene.ana.say("general", "@alpha look")

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpTransport
+from connector.inbound.event_decoder import Reply
 from connector.inbound.http_server import HttpServer, Malformed, body_of
-from connector.inbound.reception import Reply
 from connector.inbound.signature import flaw_of, signature_of
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def slack(http, reception) -> AsyncIterator[Slack]:
-    door = HttpTransport(SECRET, "127.0.0.1", 0)
+    transport = HttpTransport(SECRET, "127.0.0.1", 0)
     async with HttpServer(
-        door, reception.receive, asyncio.Semaphore(2), answer_within_s=0.2, now_s=lambda: NOW_S
+        transport, reception.receive, asyncio.Semaphore(2), answer_within_s=0.2, now_s=lambda: NOW_S
     ) as server:
         yield Slack(http, server.port)
 
@@ -265,8 +265,8 @@ class Strangers:
 
 @asynccontextmanager
 async def bounded(reception, **bounds: Any) -> AsyncIterator[Strangers]:
-    door = HttpTransport(SECRET, "127.0.0.1", 0)
-    async with HttpServer(door, reception.receive, asyncio.Semaphore(9), now_s=lambda: NOW_S, **bounds) as server:
+    transport = HttpTransport(SECRET, "127.0.0.1", 0)
+    async with HttpServer(transport, reception.receive, asyncio.Semaphore(9), now_s=lambda: NOW_S, **bounds) as server:
         strangers = Strangers(server.port)
         try:
             yield strangers
@@ -331,8 +331,8 @@ async def test_a_chunk_that_cannot_be_read_ends_its_request_at_once(reception, c
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             strangers.send(b"2\r\n{}\r\nnothing\r\n")
             assert (await reader.read()).startswith(b"HTTP/1.1 400")
-    told = [(each["event"], each["log_level"]) for each in logs if each["event"] != "http.listens"]
-    assert told == [("http.garbage", "info")]
+    told = [(each["event"], each["log_level"]) for each in logs if each["event"] != "http.listening"]
+    assert told == [("http.bad_request", "info")]
     assert not caplog.records, "the library's own log"
 
 
@@ -341,8 +341,8 @@ async def test_a_body_that_is_too_slow_is_one_line_in_the_log(reception):
         async with bounded(reception, answer_within_s=0.05) as strangers, asyncio.timeout(5):
             reader = await strangers.open(BODY + b"Content-Length: 1000\r\n\r\n{")
             assert (await reader.readline()).startswith(b"HTTP/1.1 408")
-    told = [(each["event"], each["log_level"]) for each in logs if each["event"] != "http.listens"]
-    assert told == [("http.garbage", "info")]
+    told = [(each["event"], each["log_level"]) for each in logs if each["event"] != "http.listening"]
+    assert told == [("http.bad_request", "info")]
 
 
 @pytest.mark.parametrize(
@@ -381,8 +381,8 @@ async def test_what_is_no_http_is_one_line_in_the_log_and_no_traceback(reception
             answer = await (await strangers.open(sent)).readline()
             # Where only half of a body has come, the connection is lost now.
     assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400", b"HTTP/1.1 100"))
-    told = [each for each in logs if each["event"] != "http.listens"]
-    assert [(each["event"], each["log_level"]) for each in told] == [("http.garbage", "info")]
+    told = [each for each in logs if each["event"] != "http.listening"]
+    assert [(each["event"], each["log_level"]) for each in told] == [("http.bad_request", "info")]
     assert len(told[0]["why"]) <= 100
     assert not caplog.records, "the library's own log"
 

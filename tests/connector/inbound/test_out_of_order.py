@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 from structlog.testing import capture_logs
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from connector.events import SlackMessage
 from connector.inbound.access_policy import Actor
 from connector.inbound.out_of_order import LookUps, LRUSet, NoAnswer, UnroutedReplies
-from local_slack import Breaks, LocalSlack, RetrySchedule
+from local_slack import LocalSlack, RetrySchedule, ServerError
 from local_slack.delivery.delivery import Envelope
-from local_slack.delivery.delivery_faults import Lost
+from local_slack.delivery.delivery_faults import Dropped
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 VISITOR = Actor("U1", "C1")
@@ -23,7 +23,7 @@ VISITOR = Actor("U1", "C1")
 @pytest.fixture
 async def scene(runs, scene_of):
     """What is lost comes again soon."""
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack(limits=None, retries=RetrySchedule(0.3, (0.05, 0.1, 0.1))) as slack:
         access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1):
@@ -41,7 +41,7 @@ def look_ups(scene) -> int:
 
 async def lost(scene, who, text: str, **where) -> str:
     """Both events of a mention are lost the first time."""
-    scene.slack.deliveries.next(Lost(), times=2)
+    scene.slack.deliveries.next(Dropped(), times=2)
     ts: str = await who.say("general", text, **where)
     return ts
 
@@ -68,7 +68,7 @@ async def test_replies_that_overtake_a_mention_in_the_middle_of_a_thread_are_rea
 
 async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, store):
     """The others wait in the store, and go on at once with what is written there."""
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     async with LocalSlack(limits=None) as slack:
         access, ana = (
             SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
@@ -76,7 +76,7 @@ async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(runs, st
         )
         async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.1, rate_scale=1_000):
             await slack.until(lambda ws: ws.bot_online)
-            slack.faults.next("conversations.replies", Breaks(503), times=10_000)
+            slack.faults.next("conversations.replies", ServerError(503), times=10_000)
             roots = [await ana.say("general", f"thread {number}") for number in range(25)]
             for root in roots:
                 await ana.say("general", "@alpha look", thread=root)
@@ -96,7 +96,7 @@ async def test_a_stop_that_comes_late_holds_back_only_what_is_older_than_it(scen
     scene.sessions.obedient = True
     root = await scene.ana.say("general", "@alpha look")
     stopped = await scene.sessions.next_run()
-    scene.slack.deliveries.next(Lost())
+    scene.slack.deliveries.next(Dropped())
     await scene.ana.say("general", "stop", thread=root)
     await scene.ana.say("general", "and this", thread=root)
     await stopped.until(lambda r: [s.text for s in r.steers] == ["and this"])
@@ -139,7 +139,7 @@ async def test_a_cross_on_the_first_message_of_a_known_thread_is_not_looked_up(s
 
 
 async def test_a_thread_that_is_not_known_is_looked_up_once(scene):
-    scene.slack.deliveries.next(Lost())
+    scene.slack.deliveries.next(Dropped())
     root = await scene.ana.say("general", "nothing for a machine")
     for text in ("indeed", "so it is"):
         await scene.ben.say("general", text, thread=root)
@@ -202,7 +202,7 @@ def test_of_what_passed_by_the_latest_are_remembered():
 
 
 async def test_a_cross_is_acknowledged_while_slack_is_away_and_stops_the_run_when_it_is_back(runs, scene_of):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     sessions.obedient = True
     async with LocalSlack() as slack:
         scene = scene_of(slack, sessions)
@@ -211,7 +211,7 @@ async def test_a_cross_is_acknowledged_while_slack_is_away_and_stops_the_run_whe
             await slack.until(lambda ws: ws.bot_online)
             root = await scene.ana.say("general", "nothing for a machine")
             mention = await lost(scene, scene.ana, "@alpha look", thread=root)
-            slack.faults.next("conversations.replies", Breaks(503), times=3)
+            slack.faults.next("conversations.replies", ServerError(503), times=3)
             await scene.ben.react("general", mention, "x")
             await scene.posted("general", root, "🛑 Stopped by Ben.")
             await all_taken(scene)
@@ -225,7 +225,7 @@ async def test_an_event_that_is_not_as_slack_writes_them_is_one_line_in_the_log(
             offer(scene, event)
         await all_taken(scene)
     # What Bolt cannot read either does not come as far as to us.
-    assert sum(log["event"] in ("event.unreadable", "slack.unreadable") for log in logs) == len(MALFORMED)
+    assert sum(log["event"] in ("event.unreadable", "slack.payload_unreadable") for log in logs) == len(MALFORMED)
     assert all(log["event"] != "event.failed" for log in logs)
     assert not [entry for entry in scene.slack.record if entry["what"] == "retried"]
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from connector.inbound.addresses import Addresses
 from connector.inbound.backoff import Backoff
-from connector.inbound.reception import Reply
+from connector.inbound.event_decoder import Reply
 from connector.inbound.socket_mode import SocketMode
 from connector.inbound.websocket import SocketTiming
 from connector.slack_api.client import SlackClient
@@ -68,21 +68,21 @@ class Sleeper:
     """How long the machine has slept."""
 
     def __init__(self) -> None:
-        self.slept_s = 0.0
+        self.suspended_s = 0.0
         self._looks = asyncio.Semaphore(0)
 
     def __call__(self) -> float:
         self._looks.release()
-        return self.slept_s
+        return self.suspended_s
 
     async def looked(self, times: int) -> None:
-        """Wait until the door has looked so often, which it does once in each `suspend_check_s`."""
+        """Wait until the client has looked so often, which it does once in each `suspend_check_s`."""
         for _ in range(times):
             await self._looks.acquire()
 
 
-class Door:
-    """A door to a Slack of its own, as the test opens it."""
+class SocketClient:
+    """A client to a Slack of its own, as the test opens it."""
 
     def __init__(self, slack: LocalSlack) -> None:
         self.slack = slack
@@ -102,7 +102,7 @@ class Door:
                 self.listener.receive,
                 asyncio.Semaphore(slots),
                 timing=pace,
-                slept_s=self.sleeper,
+                suspended_s=self.sleeper,
             )
             yield await stack.enter_async_context(socket_mode)
 
@@ -126,26 +126,26 @@ class Door:
 
 
 @pytest.fixture
-async def door() -> AsyncIterator[Door]:
+async def client() -> AsyncIterator[SocketClient]:
     async with LocalSlack(limits=None, retries=RetrySchedule(30, (30,))) as slack:
-        yield Door(slack)
+        yield SocketClient(slack)
 
 
 @pytest.fixture
-async def impatient() -> AsyncIterator[Door]:
+async def impatient() -> AsyncIterator[SocketClient]:
     """To a Slack that delivers again soon."""
     async with LocalSlack(limits=None, retries=RetrySchedule(0.05, (0, 0.05, 0.05, 0.1))) as slack:
-        yield Door(slack)
+        yield SocketClient(slack)
 
 
-async def test_an_envelope_is_acknowledged_when_it_is_kept_and_not_before(door):
-    door.listener.may_go.clear()
-    async with door.opened():
-        await door.said("hello")
-        await door.heard(1)
-        assert door.slack.socket_mode.delivery.outstanding == 1
-        door.listener.may_go.set()
-        await door.all_acknowledged()
+async def test_an_envelope_is_acknowledged_when_it_is_kept_and_not_before(client):
+    client.listener.may_go.clear()
+    async with client.opened():
+        await client.said("hello")
+        await client.heard(1)
+        assert client.slack.socket_mode.delivery.outstanding == 1
+        client.listener.may_go.set()
+        await client.all_acknowledged()
 
 
 async def test_what_is_not_kept_is_not_acknowledged_and_comes_again(impatient):
@@ -169,83 +169,83 @@ async def test_what_fails_while_it_is_received_comes_again_and_the_door_hears_on
     assert set(impatient.listener.texts) == {"hello", "and this"}
 
 
-async def test_there_are_several_connections_and_each_event_comes_by_one_of_them(door):
-    async with door.opened():
-        await door.connected(2)
+async def test_there_are_several_connections_and_each_event_comes_by_one_of_them(client):
+    async with client.opened():
+        await client.connected(2)
         for number in range(6):
-            await door.said(str(number))
-        await door.all_acknowledged()
-    assert sorted(door.listener.texts) == list("012345")
+            await client.said(str(number))
+        await client.all_acknowledged()
+    assert sorted(client.listener.texts) == list("012345")
 
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
-async def test_a_refresh_leaves_no_gap_and_closes_what_it_replaces(door, reason):
+async def test_a_refresh_leaves_no_gap_and_closes_what_it_replaces(client, reason):
     offline = []
-    door.slack.workspace.listen(lambda _: offline.append(door.slack.workspace.bot_online))
-    async with door.opened():
-        await door.connected(2)
+    client.slack.workspace.listen(lambda _: offline.append(client.slack.workspace.bot_online))
+    async with client.opened():
+        await client.connected(2)
         offline.clear()
-        before = door.slack.socket_mode.opened
-        door.slack.socket_mode.disconnect(reason)
-        await door.said("meanwhile")
-        await door.opened_again(before)
-        await door.connected(2)
-        await door.all_acknowledged()
+        before = client.slack.socket_mode.opened
+        client.slack.socket_mode.disconnect(reason)
+        await client.said("meanwhile")
+        await client.opened_again(before)
+        await client.connected(2)
+        await client.all_acknowledged()
         assert all(offline), "there was a moment without a connection"
-    assert door.listener.texts == ["meanwhile"]
+    assert client.listener.texts == ["meanwhile"]
 
 
-async def test_what_an_old_connection_still_delivers_is_kept(door):
+async def test_what_an_old_connection_still_delivers_is_kept(client):
     pace = replace(PACE, linger_s=5)
-    async with door.opened(pace):
-        await door.connected(2)
-        before = door.slack.socket_mode.opened
-        door.slack.socket_mode.disconnect("warning")
-        await door.opened_again(before)
+    async with client.opened(pace):
+        await client.connected(2)
+        before = client.slack.socket_mode.opened
+        client.slack.socket_mode.disconnect("warning")
+        await client.opened_again(before)
         # All four are open, and Slack uses each in turn.
         for number in range(8):
-            await door.said(str(number))
-        await door.all_acknowledged()
-        assert door.slack.socket_mode.connections == 4
-    assert sorted(door.listener.texts) == list("01234567")
+            await client.said(str(number))
+        await client.all_acknowledged()
+        assert client.slack.socket_mode.connections == 4
+    assert sorted(client.listener.texts) == list("01234567")
 
 
-async def test_an_envelope_whose_connection_is_gone_is_acknowledged_on_another_one(door):
-    door.listener.may_go.clear()
-    async with door.opened():
-        await door.connected(2)
-        await door.said("hello")
-        await door.heard(1)
-        before = door.slack.socket_mode.opened
-        door.slack.socket_mode.drop()
-        await door.opened_again(before)
-        door.listener.may_go.set()
-        await door.all_acknowledged()
-    assert door.listener.texts == ["hello"], "Slack would have delivered it again much later"
+async def test_an_envelope_whose_connection_is_gone_is_acknowledged_on_another_one(client):
+    client.listener.may_go.clear()
+    async with client.opened():
+        await client.connected(2)
+        await client.said("hello")
+        await client.heard(1)
+        before = client.slack.socket_mode.opened
+        client.slack.socket_mode.drop()
+        await client.opened_again(before)
+        client.listener.may_go.set()
+        await client.all_acknowledged()
+    assert client.listener.texts == ["hello"], "Slack would have delivered it again much later"
 
 
-async def test_what_is_kept_while_there_is_no_connection_is_acknowledged_on_the_next_one(door):
-    door.listener.may_go.clear()
-    async with door.opened():
-        await door.connected(2)
-        await door.said("hello")
-        await door.heard(1)
-        door.slack.socket_mode.disconnect("link_disabled")
-        await door.connected(0)
-        door.listener.may_go.set()
-        await door.sleeper.looked(5)
-        door.slack.socket_mode.enable()
-        await door.all_acknowledged()
-    assert door.listener.texts == ["hello"]
+async def test_what_is_kept_while_there_is_no_connection_is_acknowledged_on_the_next_one(client):
+    client.listener.may_go.clear()
+    async with client.opened():
+        await client.connected(2)
+        await client.said("hello")
+        await client.heard(1)
+        client.slack.socket_mode.disconnect("link_disabled")
+        await client.connected(0)
+        client.listener.may_go.set()
+        await client.sleeper.looked(5)
+        client.slack.socket_mode.enable()
+        await client.all_acknowledged()
+    assert client.listener.texts == ["hello"]
 
 
-async def test_what_is_written_while_there_is_no_connection_comes_when_there_is_one(door):
-    async with door.opened():
-        await door.connected(2)
-        door.slack.socket_mode.drop()
-        await door.said("anybody there?")
-        await door.all_acknowledged()
-    assert door.listener.texts == ["anybody there?"]
+async def test_what_is_written_while_there_is_no_connection_comes_when_there_is_one(client):
+    async with client.opened():
+        await client.connected(2)
+        client.slack.socket_mode.drop()
+        await client.said("anybody there?")
+        await client.all_acknowledged()
+    assert client.listener.texts == ["anybody there?"]
 
 
 async def test_a_silent_connection_is_replaced(impatient):
@@ -259,98 +259,98 @@ async def test_a_silent_connection_is_replaced(impatient):
     assert "hello" in impatient.listener.texts
 
 
-async def test_a_quiet_connection_whose_pings_are_answered_stays(door):
-    async with door.opened(replace(PACE, ping_every_s=0.02, silent_for_s=0.2)) as socket_mode:
-        await door.connected(2)
-        await door.sleeper.looked(40)
+async def test_a_quiet_connection_whose_pings_are_answered_stays(client):
+    async with client.opened(replace(PACE, ping_every_s=0.02, silent_for_s=0.2)) as socket_mode:
+        await client.connected(2)
+        await client.sleeper.looked(40)
         assert socket_mode.opened == 2
 
 
-async def test_after_the_machine_has_slept_all_connections_are_replaced(door):
-    async with door.opened():
-        await door.connected(2)
-        before = door.slack.socket_mode.opened
-        door.sleeper.slept_s += 3600
-        await door.opened_again(before)
-        await door.connected(2)
-        await door.said("good morning")
-        await door.all_acknowledged()
+async def test_after_the_machine_has_slept_all_connections_are_replaced(client):
+    async with client.opened():
+        await client.connected(2)
+        before = client.slack.socket_mode.opened
+        client.sleeper.suspended_s += 3600
+        await client.opened_again(before)
+        await client.connected(2)
+        await client.said("good morning")
+        await client.all_acknowledged()
 
 
-async def test_a_switched_off_socket_mode_is_told_once_and_tried_on(door):
+async def test_a_switched_off_socket_mode_is_told_once_and_tried_on(client):
     with capture_logs() as logs:
-        async with door.opened():
-            await door.connected(2)
-            door.slack.socket_mode.disconnect("link_disabled")
-            await door.connected(0)
-            await door.said("hello")
-            await door.sleeper.looked(15)
-            door.slack.socket_mode.enable()
-            await door.all_acknowledged()
+        async with client.opened():
+            await client.connected(2)
+            client.slack.socket_mode.disconnect("link_disabled")
+            await client.connected(0)
+            await client.said("hello")
+            await client.sleeper.looked(15)
+            client.slack.socket_mode.enable()
+            await client.all_acknowledged()
     told = [entry for entry in logs if entry["event"] == "socket.refused" and entry["why"] == "link_disabled"]
     assert len(told) == 1
     assert "Socket Mode is switched off" in told[0]["hint"]
 
 
-async def test_with_too_many_connections_those_that_work_are_kept_and_it_is_told_once(door):
+async def test_with_too_many_connections_those_that_work_are_kept_and_it_is_told_once(client):
     with capture_logs() as logs:
         async with AsyncExitStack() as others:
             for _ in range(8):
-                await others.enter_async_context(Door(door.slack).opened(replace(PACE, connections=1)))
-            async with door.opened(replace(PACE, connections=3)) as socket_mode:
-                await door.connected(10)
-                await door.sleeper.looked(20)
+                await others.enter_async_context(SocketClient(client.slack).opened(replace(PACE, connections=1)))
+            async with client.opened(replace(PACE, connections=3)) as socket_mode:
+                await client.connected(10)
+                await client.sleeper.looked(20)
                 assert socket_mode.connections == 2
                 told = [entry for entry in logs if entry["event"] == "socket.refused"]
                 assert [entry["why"] for entry in told] == ["too_many_websockets"]
                 await others.aclose()
-                await door.connected(3)
+                await client.connected(3)
 
 
-async def test_no_more_are_at_work_than_there_are_slots_and_none_is_dropped(door):
-    door.listener.may_go.clear()
-    async with door.opened(slots=2):
-        await door.connected(2)
+async def test_no_more_are_at_work_than_there_are_slots_and_none_is_dropped(client):
+    client.listener.may_go.clear()
+    async with client.opened(slots=2):
+        await client.connected(2)
         for number in range(9):
-            await door.said(str(number))
-        await door.heard(2)
-        await door.sleeper.looked(5)
-        assert len(door.listener.texts) == 2
-        door.listener.may_go.set()
-        await door.all_acknowledged()
-    assert sorted(door.listener.texts) == list("012345678")
-    assert door.listener.most == 2
+            await client.said(str(number))
+        await client.heard(2)
+        await client.sleeper.looked(5)
+        assert len(client.listener.texts) == 2
+        client.listener.may_go.set()
+        await client.all_acknowledged()
+    assert sorted(client.listener.texts) == list("012345678")
+    assert client.listener.most == 2
 
 
-async def test_one_connection_delivers_in_order_however_few_slots_there_are(door):
-    async with door.opened(replace(PACE, connections=1), slots=1):
+async def test_one_connection_delivers_in_order_however_few_slots_there_are(client):
+    async with client.opened(replace(PACE, connections=1), slots=1):
         for number in range(20):
-            await door.said(f"{number:02}")
-        await door.all_acknowledged()
-    assert door.listener.texts == [f"{number:02}" for number in range(20)]
+            await client.said(f"{number:02}")
+        await client.all_acknowledged()
+    assert client.listener.texts == [f"{number:02}" for number in range(20)]
 
 
-async def test_leaving_closes_everything_and_acknowledges_nothing_that_was_not_kept(door):
+async def test_leaving_closes_everything_and_acknowledges_nothing_that_was_not_kept(client):
     before = asyncio.all_tasks()
-    async with door.opened():
-        await door.connected(2)
-        door.listener.may_go.clear()
-        await door.said("hello")
-        await door.heard(1)
+    async with client.opened():
+        await client.connected(2)
+        client.listener.may_go.clear()
+        await client.said("hello")
+        await client.heard(1)
         ours = {task for task in asyncio.all_tasks() - before if "connector" in repr(task)}
         assert ours
     assert all(task.done() for task in ours)
-    await door.connected(0)
-    assert door.slack.socket_mode.delivery.outstanding == 1
+    await client.connected(0)
+    assert client.slack.socket_mode.delivery.outstanding == 1
 
 
-async def test_leaving_lets_what_is_nearly_kept_be_acknowledged(door):
-    async with door.opened(replace(PACE, drain_within_s=5)):
-        door.listener.may_go.clear()
-        await door.said("hello")
-        await door.heard(1)
-        asyncio.get_running_loop().call_soon(door.listener.may_go.set)
-    await door.all_acknowledged()
+async def test_leaving_lets_what_is_nearly_kept_be_acknowledged(client):
+    async with client.opened(replace(PACE, drain_within_s=5)):
+        client.listener.may_go.clear()
+        await client.said("hello")
+        await client.heard(1)
+        asyncio.get_running_loop().call_soon(client.listener.may_go.set)
+    await client.all_acknowledged()
 
 
 class Noting(Backoff):
@@ -364,14 +364,14 @@ class Noting(Backoff):
 
 
 @pytest.mark.parametrize(("min_lifetime_s", "expected"), [(0, [1, 1, 1]), (60, [1, 2, 3])])
-async def test_what_went_wrong_before_a_connection_has_lived_is_forgotten(door, min_lifetime_s, expected):
+async def test_what_went_wrong_before_a_connection_has_lived_is_forgotten(client, min_lifetime_s, expected):
     Noting.failures.clear()
-    async with door.opened(replace(PACE, connections=1, min_lifetime_s=min_lifetime_s, refused=Noting(0.01, 0.02))):
+    async with client.opened(replace(PACE, connections=1, min_lifetime_s=min_lifetime_s, refused=Noting(0.01, 0.02))):
         for _ in expected:
-            await door.connected(1)
-            before = door.slack.socket_mode.opened
-            door.slack.socket_mode.disconnect("too_many_websockets")
-            await door.opened_again(before, 1)
+            await client.connected(1)
+            before = client.slack.socket_mode.opened
+            client.slack.socket_mode.disconnect("too_many_websockets")
+            await client.opened_again(before, 1)
     assert Noting.failures == expected
 
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from connector import ConnectionRefused
 from connector.inbound.backoff import Backoff
-from connector.inbound.reception import Reply
+from connector.inbound.event_decoder import Reply
 from connector.inbound.socket_mode import SocketMode
 from connector.inbound.websocket import NotOpened, SocketTiming
 
@@ -147,7 +147,7 @@ async def test_why_there_is_no_connection_tells_no_ticket(address):
             with pytest.raises(ConnectionRefused) as refused:
                 async with SocketMode(http, given, echo, asyncio.Semaphore(1), timing=pace):
                     pass
-    assert "socket.reconnects" in [each["event"] for each in logs]
+    assert "socket.reconnecting" in [each["event"] for each in logs]
     assert ticket not in f"{refused.value} {logs}"
 
 

@@ -15,14 +15,14 @@ LIMITS = RunLimits(runs=4, runs_per_channel=3, runs_per_person=2)
 
 
 class Queue:
-    """Slots whose tickets are asked for by a person and the place of a message in the order of writing."""
+    """Slots whose slots are asked for by a person and the place of a message in the order of writing."""
 
     def __init__(self, limits: RunLimits) -> None:
         self.slots = RunSlots(limits)
-        self.woken: list[str] = []
+        self.wait_for_notifications: list[str] = []
         self.granted: list[str] = []
-        self.tickets: dict[str, RunSlot] = {}
-        self.slots.watch(self.woken.append)
+        self.slots: dict[str, RunSlot] = {}
+        self.slots.watch(self.wait_for_notifications.append)
         self._written = 0
 
     def ask(self, person: str, channel: str = "C1", *, is_resumed: bool = False) -> str:
@@ -30,22 +30,22 @@ class Queue:
         self._written += 1
         name = f"{person}{self._written}"
         message = SlackMessage("T1", channel, f"{self._written}.0", None, person, "", (), direct=False)
-        self.tickets[name] = self.slots.enter(name, message, is_resumed=is_resumed)
+        self.slots[name] = self.slots.enter(name, message, is_resumed=is_resumed)
         self._note()
         return name
 
     def end(self, name: str) -> None:
         self.slots.leave(name)
-        del self.tickets[name]
+        del self.slots[name]
         self._note()
 
     @property
     def running(self) -> list[str]:
-        return [name for name, ticket in self.tickets.items() if ticket.is_granted]
+        return [name for name, slot in self.slots.items() if slot.is_granted]
 
     @property
     def waiting(self) -> list[str]:
-        return [name for name, ticket in self.tickets.items() if not ticket.is_granted]
+        return [name for name, slot in self.slots.items() if not slot.is_granted]
 
     def _note(self) -> None:
         self.granted += [name for name in self.running if name not in self.granted]
@@ -98,27 +98,27 @@ def test_the_place_says_how_many_begin_until_it_is_ones_turn():
     queue = Queue(RunLimits(runs=1))
     queue.ask("ana")
     asked = [queue.ask("ana"), queue.ask("ana"), queue.ask("ben"), queue.ask("ana")]
-    places = [queue.slots.place(queue.tickets[name]) for name in asked]
+    places = [queue.slots.place(queue.slots[name]) for name in asked]
     assert places == [1, 3, 2, 4]
 
 
 def test_of_thousands_few_keep_a_lease_and_the_next_one_is_woken_when_there_is_room():
     queue = Queue(RunLimits(runs_per_person=1))
     asked = [queue.ask("ana") for _ in range(3000)]
-    shown = [name for name in asked if queue.tickets[name].is_shown]
+    shown = [name for name in asked if queue.slots[name].is_shown]
     assert shown == asked[:6], "one at work and five that wait"
     assert queue.ask("ben") in queue.running
     queue.end(asked[0])
     assert queue.running == [asked[1], "ben3001"]
-    assert queue.woken == [asked[6]]
+    assert queue.wait_for_notifications == [asked[6]]
 
 
 def test_a_conversation_whose_message_is_another_persons_now_waits_for_that_one():
     queue = Queue(RunLimits(runs_per_person=1))
     queue.ask("ana")
     name = queue.ask("ana")
-    ticket = queue.slots.enter(name, SlackMessage("T1", "C1", "9.0", None, "ben", "", (), direct=False))
-    assert ticket.is_granted
+    slot = queue.slots.enter(name, SlackMessage("T1", "C1", "9.0", None, "ben", "", (), direct=False))
+    assert slot.is_granted
 
 
 class Slots(RuleBasedStateMachine):
@@ -135,20 +135,20 @@ class Slots(RuleBasedStateMachine):
     def ask(self, person: str, channel: str, is_resumed: bool) -> None:
         self.queue.ask(person, channel, is_resumed=is_resumed)
 
-    @precondition(lambda self: self.queue.tickets)
+    @precondition(lambda self: self.queue.slots)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         queue = self.queue
-        name = data.draw(st.sampled_from(sorted(queue.tickets)))
+        name = data.draw(st.sampled_from(sorted(queue.slots)))
         was_waiting = list(queue.waiting)
         queue.end(name)
         for begun in set(was_waiting) & set(queue.running):
-            ticket = queue.tickets[begun]
-            same = [queue.tickets[each] for each in queue.waiting]
+            slot = queue.slots[begun]
+            same = [queue.slots[each] for each in queue.waiting]
             assert not [
                 each.conversation_id
                 for each in same
-                if (each.person, each.channel) == (ticket.person, ticket.channel) and each.order < ticket.order
+                if (each.person, each.channel) == (slot.person, slot.channel) and each.order < slot.order
             ], "a later message of the same person was served first"
 
     @invariant()
@@ -162,30 +162,30 @@ class Slots(RuleBasedStateMachine):
     def nobody_waits_for_a_slot_that_is_free(self) -> None:
         people, channels = self._at_work()
         for name in self.queue.waiting:
-            ticket = self.queue.tickets[name]
+            slot = self.queue.slots[name]
             assert (
                 people.total() == LIMITS.runs
-                or people[ticket.person] == LIMITS.runs_per_person
-                or channels[ticket.channel] == LIMITS.runs_per_channel
+                or people[slot.person] == LIMITS.runs_per_person
+                or channels[slot.channel] == LIMITS.runs_per_channel
             ), f"{name} waits for nothing"
 
     @invariant()
     def places_are_in_line(self) -> None:
-        tickets = [self.queue.tickets[name] for name in self.queue.waiting]
-        assert all(1 <= self.queue.slots.place(ticket) <= len(tickets) for ticket in tickets)
+        slots = [self.queue.slots[name] for name in self.queue.waiting]
+        assert all(1 <= self.queue.slots.place(slot) <= len(slots) for slot in slots)
 
     def teardown(self) -> None:
-        """Check that every ticket is granted once no new ones come."""
+        """Check that every slot is granted once no new ones come."""
         waiting = set(self.queue.waiting)
-        while self.queue.tickets:
+        while self.queue.slots:
             running = self.queue.running
             assert running, f"{self.queue.waiting} wait, and none is at work"
             self.queue.end(running[0])
         assert waiting <= set(self.queue.granted)
 
     def _at_work(self) -> tuple[Counter[str], Counter[str]]:
-        tickets = [self.queue.tickets[name] for name in self.queue.running]
-        return Counter(each.person for each in tickets), Counter(each.channel for each in tickets)
+        slots = [self.queue.slots[name] for name in self.queue.running]
+        return Counter(each.person for each in slots), Counter(each.channel for each in slots)
 
 
 TestSlots = Slots.TestCase

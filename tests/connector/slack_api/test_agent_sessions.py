@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from connector.slack_api.agent_sessions import title_of
-from local_slack import Refuses
+from local_slack import ErrorResponse
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
@@ -48,7 +48,7 @@ async def test_the_title_is_that_of_the_first_message(scene):
 
 
 async def test_a_run_that_waits_for_another_process_is_suspended(slack, tmp_path):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     sessions.obedient = True
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     async with (
@@ -64,7 +64,7 @@ async def test_a_run_that_waits_for_another_process_is_suspended(slack, tmp_path
 
 @pytest.mark.parametrize("error", ["feature_disabled", "unknown_method", "missing_scope", "not_allowed_token_type"])
 async def test_where_a_workspace_has_no_sessions_it_is_asked_once(scene, of_bot, error):
-    scene.slack.faults.next(SET, Refuses(error))
+    scene.slack.faults.next(SET, ErrorResponse(error))
     for _ in range(2):
         ts = await scene.ana.say("general", "@alpha look")
         run = await scene.sessions.next_run()
@@ -75,7 +75,7 @@ async def test_where_a_workspace_has_no_sessions_it_is_asked_once(scene, of_bot,
 
 
 async def test_where_a_session_has_no_name_it_has_a_status_all_the_same(scene):
-    scene.slack.faults.next(RENAME, Refuses("unknown_method"))
+    scene.slack.faults.next(RENAME, ErrorResponse("unknown_method"))
     ts = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
     await shown(scene.slack, ts, "processing")

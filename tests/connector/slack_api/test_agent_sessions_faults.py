@@ -24,7 +24,7 @@ ONE, OTHER = ThreadAddress("T1", "C1", "1.0"), ThreadAddress("T1", "C2", "1.0")
 class _Wire:
     """A Slack that shows what it is told, unless it fails next."""
 
-    insisting = staticmethod(SlackClient.insisting)
+    retry_until_done = staticmethod(SlackClient.retry_until_done)
 
     def __init__(self) -> None:
         self.shown: dict[str, str] = {}
@@ -33,7 +33,7 @@ class _Wire:
         self.held = asyncio.Event()
         self.held.set()
 
-    async def call(self, method: str, arguments: Callable[[], dict[str, str]], _turn: object) -> None:
+    async def call(self, method: str, arguments: Callable[[], dict[str, str]], _slot: object) -> None:
         told = arguments()
         self.calls.append(method)
         if method == RENAME:

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import ConnectionRefused, Instance, Persona, SlackCredentials, SocketTransport, connected
-from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
 from service.runs.runs import StoredRuns
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 
 
 @pytest.mark.parametrize(
-    "fault", [DropsBefore(), DropsAfterwards(), Breaks(503), RateLimits(0), Refuses("fatal_error")]
+    "fault", [DropBeforeCall(), DropAfterCall(), ServerError(503), RateLimited(0), ErrorResponse("fatal_error")]
 )
 async def test_an_answer_reaches_the_thread_exactly_once_whatever_slack_does(scene, of_bot, fault):
     ts = await scene.ana.say("general", "@alpha look")
@@ -24,7 +24,7 @@ async def test_an_answer_reaches_the_thread_exactly_once_whatever_slack_does(sce
 
 @pytest.mark.parametrize("method", ["chat.update", "chat.delete", "reactions.add", "reactions.remove"])
 async def test_a_decoration_that_fails_for_good_does_not_keep_the_answer_from_the_thread(scene, of_bot, method):
-    scene.slack.faults.next(method, Refuses("internal_error"), times=10)
+    scene.slack.faults.next(method, ErrorResponse("internal_error"), times=10)
     ts = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
     await run.progress("thinking", iteration=1)
@@ -33,7 +33,7 @@ async def test_a_decoration_that_fails_for_good_does_not_keep_the_answer_from_th
 
 
 async def test_a_run_without_a_status_message_still_answers(scene, of_bot):
-    scene.slack.faults.next("chat.postMessage", Refuses("invalid_arguments"))
+    scene.slack.faults.next("chat.postMessage", ErrorResponse("invalid_arguments"))
     ts = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
     await scene.slack.until(lambda _: not scene.slack.faults.pending("chat.postMessage"))
@@ -76,7 +76,7 @@ async def test_an_unreachable_slack_is_one_clear_sentence(runs):
 
 async def _refused(runs: StoredRuns, access: SlackCredentials, sentence: str) -> None:
     with pytest.raises(ConnectionRefused) as refusal:
-        async with connected(access, [ALPHA], HeldSessions(), runs):
+        async with connected(access, [ALPHA], FakeSessionManager(), runs):
             pass
     assert sentence in str(refusal.value)
     assert "\n" not in str(refusal.value)

@@ -5,14 +5,14 @@ import contextlib
 import html
 
 import pytest
-from held_sessions import HeldSessions
+from fake_sessions import FakeSessionManager
 
 from connector import ConnectionRefused, Instance, Persona, SlackCredentials, SocketTransport, connected
-from local_slack import Breaks, DropsAfterwards, DropsBefore, RateLimits, Refuses, Waits
+from local_slack import BlockUntil, DropAfterCall, DropBeforeCall, ErrorResponse, RateLimited, ServerError
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 # A gateway's error page is plain text, as often as not.
-GATEWAY_ERRORS = [Breaks(503), Breaks(200)]
+GATEWAY_ERRORS = [ServerError(503), ServerError(200)]
 
 
 async def begun(scene, text="@alpha look"):
@@ -26,7 +26,7 @@ async def begun(scene, text="@alpha look"):
 
 @pytest.mark.parametrize("fault", GATEWAY_ERRORS)
 async def test_a_gateway_error_on_the_mark_of_a_steer_does_not_end_the_service(slack, runs, fault):
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     async with asyncio.timeout(20), connected(access, [ALPHA], sessions, runs, shutdown_grace_s=0.5):
         ana = slack.as_person("ana")
@@ -63,7 +63,7 @@ async def test_a_gateway_error_at_the_end_of_a_run_leaves_the_answer_and_nothing
     assert of_bot(await scene.quiet("general", ts)) == ["the answer"]
 
 
-@pytest.mark.parametrize("fault", [*GATEWAY_ERRORS, Refuses("user_not_found"), Refuses("missing_scope")])
+@pytest.mark.parametrize("fault", [*GATEWAY_ERRORS, ErrorResponse("user_not_found"), ErrorResponse("missing_scope")])
 async def test_a_message_gets_in_though_its_authors_name_cannot_be_had(scene, fault):
     scene.slack.faults.next("users.info", fault)
     await scene.ana.say("general", "@alpha look")
@@ -90,8 +90,8 @@ async def test_the_envelope_on_a_steer_does_not_wait_for_somebody_elses_name(sce
 
 
 async def test_a_status_whose_last_attempt_was_in_doubt_does_not_stay_for_ever(scene, of_bot):
-    scene.slack.faults.next("chat.postMessage", DropsBefore(), times=3)
-    scene.slack.faults.next("chat.postMessage", DropsAfterwards())
+    scene.slack.faults.next("chat.postMessage", DropBeforeCall(), times=3)
+    scene.slack.faults.next("chat.postMessage", DropAfterCall())
     ts = await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
     await scene.status("general", ts)
@@ -107,14 +107,14 @@ async def test_an_answer_in_doubt_is_found_in_a_thread_of_more_than_a_hundred_re
     await scene.ana.say("general", "@alpha sum this up", thread=root)
     run = await scene.sessions.next_run()
     await scene.status("general", root)
-    scene.slack.faults.next("chat.postMessage", DropsAfterwards())
+    scene.slack.faults.next("chat.postMessage", DropAfterCall())
     await run.answer("the answer")
     assert of_bot(await scene.quiet("general", root)) == ["the answer"]
 
 
 async def test_an_answer_outlasts_a_longer_row_of_rate_limits(scene, of_bot):
     ts, run = await begun(scene)
-    scene.slack.faults.next("chat.postMessage", RateLimits(0), times=5)
+    scene.slack.faults.next("chat.postMessage", RateLimited(0), times=5)
     await run.answer("the answer")
     await scene.posted("general", ts, "the answer")
 
@@ -122,7 +122,7 @@ async def test_an_answer_outlasts_a_longer_row_of_rate_limits(scene, of_bot):
 @pytest.mark.parametrize("error", ["msg_too_long", "msg_blocks_too_long", "invalid_arguments"])
 async def test_an_answer_that_slack_refuses_is_not_followed_by_silence(scene, of_bot, error):
     ts, run = await begun(scene)
-    scene.slack.faults.next("chat.postMessage", Refuses(error))
+    scene.slack.faults.next("chat.postMessage", ErrorResponse(error))
     await run.answer("the answer")
     await scene.reacted("general", ts, "hourglass_flowing_sand", gone=True)
     assert of_bot(scene.slack.workspace.thread(scene.slack.channel("general").id, ts)), "nobody hears of it"
@@ -131,7 +131,7 @@ async def test_an_answer_that_slack_refuses_is_not_followed_by_silence(scene, of
 @pytest.mark.parametrize("error", ["msg_too_long", "invalid_blocks", "markdown_text_conflict"])
 async def test_of_an_answer_that_slack_refuses_in_shorter_pieces_too_people_hear_once(scene, of_bot, error):
     ts, run = await begun(scene)
-    scene.slack.faults.next("chat.postMessage", Refuses(error), times=2)
+    scene.slack.faults.next("chat.postMessage", ErrorResponse(error), times=2)
     await run.answer("the answer")
     (told,) = of_bot(await scene.quiet("general", ts))
     assert error in told
@@ -139,8 +139,8 @@ async def test_of_an_answer_that_slack_refuses_in_shorter_pieces_too_people_hear
 
 async def test_the_direct_message_that_says_why_there_is_no_answer_outlasts_a_dropped_connection(scene):
     _ts, run = await begun(scene)
-    scene.slack.faults.next("chat.postMessage", Refuses("is_archived"))
-    scene.slack.faults.next("chat.postMessage", DropsBefore())
+    scene.slack.faults.next("chat.postMessage", ErrorResponse("is_archived"))
+    scene.slack.faults.next("chat.postMessage", DropBeforeCall())
     await run.answer("the answer")
     dm = await scene.ana.open_dm("alpha")
     assert await scene.slack.until(lambda ws: ws.messages(dm))
@@ -156,7 +156,7 @@ async def test_the_direct_message_that_says_why_there_is_no_answer_outlasts_a_dr
 )
 async def test_who_asked_where_we_may_not_write_any_more_is_told_in_a_direct_message(scene, error, why):
     ts, run = await begun(scene)
-    scene.slack.faults.next("chat.postMessage", Refuses(error))
+    scene.slack.faults.next("chat.postMessage", ErrorResponse(error))
     await run.answer("the answer")
     dm = await scene.ana.open_dm("alpha")
     told = await scene.slack.until(lambda ws: ws.messages(dm))
@@ -169,7 +169,7 @@ async def test_a_run_that_may_not_even_show_its_status_is_stopped(scene):
     ts, run = await begun(scene)
     await run.answer("so that Ana's name is known")
     await scene.posted("general", ts, "name is known")
-    scene.slack.faults.next("chat.postMessage", Refuses("is_archived"))
+    scene.slack.faults.next("chat.postMessage", ErrorResponse("is_archived"))
     await scene.ana.say("general", "@alpha look")
     run = await scene.sessions.next_run()
     await run.until(lambda r: r.stops == [True])
@@ -188,13 +188,13 @@ async def test_the_label_of_a_tool_cannot_call_a_channel(scene):
     await run.answer("ok")
 
 
-@pytest.mark.parametrize("fault", [DropsBefore(), Breaks(503), Breaks(200)])
+@pytest.mark.parametrize("fault", [DropBeforeCall(), ServerError(503), ServerError(200)])
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
 async def test_a_slack_that_fails_at_the_start_is_not_blamed_on_a_token(slack, runs, method, fault):
     slack.faults.next(method, fault, times=4)
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     with pytest.raises(ConnectionRefused) as refusal:
-        async with connected(access, [ALPHA], HeldSessions(), runs):
+        async with connected(access, [ALPHA], FakeSessionManager(), runs):
             pass
     assert "does not accept" not in str(refusal.value)
 
@@ -204,7 +204,7 @@ async def test_an_address_that_is_no_web_api_is_not_blamed_on_a_token(slack, run
         async with connected(
             SlackCredentials(slack.bot_token, slack.url, SocketTransport(slack.app_token)),
             [ALPHA],
-            HeldSessions(),
+            FakeSessionManager(),
             runs,
         ):
             pass
@@ -213,12 +213,12 @@ async def test_an_address_that_is_no_web_api_is_not_blamed_on_a_token(slack, run
 
 
 async def test_a_rate_limit_at_the_start_is_waited_for(slack, runs):
-    slack.faults.next("auth.test", RateLimits(0))
-    slack.faults.next("apps.connections.open", RateLimits(0))
+    slack.faults.next("auth.test", RateLimited(0))
+    slack.faults.next("apps.connections.open", RateLimited(0))
     async with connected(
         SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token)),
         [ALPHA],
-        HeldSessions(),
+        FakeSessionManager(),
         runs,
     ):
         await slack.until(lambda ws: ws.bot_online)
@@ -239,7 +239,7 @@ async def test_a_socket_that_slack_refreshes_over_and_over_loses_and_doubles_not
 
 
 async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack, runs):
-    sessions, posts, lookup = HeldSessions(), asyncio.Event(), asyncio.Event()
+    sessions, posts, lookup = FakeSessionManager(), asyncio.Event(), asyncio.Event()
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
 
     async def let_go() -> None:
@@ -259,8 +259,8 @@ async def test_leaving_does_not_wait_for_a_run_that_would_begin_only_then(slack,
         run = await sessions.next_run()
         await slack.until(lambda ws: ws.thread(slack.channel("general").id, ts)[1:])
         # One run is on its way out and stays there until a message to another thread has its author's name.
-        slack.faults.next("chat.postMessage", Waits(posts))
-        slack.faults.next("users.info", Waits(lookup))
+        slack.faults.next("chat.postMessage", BlockUntil(posts))
+        slack.faults.next("users.info", BlockUntil(lookup))
         await run.answer("the answer")
         await slack.as_person("ben").say("random", "@alpha one more")
         await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)

@@ -129,7 +129,7 @@ async def test_what_slack_says_decides_what_is_done(method, word, done):
         try:
             await _call(SlackClient(cast("AsyncWebClient", client), scheduler), method)
         except SlackCallFailed as e:
-            outcome = e.verdict
+            outcome = e.decision
         else:
             outcome = DONE if len(client.heard) == 1 else AGAIN
     assert outcome == done
@@ -163,15 +163,15 @@ async def test_who_may_not_post_at_all_does_not_try_again_under_the_bots_own_nam
 @in_virtual_time
 async def test_what_nobody_wants_any_more_is_not_sent_though_its_turn_has_come():
     client = _Client(POST, [])
-    turn = CallSlot()
+    slot = CallSlot()
 
     async def confirm() -> None:
-        turn.scope.forget()
+        slot.scope.cancel()
 
     async with RateLimiter("T1") as scheduler:
         wire = SlackClient(cast("AsyncWebClient", client), scheduler)
         with pytest.raises(CallCancelled):
-            await wire.post(PLACE, Content("text"), "key", turn=turn, confirm=confirm)
+            await wire.post(PLACE, Content("text"), "key", slot=slot, confirm=confirm)
     assert not client.heard
 
 

@@ -31,8 +31,8 @@ class _Calls:
         self.order: list[str] = []
         self.at_s: defaultdict[str, list[float]] = defaultdict(list)
 
-    async def call(self, name: str, method: str, turn: CallSlot, channel: str = "C1") -> None:
-        await self.scheduler.wait(method, channel, turn)
+    async def call(self, name: str, method: str, slot: CallSlot, channel: str = "C1") -> None:
+        await self.scheduler.wait(method, channel, slot)
         self.order.append(name)
         self.at_s[method].append(_now_s())
 
@@ -85,10 +85,10 @@ async def test_answers_go_before_statuses_and_those_before_marks_and_sweeps_and_
         await _exhausted(calls, "reactions.remove")
         async with asyncio.TaskGroup() as tasks:
             for number in range(2):
-                for urgency in reversed(Priority):
-                    turn = CallSlot(urgency, f"run {number}")
-                    tasks.create_task(calls.call(f"{urgency.name} {number}", "reactions.remove", turn))
-    assert calls.order == [f"{urgency.name} {number}" for urgency in Priority for number in range(2)]
+                for priority in reversed(Priority):
+                    slot = CallSlot(priority, f"run {number}")
+                    tasks.create_task(calls.call(f"{priority.name} {number}", "reactions.remove", slot))
+    assert calls.order == [f"{priority.name} {number}" for priority in Priority for number in range(2)]
 
 
 @in_virtual_time
@@ -113,10 +113,10 @@ async def test_what_is_not_needed_any_more_takes_no_turn_and_waits_for_nobody():
         async with asyncio.TaskGroup() as tasks:
             for number in range(20):
                 tasks.create_task(calls.call("before", "chat.update", CallSlot(Priority.ANSWER, str(number))))
-            turn = CallSlot(Priority.MARK, "over")
-            waiting = asyncio.create_task(calls.call("over", "chat.update", turn))
+            slot = CallSlot(Priority.REACTION, "over")
+            waiting = asyncio.create_task(calls.call("over", "chat.update", slot))
             await asyncio.sleep(0.1)
-            turn.scope.forget()
+            slot.scope.cancel()
             with pytest.raises(CallCancelled):
                 await waiting
             assert _now_s() == pytest.approx(0.1)
@@ -126,10 +126,10 @@ async def test_what_is_not_needed_any_more_takes_no_turn_and_waits_for_nobody():
 @in_virtual_time
 async def test_what_is_not_needed_any_more_takes_no_turn_where_there_is_room_for_it():
     async with RateLimiter("T") as scheduler:
-        turn = CallSlot()
-        turn.scope.forget()
+        slot = CallSlot()
+        slot.scope.cancel()
         with pytest.raises(CallCancelled):
-            await scheduler.wait("chat.postMessage", "C1", turn)
+            await scheduler.wait("chat.postMessage", "C1", slot)
 
 
 @in_virtual_time

@@ -29,8 +29,8 @@ class _Wire:
         self._scheduler = scheduler
         self.put: list[str] = []
 
-    async def react(self, channel: str, ts: str, _name: str, turn: CallSlot, confirm: Confirm) -> None:
-        await self._scheduler.wait("reactions.add", channel, replace(turn, priority=Priority.MARK))
+    async def react(self, channel: str, ts: str, _name: str, slot: CallSlot, confirm: Confirm) -> None:
+        await self._scheduler.wait("reactions.add", channel, replace(slot, priority=Priority.REACTION))
         await confirm()
         self.put.append(ts)
 
@@ -42,11 +42,11 @@ async def test_whoever_forgets_a_mark_before_its_turn_does_not_wait_for_that() -
         wire = _Wire(scheduler)
         marks = Reactions(cast("SlackClient", wire))
         before = [ReactionKey("C1", str(number), "eyes") for number in range(FAR_MORE_THAN_GO_AT_ONCE)]
-        putting = [asyncio.create_task(marks.put(mark, "a run")) for mark in before]
-        last = asyncio.create_task(marks.put(LAST, "a run"))
+        putting = [asyncio.create_task(marks.add(mark, "a run")) for mark in before]
+        last = asyncio.create_task(marks.add(LAST, "a run"))
         await asyncio.sleep(1)
         at_s = clock.time()
-        assert marks.forget(LAST)
+        assert marks.cancel(LAST)
         assert not await last
         assert clock.time() == at_s
         assert all(await asyncio.gather(*putting))
@@ -58,15 +58,15 @@ async def test_a_mark_that_is_on_its_way_is_not_cut() -> None:
     let_go = asyncio.Event()
 
     class Slow(_Wire):
-        async def react(self, channel: str, ts: str, name: str, turn: CallSlot, confirm: Confirm) -> None:
-            await super().react(channel, ts, name, turn, confirm)
+        async def react(self, channel: str, ts: str, name: str, slot: CallSlot, confirm: Confirm) -> None:
+            await super().react(channel, ts, name, slot, confirm)
             await let_go.wait()
 
     async with RateLimiter("T1") as scheduler:
         marks = Reactions(cast("SlackClient", Slow(scheduler)))
-        putting = asyncio.create_task(marks.put(LAST, "a run"))
+        putting = asyncio.create_task(marks.add(LAST, "a run"))
         await asyncio.sleep(1)
-        assert not marks.forget(LAST)
+        assert not marks.cancel(LAST)
         await asyncio.sleep(1)
         assert not putting.done()
         let_go.set()
@@ -84,8 +84,8 @@ async def test_hourglasses_that_were_never_put_leave_room_for_others() -> None:
     def message(number: int) -> SlackMessage:
         return SlackMessage("T1", "C1", str(number), None, "U1", "hello", (), direct=False)
 
-    async with RateLimiter("T1") as scheduler, BackgroundTasks(cast("SlackClient", _Wire(scheduler))) as desk:
+    async with RateLimiter("T1") as scheduler, BackgroundTasks(cast("SlackClient", _Wire(scheduler))) as background:
         for number in range(20):
             with pytest.raises(LeaseLost):
-                await desk.mark_working(message(number), lost)
-        assert await desk.mark_working(message(20), confirm)
+                await background.mark_working(message(number), lost)
+        assert await background.mark_working(message(20), confirm)

@@ -36,14 +36,14 @@ async def test_whoever_takes_another_name_is_called_by_it_within_two_hours():
     wire = _Wire()
     names = Users(cast("SlackClient", wire))
     for _ in range(10):
-        await names.learn(["U1"])
-    assert (names.of("U1"), wire.asked) == ("Ana", 1)
+        await names.look_up(["U1"])
+    assert (names.name_of("U1"), wire.asked) == ("Ana", 1)
     wire.name = "Anna"
     await asyncio.sleep(HOUR_S)
-    await names.learn(["U1"])
-    assert names.of("U1") == "Ana", "nobody waits for a name that is known"
+    await names.look_up(["U1"])
+    assert names.name_of("U1") == "Ana", "nobody waits for a name that is known"
     await asyncio.sleep(1)
-    assert (names.of("U1"), wire.asked) == ("Anna", 2)
+    assert (names.name_of("U1"), wire.asked) == ("Anna", 2)
 
 
 @in_virtual_time
@@ -51,27 +51,27 @@ async def test_a_name_that_slack_does_not_tell_is_asked_for_again_and_one_that_w
     wire = _Wire()
     wire.name = None
     names = Users(cast("SlackClient", wire))
-    await names.learn(["U1", "U1"])
-    await names.learn(["U1"])
-    assert (names.of("U1"), wire.asked) == (None, 1)
+    await names.look_up(["U1", "U1"])
+    await names.look_up(["U1"])
+    assert (names.name_of("U1"), wire.asked) == (None, 1)
     wire.name = "Ana"
     await asyncio.sleep(HOUR_S / 60)
-    await names.learn(["U1"])
-    assert names.of("U1") == "Ana"
+    await names.look_up(["U1"])
+    assert names.name_of("U1") == "Ana"
     wire.name = None
     await asyncio.sleep(HOUR_S)
-    await names.learn(["U1"])
+    await names.look_up(["U1"])
     await asyncio.sleep(1)
-    assert names.of("U1") == "Ana"
+    assert names.name_of("U1") == "Ana"
 
 
 @in_virtual_time
 async def test_of_very_many_people_those_are_known_who_were_asked_about_last():
     names = Users(cast("SlackClient", _Wire()))
-    await names.learn(["U first"])
-    await names.learn([f"U{number}" for number in range(10_000)], within_s=1)
-    assert names.of("U first") is None
-    assert {names.of(f"U{number}") for number in range(10_000)} == {"Ana"}
+    await names.look_up(["U first"])
+    await names.look_up([f"U{number}" for number in range(10_000)], within_s=1)
+    assert names.name_of("U first") is None
+    assert {names.name_of(f"U{number}") for number in range(10_000)} == {"Ana"}
 
 
 @in_virtual_time
@@ -80,7 +80,7 @@ async def test_whom_slack_does_not_know_is_not_asked_about_again_soon():
     wire.error = "user_not_found"
     names = Users(cast("SlackClient", wire))
     for _ in range(3):
-        await names.learn(["U1"], ["U2"])
+        await names.look_up(["U1"], ["U2"])
         await asyncio.sleep(HOUR_S / 4)
     assert (names.profile("U1"), wire.asked) == (None, 2)
 
@@ -93,8 +93,8 @@ class _Limited(_Wire):
         self._scheduler = scheduler
 
     async def call(self, method: str, *given: Any) -> dict[str, Any]:
-        _, turn = given
-        await self._scheduler.wait(method, "", turn)
+        _, slot = given
+        await self._scheduler.wait(method, "", slot)
         return await super().call(method)
 
 
@@ -104,11 +104,11 @@ async def test_look_ups_that_nobody_waits_for_any_longer_are_not_made_and_leave_
         wire = _Limited(scheduler)
         names = Users(cast("SlackClient", wire))
         for number in range(100):
-            await names.learn([], [f"U{number}x{each}" for each in range(20)])
+            await names.look_up([], [f"U{number}x{each}" for each in range(20)])
         # A share of a hundred calls a minute, though two thousand were wanted.
         assert wire.asked <= 25 + 0.5 * asyncio.get_running_loop().time()
-        await names.learn(["U1"], [f"U{number}" for number in range(2, 50)], within_s=0.2)
-        assert names.of("U1") == "Ana"
+        await names.look_up(["U1"], [f"U{number}" for number in range(2, 50)], within_s=0.2)
+        assert names.name_of("U1") == "Ana"
         asked = wire.asked
         await asyncio.sleep(HOUR_S)
         assert wire.asked <= asked + 1
@@ -129,9 +129,9 @@ async def test_an_author_of_whom_slack_does_not_tell_in_time_is_not_waited_for_a
     names = Users(cast("SlackClient", wire))
     began_s = loop.time()
     for _ in range(50):
-        await names.learn(["U1"], within_s=1)
+        await names.look_up(["U1"], within_s=1)
     assert (loop.time() - began_s, wire.asked) == (1, 1)
     await asyncio.sleep(10)
-    await names.learn(["U1"], within_s=1)
+    await names.look_up(["U1"], within_s=1)
     assert loop.time() - began_s == 12, "it is waited for again"
     await names.close()

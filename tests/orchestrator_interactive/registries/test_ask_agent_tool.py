@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from agent_house import AgentHouse
 from agents import call, deaf_tool, fail, having, never, say, soon, use
+from registry_fixtures import RegistryFixture
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions.states import (
@@ -24,13 +24,13 @@ def asking(agent_id: str, message: str = "Please help.", call_id: str = "q") -> 
     return call(use("ask_agent", call_id, agent_id=agent_id, message=message))
 
 
-async def results(house: AgentHouse, agent_id: str = "alpha") -> list[str]:
+async def results(house: RegistryFixture, agent_id: str = "alpha") -> list[str]:
     """Return the tool results in the log of an agent."""
     return [state.result for state in await house.states(ToolResultState, agent_id)]
 
 
 async def test_the_question_and_the_answer_are_in_both_logs() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("helper_agent", "Please analyze."), say("Done."), tools=["ask_agent"])
     helper = await house.add("helper_agent", say("Analysis complete"))
     assert await house.run("alpha", conversation_id="talk") == "Done."
@@ -53,7 +53,7 @@ async def test_the_question_and_the_answer_are_in_both_logs() -> None:
 
 
 async def test_several_agents_are_asked_concurrently() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     questions = call(*(use("ask_agent", each, agent_id=each, message="Who are you?") for each in ("beta", "gamma")))
     await house.add("alpha", questions, say("Done."), tools=["ask_agent"])
     for each in ("beta", "gamma"):
@@ -65,7 +65,7 @@ async def test_several_agents_are_asked_concurrently() -> None:
 
 
 async def test_the_error_of_an_unknown_agent_names_the_registered_ones() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("nobody"), say("Done."), tools=["ask_agent"])
     assert await house.run("alpha") == "Done."
     assert await results(house) == ["There is no agent 'nobody'. Registered: alpha."]
@@ -73,7 +73,7 @@ async def test_the_error_of_an_unknown_agent_names_the_registered_ones() -> None
 
 
 async def test_the_failure_of_the_asked_agent_is_a_failed_call() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
     await house.add("beta", fail(AuthenticationError("no such key", provider="x")))
     assert await house.run("alpha") == "Without it, then."
@@ -83,7 +83,7 @@ async def test_the_failure_of_the_asked_agent_is_a_failed_call() -> None:
 
 
 async def test_the_depth_of_questions_is_limited() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     script = await house.add("alpha", *[asking("alpha")] * 6, *[say("Enough.")] * 6, tools=["ask_agent"])
     assert await soon(house.run("alpha")) == "Enough."
     refused = [row["content"] for row in script.sent(6) if row["role"] == "tool"]
@@ -93,7 +93,7 @@ async def test_the_depth_of_questions_is_limited() -> None:
 
 
 async def test_cancelling_an_agent_cancels_the_asked_one_and_both_can_continue() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     alpha = await house.add("alpha", asking("beta"), tools=["ask_agent"])
     beta = await house.add("beta", never())
     running = asyncio.create_task(house.run("alpha"))
@@ -114,7 +114,7 @@ async def test_cancelling_an_agent_cancels_the_asked_one_and_both_can_continue()
 @in_virtual_time
 async def test_the_asking_agent_continues_after_the_timeout_of_an_answer() -> None:
     release = asyncio.Event()
-    house = AgentHouse(tools=[having(deaf_tool(release), timeout_s=10_000)])
+    house = RegistryFixture(tools=[having(deaf_tool(release), timeout_s=10_000)])
     await house.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
     await house.add("beta", call(use("deaf", "d")), tools=["deaf"])
     assert await house.run("alpha") == "Without it, then."
@@ -125,7 +125,7 @@ async def test_the_asking_agent_continues_after_the_timeout_of_an_answer() -> No
 
 
 async def test_without_a_registry_the_call_fails() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("beta"), say("Done."), tools=["ask_agent"])
     async with house.make.session(await house.repository.load("alpha"), "talk", None) as session:
         assert await session.execute("go") == "Done."

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_house import AgentHouse
 from agents import after, call, echo, fail, say, soon, told, use
 from anthropic_server import AnthropicServer, text
+from registry_fixtures import RegistryFixture
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions.rendering.policies import register_policy
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 async def test_an_agent_continues_its_conversation_after_a_restart(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'logs.db'}"
-    house = AgentHouse(await open_store(url), [echo()])
+    house = RegistryFixture(await open_store(url), [echo()])
     await house.add("alpha", call(use("echo", "a", text="moo")), say("It says moo."), tools=["echo"])
     await house.run("alpha", "What does the cow say?")
     await house.store.aclose()
 
-    again = AgentHouse(await open_store(url), [echo()])
+    again = RegistryFixture(await open_store(url), [echo()])
     script = await again.add("alpha", say("Moo, as I said."))
     assert await again.run("alpha", "Once more?") == "Moo, as I said."
     assert [text for _, text in told(script.sent())] == [
@@ -43,7 +43,7 @@ async def test_an_agent_continues_its_conversation_after_a_restart(tmp_path: Pat
 
 
 async def test_conversations_are_separate() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     script = await house.add("alpha", say("a"), say("b"))
     await house.run("alpha", "One", "first")
     await house.run("alpha", "Two", "second")
@@ -51,7 +51,7 @@ async def test_conversations_are_separate() -> None:
 
 
 async def test_messages_to_one_conversation_run_one_after_the_other() -> None:
-    house, gate = AgentHouse(), asyncio.Event()
+    house, gate = RegistryFixture(), asyncio.Event()
     script = await house.add("alpha", after(gate, say("one")), say("elsewhere"), say("two"))
     first = asyncio.create_task(house.run("alpha", "1"))
     await script.asked(1)
@@ -66,14 +66,14 @@ async def test_the_behavior_template_leads_every_request(tmp_path: Path) -> None
     (tmp_path / "terse.md").write_text(
         "You are {{ agent_id }}.{% for name, what in tools.items() %} {{ name }}: {{ what }}{% endfor %}"
     )
-    house = AgentHouse(tools=[echo(), echo("shout")], templates=TemplateManager(tmp_path))
+    house = RegistryFixture(tools=[echo(), echo("shout")], templates=TemplateManager(tmp_path))
     script = await house.add("alpha", say("ok"), behavior_template="terse.md", tools=["echo"])
     await house.run("alpha", "Hello!")
     assert told(script.sent()) == [("system", "You are alpha. echo: Does what 'echo' does."), ("user", "Hello!")]
 
 
 async def test_an_undefined_template_variable_is_an_error_before_the_run() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", behavior_template="Today is {{ today }}, and {{ mood }}.")
     with pytest.raises(TemplateError, match=r"'mood' is undefined\. It was given: agent_id, today, tools"):
         await house.run("alpha")
@@ -86,7 +86,7 @@ def in_capitals(messages: list[dict[str, Any]], **_: Any) -> list[dict[str, Any]
 
 
 async def test_the_render_policy_renders_the_requests() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     script = await house.add("alpha", say("Hi!"), say("ok"), render_policy="in_capitals")
     await house.run("alpha", "Hello!")
     await house.run("alpha", "Again!")
@@ -94,7 +94,7 @@ async def test_the_render_policy_renders_the_requests() -> None:
 
 
 async def test_the_error_of_a_provider_is_raised_and_the_conversation_continues() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", fail(AuthenticationError("no such key", provider="x")), say("ok"))
     with pytest.raises(AuthenticationError, match="no such key"):
         await house.run("alpha", "1")
@@ -103,14 +103,14 @@ async def test_the_error_of_a_provider_is_raised_and_the_conversation_continues(
 
 @in_virtual_time
 async def test_a_demo_model_uses_the_demo_provider() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     config = LLMAgentConfig(type="llm", id="alpha", llm_model="demo/demo-1")
     await house.registry.register(house.make(config, house.registry), config)
     assert await house.run("alpha", "Hello!")
 
 
 async def test_an_anthropic_model_uses_its_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     config = LLMAgentConfig(type="llm", id="alpha", llm_model="anthropic/claude-haiku-4-5")
     await house.repository.save(config)
     async with AnthropicServer() as server:
@@ -123,14 +123,14 @@ async def test_an_anthropic_model_uses_its_provider(monkeypatch: pytest.MonkeyPa
 
 async def test_a_provider_without_a_key_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.repository.save(LLMAgentConfig(type="llm", id="alpha", llm_model="anthropic/claude-haiku-4-5"))
     with pytest.raises(RuntimeError, match="provider-anthropic mounted nothing"):
         await house.run("alpha", "Hello!")
 
 
 async def test_a_provider_may_be_a_module_of_a_mount_plan() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     modules = {"quick": lambda _model: {"module": "provider-demo", "config": {"think_s": 0, "word_s": 0}}}
     registry = AgentRegistry(house.repository, LLMAgents(house.store, providers=modules))
     await house.repository.save(LLMAgentConfig(type="llm", id="alpha", llm_model="quick/demo"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_house import AgentHouse
 from agents import call, echo, make_agent, results, say, use
+from registry_fixtures import RegistryFixture
 
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.registries import NotRegistered, ToolContext, ToolRegistry, mount_tools, tool
@@ -58,7 +58,7 @@ async def test_an_unknown_tool_is_an_error_and_nothing_is_mounted() -> None:
 
 
 async def test_a_tool_that_depends_on_the_conversation_is_cached_per_conversation() -> None:
-    house = AgentHouse(tools=[located(cache_ttl=60, dedup_ttl=60)])
+    house = RegistryFixture(tools=[located(cache_ttl=60, dedup_ttl=60)])
     steps = call(use("where_am_i", "a")), say("ok")
     script = await house.add("alpha", *steps, *steps, *steps, tools=["where_am_i"])
     seen = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kept_conversations import HERE, THERE, Kept, run, run_told
+from stored_conversations import HERE, THERE, StoredConversations, run, run_told
 
 from orchestrator_interactive.interactions.states import (
     AssistantMessageState,
@@ -15,8 +15,8 @@ from orchestrator_interactive.interactions.states import (
 
 
 @pytest.fixture
-def kept(tmp_path) -> Kept:
-    return Kept(tmp_path / "kept.db")
+def kept(tmp_path) -> StoredConversations:
+    return StoredConversations(tmp_path / "kept.db")
 
 
 def told(result) -> str:
@@ -258,13 +258,13 @@ class TestTheStore:
         assert kept.said() == ["one", "two"]
 
     def test_is_the_one_of_the_environment_before_that(self, kept, config, tmp_path):
-        other = Kept(tmp_path / "other.db")
+        other = StoredConversations(tmp_path / "other.db")
         other.talk("elsewhere")
         kept.talk("here")
         assert "elsewhere" in told(run("conversations", "list", "--config", config, AMPLIFIER_SLACK_STORE=other.url))
 
     def test_is_the_one_that_is_given_before_all(self, kept, config, tmp_path):
-        other = Kept(tmp_path / "other.db")
+        other = StoredConversations(tmp_path / "other.db")
         kept.talk("here")
         words = ("conversations", "list", "--config", config, "--store", kept.url)
         assert "here" in told(run(*words, AMPLIFIER_SLACK_STORE=other.url))

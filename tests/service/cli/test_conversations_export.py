@@ -8,13 +8,13 @@ import subprocess
 import sys
 
 import pytest
-from kept_conversations import HERE, Kept
 from service_process import AMPLIFIER_SLACK
+from stored_conversations import HERE, StoredConversations
 
 
 @pytest.fixture
-def kept(tmp_path) -> Kept:
-    kept = Kept(tmp_path / "kept.db")
+def kept(tmp_path) -> StoredConversations:
+    kept = StoredConversations(tmp_path / "kept.db")
     kept.talk("look at the roadmap", "and the <budget>")
     return kept
 

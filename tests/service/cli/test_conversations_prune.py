@@ -11,7 +11,7 @@ from contextlib import aclosing
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept_conversations import DAY_S, HERE, THERE, Kept, made_older
+from stored_conversations import DAY_S, HERE, THERE, StoredConversations, made_older
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
@@ -23,9 +23,9 @@ from service.store import inspect_run_store, open_run_store
 
 
 @pytest.fixture
-def kept(tmp_path) -> Kept:
+def kept(tmp_path) -> StoredConversations:
     """A conversation with a branch of its own states beside the current one."""
-    kept = Kept(tmp_path / "kept.db")
+    kept = StoredConversations(tmp_path / "kept.db")
     kept.talk("one", "two", "three")
     told(kept.run("rewind", HERE, "1"))
     kept.talk("instead")
@@ -38,7 +38,7 @@ def told(result) -> str:
 
 
 def test_a_branch_that_was_left_today_stays_whatever_the_age_of_its_states(tmp_path):
-    kept = Kept(tmp_path / "kept.db")
+    kept = StoredConversations(tmp_path / "kept.db")
     kept.talk("one", "two")
     kept.rest({"main": 100})
     told(kept.run("rewind", HERE, "1"))
@@ -207,7 +207,7 @@ def test_a_conversation_that_is_damaged_is_told_and_takes_no_other_along(kept):
     assert f"The stored branches of conversation {THERE} of alpha are damaged" in pruned.output
 
 
-def inbox(kept: Kept, *names: str, place: str = HERE, read: bool = True) -> None:
+def inbox(kept: StoredConversations, *names: str, place: str = HERE, read: bool = True) -> None:
     """Let these messages have been written in a conversation; and read, unless they are to wait."""
 
     async def written() -> None:
@@ -223,7 +223,7 @@ def inbox(kept: Kept, *names: str, place: str = HERE, read: bool = True) -> None
     asyncio.run(written())
 
 
-def inboxes(kept: Kept) -> list[str]:
+def inboxes(kept: StoredConversations) -> list[str]:
     async def known() -> list[str]:
         async with aclosing(await inspect_run_store(kept.url)) as runs:
             return sorted(await runs.conversations())
@@ -232,7 +232,7 @@ def inboxes(kept: Kept) -> list[str]:
 
 
 def test_with_a_whole_conversation_what_was_written_in_it_is_forgotten(tmp_path):
-    kept = Kept(tmp_path / "kept.db")
+    kept = StoredConversations(tmp_path / "kept.db")
     for place in (HERE, THERE):
         kept.talk("one", place=place)
         inbox(kept, "a", place=place)
@@ -245,7 +245,7 @@ def test_with_a_whole_conversation_what_was_written_in_it_is_forgotten(tmp_path)
 
 
 def test_what_is_still_to_be_read_is_not_forgotten_and_neither_is_what_another_agent_has_a_log_of(tmp_path):
-    kept = Kept(tmp_path / "kept.db")
+    kept = StoredConversations(tmp_path / "kept.db")
     for place in (HERE, THERE):
         kept.talk("one", place=place)
         kept.rest({"main": 100}, place=place)
@@ -257,7 +257,7 @@ def test_what_is_still_to_be_read_is_not_forgotten_and_neither_is_what_another_a
 
 
 def test_what_was_written_where_no_agent_keeps_a_log_is_forgotten_when_it_has_rested(tmp_path):
-    kept = Kept(tmp_path / "kept.db")
+    kept = StoredConversations(tmp_path / "kept.db")
     inbox(kept, "a")
     inbox(kept, "a", place=THERE, read=False)
     told(kept.run("prune", "--whole"))

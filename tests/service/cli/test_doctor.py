@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from anthropic_server import AnthropicServer, Gate, text
-from kept_conversations import run
 from redis_server import redis_server
 from service_process import run_command
+from stored_conversations import run
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack

@@ -9,9 +9,9 @@ from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from damage import HERE, kept
-from kept_conversations import run
 from redis_server import redis_server
+from store_corruption import HERE, populate
+from stored_conversations import run
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
@@ -80,16 +80,16 @@ SHORT = "its inbox has accepted 6 entries, but 5 are pending or finished."
             ["it has pending work, but is missing from the index of due conversations: no process will resume it."],
         ),
         (
-            "UPDATE run_conversations SET held = 99",
+            "UPDATE run_conversations SET held_seq = 99",
             ["messages up to number 99 are held back, but only 6 were accepted: new messages start no run."],
         ),
         ("UPDATE run_conversations SET run = NULL", ["1 post pending in the outbox without a run."]),
     ],
 )
 def test_of_a_file(tmp_path, damage, said):
-    url = f"sqlite:{tmp_path}/kept.db"
-    asyncio.run(kept(url))
-    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
+    url = f"sqlite:{tmp_path}/populate.db"
+    asyncio.run(populate(url))
+    with closing(sqlite3.connect(tmp_path / "populate.db", isolation_level=None)) as file:
         file.execute(damage)
     assert found(url) == said
 
@@ -119,7 +119,7 @@ ORDER = "the ids of its entries and their order do not match."
         (("DEL", f"{RUNS}:order", f"{RUNS}:ids"), ["its inbox has accepted 6 entries, but it has the ids of"]),
         (("ZREMRANGEBYRANK", f"{RUNS}:inbox", "0", "0"), ["message m5 was accepted and is lost", SHORT]),
         (("HSET", RUNS, "seq", "7"), ["its inbox has accepted 7 entries, but 6 are pending or finished."]),
-        (("DEL", RUNS), ["its inbox has accepted 0 entries, but 6 are pending or finished."]),
+        (("DEL", RUNS), ["its inbox has accepted 0 entries, but 2 are pending or finished."]),
         (("HSET", RUNS, "run", "{{"), ["the record of its run cannot be read."]),
         (
             ("ZREM", "runs:{index}:due:T", HERE),
@@ -129,7 +129,7 @@ ORDER = "the ids of its entries and their order do not match."
 )
 def test_of_a_server(redis, damage, said):
     redis.ask("FLUSHALL")
-    asyncio.run(kept(redis.url))
+    asyncio.run(populate(redis.url))
     redis.ask(*damage)
     assert [one.startswith(other) for one, other in zip(found(redis.url), said, strict=True)] == [True] * len(said)
 
@@ -149,9 +149,9 @@ def closed(url: str) -> None:
 
 
 def test_in_a_file_messages_whose_ids_were_forgotten_are_counted_all_the_same(tmp_path):
-    url = f"sqlite:{tmp_path}/kept.db"
-    asyncio.run(kept(url))
-    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
+    url = f"sqlite:{tmp_path}/populate.db"
+    asyncio.run(populate(url))
+    with closing(sqlite3.connect(tmp_path / "populate.db", isolation_level=None)) as file:
         file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400")
     asyncio.run(_opened_once(url))
     assert ends(told_of(url)) == [6, 3, 1, 2]
@@ -159,32 +159,13 @@ def test_in_a_file_messages_whose_ids_were_forgotten_are_counted_all_the_same(tm
     assert ends(told_of(url)) == [6, 3, 3, 0]
 
 
-def test_a_file_of_a_version_that_did_not_count_is_counted_from_now_on(tmp_path):
-    url = f"sqlite:{tmp_path}/kept.db"
-    asyncio.run(kept(url))
-    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
-        for statement in (
-            "DROP TABLE run_forgotten",
-            "DROP TABLE run_version",
-            "DELETE FROM run_entries WHERE seq < 3",
-        ):
-            file.execute(statement)
-    result = run("doctor", "--store", url)
-    assert (result.exit_code, "Start the service once" in result.output) == (2, True)
-    asyncio.run(_opened_once(url))
-    assert ends(told_of(url)) == [4, 1, 1, 2]
-    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
-        file.execute("DELETE FROM run_entries WHERE seq = 6")
-    assert found(url) == [SHORT]
-
-
 def test_a_file_of_a_newer_version_is_refused(tmp_path):
-    url = f"sqlite:{tmp_path}/kept.db"
-    asyncio.run(kept(url))
-    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
-        file.execute("UPDATE run_version SET version = 3")
+    url = f"sqlite:{tmp_path}/populate.db"
+    asyncio.run(populate(url))
+    with closing(sqlite3.connect(tmp_path / "populate.db", isolation_level=None)) as file:
+        file.execute("UPDATE run_version SET version = 2")
     result = run("doctor", "--store", url)
-    assert (result.exit_code, "have version 3; this installation supports up to version 2" in result.output) == (
+    assert (result.exit_code, "have version 2; this installation supports up to version 1" in result.output) == (
         2,
         True,
     )
@@ -196,7 +177,7 @@ async def _opened_once(url: str) -> None:
 
 def test_in_a_server_messages_whose_ids_were_forgotten_are_counted_all_the_same(redis):
     redis.ask("FLUSHALL")
-    asyncio.run(kept(redis.url))
+    asyncio.run(populate(redis.url))
     closed(redis.url)
     redis.ask("DEL", f"{RUNS}:ids", f"{RUNS}:order")  # a week later
     assert ends(told_of(redis.url)) == [6, 3, 3, 0]
@@ -206,23 +187,12 @@ def test_in_a_server_messages_whose_ids_were_forgotten_are_counted_all_the_same(
 
 def test_in_a_server_the_ids_before_the_newest_ten_thousand_are_forgotten_and_counted(redis):
     redis.ask("FLUSHALL")
-    asyncio.run(kept(redis.url))
+    asyncio.run(populate(redis.url))
     redis.ask("HINCRBY", RUNS, "seq", "10000")
     redis.ask("HINCRBY", RUNS, "n:refused", "10000")
     closed(redis.url)
     assert redis.ask("ZRANGE", f"{RUNS}:order", "0", "-1") == []
     assert ends(told_of(redis.url)) == [10_006, 3, 10_003, 0]
-
-
-def test_a_server_that_an_older_version_used_is_counted_from_now_on(redis):
-    redis.ask("FLUSHALL")
-    asyncio.run(kept(redis.url))
-    redis.ask("HDEL", RUNS, "n:?", "n:", "n:refused", "gone")
-    redis.ask("ZREM", f"{RUNS}:order", "m1")
-    redis.ask("HDEL", f"{RUNS}:ids", "m1")
-    assert ends(told_of(redis.url)) == [5, 2, 1, 2]
-    closed(redis.url)
-    assert ends(told_of(redis.url)) == [5, 2, 3, 0]
 
 
 async def _admitted(url: str, name: str) -> None:
@@ -232,7 +202,7 @@ async def _admitted(url: str, name: str) -> None:
 
 def test_of_a_server_whose_memory_is_full_the_conversations_can_be_looked_at_and_pruned(redis):
     redis.ask("FLUSHALL")
-    asyncio.run(kept(redis.url))
+    asyncio.run(populate(redis.url))
     closed(redis.url)
     redis.ask("CONFIG", "SET", "maxmemory", "1")
     try:
@@ -252,7 +222,7 @@ def test_of_a_server_whose_memory_is_full_a_branch_can_be_pruned(redis):
     redis.ask("FLUSHALL")
 
     async def keep_a_branch() -> None:
-        await kept(redis.url)
+        await populate(redis.url)
         async with aclosing(await open_store(redis.url)) as logs:
             stack = InteractionStack(logs, HERE, "alpha")
             await stack.rewind(1)
@@ -269,7 +239,7 @@ def test_of_a_server_whose_memory_is_full_a_branch_can_be_pruned(redis):
 
 def test_a_look_changes_nothing_in_a_server(redis):
     redis.ask("FLUSHALL")
-    asyncio.run(kept(redis.url))
+    asyncio.run(populate(redis.url))
     redis.ask("CONFIG", "RESETSTAT")
     assert found(redis.url) == []
     asked = redis.ask("INFO", "commandstats")

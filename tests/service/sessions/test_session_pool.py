@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
-from quick_module import QUICK_MODULE
+from echo_module import ECHO_MODULE
 
 from orchestrator_interactive.interactions.stores import open_store
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
@@ -39,7 +39,7 @@ def quiet():
 def manager(tmp_path):
     @asynccontextmanager
     async def manager(idle_evict_s: float, **changes: Any) -> AsyncIterator[InProcessSessionManager]:
-        quick = ModuleConfig(module="quick", source=str(QUICK_MODULE), config={"file": str(tmp_path / "noted")})
+        quick = ModuleConfig(module="quick", source=str(ECHO_MODULE), config={"file": str(tmp_path / "noted")})
         instance = InstanceConfig(
             persona=PersonaConfig(name="Alpha", emoji=":owl:"), providers=(quick,), tools=(), hooks=(), **changes
         )

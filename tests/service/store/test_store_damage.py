@@ -7,11 +7,11 @@ import sqlite3
 from contextlib import aclosing, closing, suppress
 from typing import TYPE_CHECKING
 
-import damage
 import pytest
-from damage import HERE, kept
-from kept_conversations import run
+import store_corruption
 from redis_server import redis_server
+from store_corruption import HERE, populate
+from stored_conversations import run
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions.stores import open_store
@@ -42,7 +42,12 @@ async def serve(url: str) -> None:
     ):
         runs.watch("T", lambda _: None)
         entry = InboxEntry("new", "message", {})
-        for step in (lambda: runs.claim(HERE), lambda: runs.admit("T:C:2.0", entry, "alpha"), store.tidy, logs.tidy):
+        for step in (
+            lambda: runs.claim(HERE),
+            lambda: runs.admit("T:C:2.0", entry, "alpha"),
+            store.delete_expired,
+            logs.delete_expired,
+        ):
             with suppress(StoreError):
                 await step()
         with suppress(StoreError):
@@ -63,8 +68,8 @@ def survives(url: str, restore: Callable[[], object]) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> bytes:
-    path = tmp_path_factory.mktemp("whole") / "kept.db"
-    asyncio.run(kept(f"sqlite:{path}"))
+    path = tmp_path_factory.mktemp("whole") / "populate.db"
+    asyncio.run(populate(f"sqlite:{path}"))
     with closing(sqlite3.connect(path)) as file:
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path.read_bytes()
@@ -77,9 +82,9 @@ def laid(path, data: bytes) -> None:
 
 
 def test_a_file_whose_bytes_were_damaged_ends_in_no_traceback(tmp_path, whole):
-    path = tmp_path / "kept.db"
+    path = tmp_path / "populate.db"
     laid(path, whole)
-    for _, data in list(damage.of_bytes(path))[::3]:
+    for _, data in list(store_corruption.corrupted_files(path))[::3]:
         survives(f"sqlite:{path}", lambda data=data: laid(path, data))
 
 
@@ -97,7 +102,7 @@ def test_a_file_whose_bytes_were_damaged_ends_in_no_traceback(tmp_path, whole):
     ],
 )
 def test_a_file_with_a_value_of_a_wrong_type_ends_in_no_traceback(tmp_path, whole, statement):
-    path = tmp_path / "kept.db"
+    path = tmp_path / "populate.db"
     laid(path, whole)
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute(statement)
@@ -107,7 +112,7 @@ def test_a_file_with_a_value_of_a_wrong_type_ends_in_no_traceback(tmp_path, whol
 
 
 def test_a_version_that_is_no_number_is_a_sentence_and_exit_code_2(tmp_path, whole):
-    path = tmp_path / "kept.db"
+    path = tmp_path / "populate.db"
     laid(path, whole)
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute("INSERT INTO run_version VALUES ('text')")
@@ -130,9 +135,9 @@ def restored(redis: RedisServer, dumped: dict[bytes, bytes], damage: tuple[str, 
 
 def test_a_server_whose_keys_were_damaged_ends_in_no_traceback(redis):
     redis.ask("FLUSHALL")
-    asyncio.run(kept(redis.url))
+    asyncio.run(populate(redis.url))
     dumped = {key: redis.ask("DUMP", key) for key in redis.ask("KEYS", "*")}
-    every = list(damage.of_redis(redis))
+    every = list(store_corruption.corrupting_commands(redis))
     of_index = [each for each in every if any(b"{index}" in part for part in each if isinstance(part, bytes))]
     assert of_index
     for each in of_index[::10] + every[::25]:

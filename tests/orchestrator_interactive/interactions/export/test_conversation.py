@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 import pytest
+from fault_injecting_store import FaultInjectingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import brought, called, conversations, said
-from lossy_store import LossyStore
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.artifacts import NoSuchConversation, artifacts
@@ -100,7 +100,7 @@ async def test_json_lines_have_a_header_and_one_artifact_per_line(store: LogStor
 
 
 async def test_json_lines_report_an_unreadable_state_in_its_place() -> None:
-    store = LossyStore({1}, unknown={2})
+    store = FaultInjectingStore({1}, unknown={2})
     await a_conversation(store, said("Hi"), said("there"), UserMessageState("you", meta={"a": 1}))
     lines = [json.loads(line) for line in (await joined(as_json_lines(store, KEY))).splitlines()[1:]]
     assert [(line["index"], line["kind"], line["data"]) for line in lines] == [
@@ -125,7 +125,7 @@ async def test_an_unknown_conversation_or_branch_is_an_error_before_any_output(f
 
 @pytest.mark.parametrize("form", [as_json_lines, as_text, as_page])
 async def test_a_long_conversation_is_read_in_pages_during_the_export(form: Any) -> None:
-    store = LossyStore()
+    store = FaultInjectingStore()
     await a_conversation(store, *(said(f"message {n}") for n in range(5000)))
     store.reads.clear()
     pieces = form(store, KEY)
@@ -275,7 +275,7 @@ async def test_long_texts_are_truncated_with_a_note() -> None:
 @settings(max_examples=80, deadline=None)
 @given(states=conversations, lost=st.sets(st.integers(0, 25), max_size=3))
 async def test_text_has_every_state_once_and_no_control_characters(states: list[BaseState], lost: set[int]) -> None:
-    store = LossyStore(lost)
+    store = FaultInjectingStore(lost)
     await a_conversation(store, said("\x1b[2J\u202e\ud800"), *states)
     text = await joined(as_text(store, KEY))
     assert {character for character in text if category(character) in ("Cc", "Cs")} <= {"\n", "\t"}

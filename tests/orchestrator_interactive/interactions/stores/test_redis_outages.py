@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from lossy_proxy import lossy_proxy
+from fault_injecting_proxy import fault_injecting_proxy
 from redis_server import redis_server
 from stored_logs import KEY, indices, plant, state, states
 
@@ -157,7 +157,7 @@ async def test_a_server_that_does_not_answer_is_an_error_after_five_seconds():
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_a_commit_whose_reply_is_lost_is_written_once(redis, redis_url, times):
-    async with lossy_proxy(redis.port) as proxy, opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store:
         await plant(store, KEY, states(0, 1))
         proxy.lose(b"EVALSHA", times)
         await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
@@ -169,7 +169,7 @@ async def test_a_commit_whose_reply_is_lost_is_written_once(redis, redis_url, ti
 
 
 async def test_a_commit_whose_reply_is_lost_does_not_conflict_with_later_writers(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, opened(proxy.url) as store, opened(redis_url) as other:
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store, opened(redis_url) as other:
         await plant(store, KEY)
 
         async def go_on():
@@ -182,7 +182,7 @@ async def test_a_commit_whose_reply_is_lost_does_not_conflict_with_later_writers
 
 
 async def test_a_late_commit_is_a_conflict_even_if_replies_are_lost(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store:
         await plant(store, KEY)
         await store.commit(KEY, Change(1, 1, 1000.0, nodes=[state(0)]))
         proxy.lose(b"EVALSHA", 2)
@@ -192,7 +192,7 @@ async def test_a_late_commit_is_a_conflict_even_if_replies_are_lost(redis, redis
 
 
 async def test_a_removal_whose_reply_is_lost_is_done_once(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store:
         await plant(store, KEY)
         proxy.lose(b"EVALSHA", 2)
         await store.remove(KEY, 1)
@@ -202,7 +202,7 @@ async def test_a_removal_whose_reply_is_lost_is_done_once(redis, redis_url):
 
 
 async def test_a_change_whose_reply_is_lost_for_good_has_an_unknown_outcome_and_may_be_repeated(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store:
         await plant(store, KEY)
         change = Change(1, 1, 1000.0, nodes=[state(0)])
         proxy.lose(b"EVALSHA", 9)
@@ -285,7 +285,7 @@ async def test_the_index_drops_only_entries_of_logs_that_are_gone(redis, redis_u
         redis.ask("ZADD", "interactions:logs", "1000", "long/gone", "1000", KEY.path, "99999999999", "on/its-way")
         redis.ask("ZADD", "interactions:logs", "1000", "no key", "1000", b"\xff")
         assert await store.keys() == [KEY]
-        await store.tidy()
+        await store.delete_expired()
         entries = redis.ask("ZRANGE", "interactions:logs", "0", "-1")
         assert set(entries) == {KEY.path.encode(), b"on/its-way"}
 

@@ -13,7 +13,7 @@ from context_rows import (
     steer,
     user,
 )
-from context_summaries import PAIR, ROWS, Teller, mounted, note_of
+from context_summaries import PAIR, ROWS, SummaryProvider, mounted, note_of
 
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.modules import context_simple
@@ -22,7 +22,7 @@ from orchestrator_interactive.testing import EventRecorder
 
 async def test_a_cancelled_request_changes_nothing() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     asking.cancel()
@@ -64,7 +64,7 @@ async def test_a_cancellation_in_a_hook_still_emits_both_events(event: str) -> N
 
 async def test_concurrent_requests_share_one_summary() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     both = [asyncio.create_task(there.context.get_messages_for_request(provider=teller)) for _ in range(2)]
     await teller.asked.reached(1)
     hold.set()
@@ -76,7 +76,7 @@ async def test_concurrent_requests_share_one_summary() -> None:
 
 async def test_a_request_continues_after_a_concurrent_one_is_cancelled() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     first, second = (asyncio.create_task(there.context.get_messages_for_request(provider=teller)) for _ in range(2))
     await teller.asked.reached(1)
     first.cancel()
@@ -88,7 +88,7 @@ async def test_a_request_continues_after_a_concurrent_one_is_cancelled() -> None
 
 async def test_rows_added_during_compaction_are_shown() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     await there.context.add_message(steer("and the attic"))
@@ -98,7 +98,7 @@ async def test_rows_added_during_compaction_are_shown() -> None:
 
 async def test_a_conversation_replaced_during_compaction_has_no_old_rows() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     await there.context.set_messages([user("another one " * 2000)])
@@ -110,7 +110,7 @@ async def test_a_conversation_replaced_during_compaction_has_no_old_rows() -> No
 
 async def test_a_request_with_a_larger_budget_does_not_wait() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     assert await soon(there.context.get_messages_for_request(token_budget=100_000)) == ROWS

@@ -11,7 +11,7 @@ from context_rows import a_context, said, tool_steps, user
 from hypothesis import given
 from hypothesis import strategies as st
 from interaction_states import json_values
-from stack_house import House, add
+from stack_fixtures import StackFixture, add
 
 from orchestrator_interactive.testing import MockProvider
 
@@ -57,7 +57,7 @@ async def test_objects_that_json_cannot_represent_are_kept() -> None:
 
 
 async def test_a_view_is_stored_once_however_often_the_context_rests() -> None:
-    house = House()
+    house = StackFixture()
     context = house.context(max_tokens=400, strategy="summary", summary_max_tokens=60)
     provider = MockProvider(["They looked around."])
     await add(context, user("Look around."), *tool_steps(30))

@@ -11,7 +11,7 @@ from context_rows import a_coordinator, from_hook, said, steer, thinking, user
 from hypothesis import given
 from hypothesis import strategies as st
 from interaction_states import json_values
-from stack_house import STEP, TURN, House, add
+from stack_fixtures import STEP, TURN, StackFixture, add
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import ConversationFinished
@@ -40,8 +40,8 @@ OPTIONS = {"max_tokens": 400, "system_prompt": "You help."}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> StackFixture:
+    return StackFixture()
 
 
 # Unusual rows of other loops and hooks.
@@ -73,7 +73,7 @@ class TestAfterARestart:
     @given(histories())
     def test_every_row_is_the_same(self, rows: list[Row]) -> None:
         async def there_and_back() -> list[Row]:
-            house = House()
+            house = StackFixture()
             await add(house.context(), *rows)
             return await house.context().get_messages()
 
@@ -82,7 +82,7 @@ class TestAfterARestart:
     @given(st.lists(st.sampled_from(ODD) | st.sampled_from(TURN), max_size=12))
     def test_unusual_rows_are_the_same(self, rows: list[Row]) -> None:
         async def there_and_back() -> tuple[list[Row], list[Row]]:
-            house, other = House(), House()
+            house, other = StackFixture(), StackFixture()
             await add(house.context(), *rows)
             await other.context().set_messages(rows)
             return await house.context().get_messages(), await other.context().get_messages()
@@ -92,7 +92,7 @@ class TestAfterARestart:
     @given(st.dictionaries(st.text(), json_values, max_size=4), st.sampled_from(["user", "assistant", "tool", "x"]))
     def test_any_row_is_the_same(self, row: Row, role: str) -> None:
         async def there_and_back() -> list[Row]:
-            house = House()
+            house = StackFixture()
             await add(house.context(), {**row, "role": role})
             return await house.context().get_messages()
 
@@ -101,7 +101,7 @@ class TestAfterARestart:
     @given(histories(), st.integers(50, 600))
     def test_the_views_are_those_of_context_simple(self, rows: list[Row], budget: int) -> None:
         async def views() -> tuple[list[Row], list[Row]]:
-            house = House()
+            house = StackFixture()
             await add(house.context(), *rows)
             simple = SimpleContext(ContextOptions(**OPTIONS), HookRegistry())
             await simple.set_messages(rows)
@@ -114,7 +114,7 @@ class TestAfterARestart:
     @given(histories(), st.lists(st.sampled_from([60, 120, 300, 600]), min_size=30, max_size=30))
     def test_a_restart_after_every_row_changes_no_view(self, rows: list[Row], budgets: list[int]) -> None:
         async def views() -> None:
-            lasting, restarted = House().context(**OPTIONS), House()
+            lasting, restarted = StackFixture().context(**OPTIONS), StackFixture()
             for row, budget in zip(rows, budgets, strict=False):
                 await lasting.add_message(row)
                 await restarted.context(**OPTIONS).add_message(row)
@@ -123,7 +123,7 @@ class TestAfterARestart:
 
         asyncio.run(views())
 
-    async def test_a_summary_is_requested_once(self, house: House) -> None:
+    async def test_a_summary_is_requested_once(self, house: StackFixture) -> None:
         options = {**OPTIONS, "strategy": "summary", "summary_max_tokens": 60}
         provider = MockProvider(["They greeted each other at length."])
         context = house.context(**options)
@@ -134,7 +134,7 @@ class TestAfterARestart:
         assert await house.context(**options).get_messages_for_request(400, provider) == view
         assert provider.call_count == 1
 
-    async def test_an_incomplete_step_is_kept(self, house: House) -> None:
+    async def test_an_incomplete_step_is_kept(self, house: StackFixture) -> None:
         await add(house.context(), *TURN[:3])
         again = house.context()
         await add(again, user("What happened?"), said("I was interrupted."))
@@ -142,7 +142,7 @@ class TestAfterARestart:
 
 
 class TestTheLog:
-    async def test_rows_are_stored_as_states(self, house: House) -> None:
+    async def test_rows_are_stored_as_states(self, house: StackFixture) -> None:
         await add(house.context(), *TURN, steer("Faster"), from_hook("Look here"))
         assert await house.kinds() == [
             "UserMessage",
@@ -151,7 +151,7 @@ class TestTheLog:
             *["UserMessage", "Row"],
         ]
 
-    async def test_an_answer_and_its_calls_are_one_write(self, house: House) -> None:
+    async def test_an_answer_and_its_calls_are_one_write(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, user("Hello!"))
         before = await house.store.load(house.stack().key)
@@ -161,11 +161,11 @@ class TestTheLog:
         assert after is not None
         assert (after.version, after.tree.head.end) == (before.version + 1, before.tree.head.end + 3)
 
-    async def test_an_injection_belongs_to_the_running_task(self, house: House) -> None:
+    async def test_an_injection_belongs_to_the_running_task(self, house: StackFixture) -> None:
         await add(house.context(), *TURN, steer("Faster"), said("Faster now."), user("And now?"))
         assert [entry.episode async for entry in house.stack().iter_last_n(10)] == [*[1] * 9, 2]
 
-    async def test_a_reward_is_kept_with_its_result(self, house: House) -> None:
+    async def test_a_reward_is_kept_with_its_result(self, house: StackFixture) -> None:
         context = house.context()
         context.reward("2", 0.8)
         await add(context, *TURN)
@@ -174,7 +174,7 @@ class TestTheLog:
         rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
         assert rewards == [None, 0.8]
 
-    async def test_states_between_agents_and_reflections_are_not_rows(self, house: House) -> None:
+    async def test_states_between_agents_and_reflections_are_not_rows(self, house: StackFixture) -> None:
         states: list[BaseState] = [
             UserMessageState("Hello!"),
             AssistantMessageState("Hi"),
@@ -186,7 +186,7 @@ class TestTheLog:
         await house.stack().push(*states)
         assert [row["content"] for row in await house.context().get_messages()] == ["Hello!", "Hi", "Yes"]
 
-    async def test_a_finished_conversation_takes_no_rows(self, house: House) -> None:
+    async def test_a_finished_conversation_takes_no_rows(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, *TURN)
         await house.stack().push(FinishedState())
@@ -194,7 +194,7 @@ class TestTheLog:
             await context.add_message(user("And now?"))
         assert await house.context().get_messages() == TURN
 
-    async def test_a_row_that_json_cannot_represent_is_refused(self, house: House) -> None:
+    async def test_a_row_that_json_cannot_represent_is_refused(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, *TURN)
         with pytest.raises(ValueError, match="contains a value that JSON cannot represent"):
@@ -204,7 +204,7 @@ class TestTheLog:
 
 
 class TestRenderPolicies:
-    async def test_the_policy_renders_the_request(self, house: House) -> None:
+    async def test_the_policy_renders_the_request(self, house: StackFixture) -> None:
         context = house.context(render_policy="agents", system_prompt="You help.")
         await add(context, user("Hello!"), said("Let me ask.", thinking("Hm.")))
         await house.stack().push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
@@ -234,7 +234,7 @@ class TestRenderPolicies:
 
 
 class TestReplacing:
-    async def test_replaced_rows_stay_on_a_branch(self, house: House) -> None:
+    async def test_replaced_rows_stay_on_a_branch(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, *TURN)
         await context.set_messages([user("Anew")])
@@ -262,7 +262,7 @@ class SlowStore(MemoryStore):
 
 @pytest.mark.parametrize("written", [True, False])
 async def test_a_row_whose_caller_is_cancelled_is_read_if_it_was_written(written: bool) -> None:
-    house = House()
+    house = StackFixture()
     house.store = store = SlowStore(written=written)
     context = house.context()
     adding = asyncio.create_task(context.add_message(user("Hello!")))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from context_rows import a_coordinator, from_hook, late, said, steer, user
-from stack_house import TURN, House, add
+from stack_fixtures import TURN, StackFixture, add
 
 from orchestrator_interactive.interactions.errors import Fenced, WriteConflict
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState
@@ -20,11 +20,11 @@ Row = dict[str, Any]
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> StackFixture:
+    return StackFixture()
 
 
-async def test_the_next_prompt_continues_after_a_rewind(house: House) -> None:
+async def test_the_next_prompt_continues_after_a_rewind(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN)
     await house.stack().rewind(0)
@@ -33,7 +33,7 @@ async def test_the_next_prompt_continues_after_a_rewind(house: House) -> None:
     assert await context.get_messages() == rows == await house.context().get_messages()
 
 
-async def test_the_next_prompt_continues_on_another_branch(house: House) -> None:
+async def test_the_next_prompt_continues_on_another_branch(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN)
     stack = house.stack()
@@ -42,7 +42,7 @@ async def test_the_next_prompt_continues_on_another_branch(house: House) -> None
     assert await context.get_messages_for_request() == [user("Hello!"), user("Once more.")]
 
 
-async def test_a_moved_run_gets_a_conflict_and_the_next_prompt_continues(house: House) -> None:
+async def test_a_moved_run_gets_a_conflict_and_the_next_prompt_continues(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN[:2])
     await house.stack().rewind(0)
@@ -56,7 +56,7 @@ async def test_a_moved_run_gets_a_conflict_and_the_next_prompt_continues(house: 
 
 @pytest.mark.parametrize("row", [steer("Faster"), from_hook("Look here"), late("1", "late"), said("And so on.")])
 @pytest.mark.parametrize("so_far", [2, 4, 5])
-async def test_a_moved_run_writes_nothing(house: House, row: Row, so_far: int) -> None:
+async def test_a_moved_run_writes_nothing(house: StackFixture, row: Row, so_far: int) -> None:
     context = house.context()
     await add(context, *TURN[:so_far])
     await house.stack().rewind(0)
@@ -65,7 +65,7 @@ async def test_a_moved_run_writes_nothing(house: House, row: Row, so_far: int) -
     assert await house.context().get_messages() == TURN[:1]
 
 
-async def test_a_moved_run_gets_a_conflict_even_after_a_refresh(house: House) -> None:
+async def test_a_moved_run_gets_a_conflict_even_after_a_refresh(house: StackFixture) -> None:
     stack = house.stack()
     context = StackContext(StackOptions(), HookRegistry(), stack)
     await add(context, *TURN[:2])
@@ -75,7 +75,7 @@ async def test_a_moved_run_gets_a_conflict_even_after_a_refresh(house: House) ->
         await context.add_message(TURN[2])
 
 
-async def test_states_pushed_by_tools_are_no_move(house: House) -> None:
+async def test_states_pushed_by_tools_are_no_move(house: StackFixture) -> None:
     stack = house.stack()
     context = StackContext(StackOptions(), HookRegistry(), stack)
     await add(context, *TURN[:2])
@@ -84,7 +84,7 @@ async def test_states_pushed_by_tools_are_no_move(house: House) -> None:
     assert await house.context().get_messages() == TURN
 
 
-async def test_the_first_row_of_a_run_continues_after_a_rewind(house: House) -> None:
+async def test_the_first_row_of_a_run_continues_after_a_rewind(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN)
     await house.stack().rewind(0)
@@ -94,7 +94,7 @@ async def test_the_first_row_of_a_run_continues_after_a_rewind(house: House) -> 
 
 
 async def test_the_run_after_a_stopped_one_continues_after_a_rewind() -> None:
-    coordinator, house = a_coordinator(), House()
+    coordinator, house = a_coordinator(), StackFixture()
     coordinator.register_capability("interactions.store", house.store)
     await context_stack.mount(coordinator, {"conversation_id": "c", "agent_id": "a"})
     context = coordinator.get("context")
@@ -107,7 +107,7 @@ async def test_the_run_after_a_stopped_one_continues_after_a_rewind() -> None:
     assert await context.get_messages() == [TURN[0], steer("Left behind"), user("Once more.")]
 
 
-async def test_a_resumed_run_continues_after_a_rewind(house: House) -> None:
+async def test_a_resumed_run_continues_after_a_rewind(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN[:2])
     await house.stack().rewind(0)
@@ -117,7 +117,7 @@ async def test_a_resumed_run_continues_after_a_rewind(house: House) -> None:
     assert await house.context().get_messages() == [TURN[0], said("Hello.")]
 
 
-async def test_a_resumed_run_gets_a_conflict_after_a_later_rewind(house: House) -> None:
+async def test_a_resumed_run_gets_a_conflict_after_a_later_rewind(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN[:2])
     await context.on_run(events.EXECUTION_START, {"resumed": True})
@@ -131,7 +131,7 @@ async def test_a_resumed_run_gets_a_conflict_after_a_later_rewind(house: House) 
     assert await house.context().get_messages() == [TURN[0], said("Hello.")]
 
 
-async def test_another_process_continues_a_killed_run(house: House) -> None:
+async def test_another_process_continues_a_killed_run(house: StackFixture) -> None:
     await add(house.context(), *TURN[:3])
     other = house.context()
     await other.on_run(events.EXECUTION_START, {"resumed": True})
@@ -141,7 +141,7 @@ async def test_another_process_continues_a_killed_run(house: House) -> None:
 
 
 @pytest.mark.parametrize("row", [user("Once more."), steer("Faster"), said("And so on.")])
-async def test_a_fenced_context_writes_nothing(house: House, row: Row) -> None:
+async def test_a_fenced_context_writes_nothing(house: StackFixture, row: Row) -> None:
     stack = house.stack()
     context = StackContext(StackOptions(), HookRegistry(), stack)
     await stack.fence(1)
@@ -156,7 +156,7 @@ async def test_a_fenced_context_writes_nothing(house: House, row: Row) -> None:
     assert await house.context().get_messages() == TURN
 
 
-async def test_prompts_of_two_processes_are_both_written(house: House) -> None:
+async def test_prompts_of_two_processes_are_both_written(house: StackFixture) -> None:
     one, other = house.context(), house.context()
     await asyncio.gather(one.get_messages(), other.get_messages())
     await asyncio.gather(one.add_message(user("One")), other.add_message(user("Other")))

@@ -17,7 +17,7 @@ from anthropic_server import (
     thinking,
     tool_call,
 )
-from mounted_claude import KEY, HeardStream, MountedClaude, a_coordinator, a_request
+from mounted_anthropic import KEY, MountedAnthropic, RecordingStream, a_coordinator, a_request
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
@@ -58,7 +58,7 @@ class TestMounting:
         clean_up = await mount(coordinator)
         assert clean_up is not None
         server.reply(text("hi"))
-        await MountedClaude(coordinator).complete()
+        await MountedAnthropic(coordinator).complete()
         await clean_up()
         assert server.requests[0].headers["Authorization"] == "Bearer from-the-environment"
 
@@ -97,7 +97,9 @@ class TestMounting:
         await cleanups[2]()
         assert client.client.is_closed()
 
-    async def test_successive_calls_use_one_connection(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_successive_calls_use_one_connection(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
         ports = []
         for _ in range(3):
             server.reply(text("hi"))
@@ -108,7 +110,7 @@ class TestMounting:
 
 class TestAnswers:
     async def test_all_kinds_of_blocks_are_returned_in_order(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(
             thinking("let me ", "see", signature="sig"),
@@ -117,7 +119,7 @@ class TestAnswers:
             tool_call("read", {"path": "a.md"}, call_id="toolu_a"),
             tool_call("list", {}, call_id="toolu_b"),
         )
-        stream = HeardStream()
+        stream = RecordingStream()
         response = await mounted.complete(stream=stream)
         thought, redacted, said, read, listed = response.content
         assert isinstance(thought, ThinkingBlock)
@@ -136,7 +138,7 @@ class TestAnswers:
         assert stream.texts == ["Reading ", "it."]
         assert stream.handed_on == response.content
 
-    async def test_a_response_can_be_sent_back(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_response_can_be_sent_back(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.reply(thinking("", signature="sig"), text("hm"), tool_call("read", {"path": "ä"}, call_id="toolu_a"))
         first = await mounted.complete()
         server.reply(text("done"))
@@ -152,17 +154,17 @@ class TestAnswers:
             {"type": "tool_use", "id": "toolu_a", "name": "read", "input": {"path": "ä"}},
         ]
 
-    async def test_the_usage_includes_cached_tokens(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_the_usage_includes_cached_tokens(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.reply(text("hi"), usage={"cache_read_input_tokens": 100, "cache_creation_input_tokens": 20})
         usage = (await mounted.complete()).usage
         assert usage is not None
         assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (130, 5, 135)
         assert (usage.cache_read_tokens, usage.cache_write_tokens) == (100, 20)
 
-    async def test_text_is_streamed(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_text_is_streamed(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         gate = Gate()
         server.reply(text("Hello, ", gate, "world"))
-        stream = HeardStream()
+        stream = RecordingStream()
         call = asyncio.create_task(mounted.complete(stream=stream))
         await stream.spoke.wait()
         assert stream.texts == ["Hello, "]
@@ -171,13 +173,13 @@ class TestAnswers:
         assert (await call).text == "Hello, world"
 
     async def test_a_block_is_streamed_when_it_is_complete(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         in_the_call, after_it = Gate(), Gate()
         server.reply(
             tool_call("read", None, '{"path": ', in_the_call, '"a.md"}', call_id="toolu_a"), text(after_it, "More.")
         )
-        stream = HeardStream()
+        stream = RecordingStream()
         call = asyncio.create_task(mounted.complete(stream=stream))
         await in_the_call.reached.wait()
         assert stream.handed_on == []
@@ -190,7 +192,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("given", ['{"path": "a", "text": "Once up', ""], ids=["incomplete", "not begun"])
     async def test_a_call_with_incomplete_input_is_dropped_and_reported(
-        self, server: AnthropicServer, mounted: MountedClaude, given: str
+        self, server: AnthropicServer, mounted: MountedAnthropic, given: str
     ) -> None:
         server.reply(text("I write it."), tool_call("write", None, given), stop_reason="max_tokens")
         response = await mounted.complete()
@@ -200,13 +202,13 @@ class TestAnswers:
         assert response.degradation is not None
         assert response.degradation["requested"] == "tool calls: write"
 
-    async def test_a_call_may_have_no_arguments(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_call_may_have_no_arguments(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.reply(tool_call("now", None, ""))
         response = await mounted.complete()
         assert [(call.name, call.arguments) for call in response.tool_calls or ()] == [("now", {})]
 
     async def test_a_tool_name_that_the_api_refuses_is_mapped_in_both_directions(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         def call_the_declared_tool(body: dict[str, Any]) -> Any:
             return message(tool_call(body["tools"][0]["name"], {"x": 1}))
@@ -217,7 +219,7 @@ class TestAnswers:
         assert response.tool_calls[0].name == "files.read:ü"
 
     async def test_unknown_events_blocks_and_deltas_are_ignored(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply_steps(
             message_start(),
@@ -233,14 +235,14 @@ class TestAnswers:
             message_delta("something_new"),
             {"type": "message_stop"},
         )
-        stream = HeardStream()
+        stream = RecordingStream()
         response = await mounted.complete(stream=stream)
         assert response.content == [TextBlock(text="begin")]
         assert response.finish_reason == "something_new"
         assert stream.texts == ["be", "gin"]
 
     async def test_a_refusal_is_a_response_with_its_reason(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         details = {"type": "refusal", "category": None, "explanation": "This is not for me."}
         ending = {
@@ -261,14 +263,14 @@ class TestAnswers:
         "reason", ["max_tokens", "model_context_window_exceeded", "pause_turn", "refusal", "stop_sequence"]
     )
     async def test_the_stop_reason_is_the_finish_reason(
-        self, server: AnthropicServer, mounted: MountedClaude, reason: str
+        self, server: AnthropicServer, mounted: MountedAnthropic, reason: str
     ) -> None:
         server.reply(text("So far"), stop_reason=reason)
         response = await mounted.complete()
         assert (response.text, response.finish_reason) == ("So far", reason)
 
     async def test_a_complete_message_does_not_wait_for_the_end_of_the_stream(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         gate = Gate()
         server.reply_steps(*message(text("hi")), gate)
@@ -278,7 +280,7 @@ class TestAnswers:
 
 
 class TestModels:
-    async def test_models_have_their_limits(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_models_have_their_limits(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.models = [
             {
                 "id": "claude-x",
@@ -303,7 +305,7 @@ class TestModels:
         assert (y.context_window, y.max_output_tokens) == (200_000, 8192)
 
     async def test_a_rejected_list_is_an_error_of_the_kernel(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.fail(403, "permission_error")
         with pytest.raises(AuthenticationError):

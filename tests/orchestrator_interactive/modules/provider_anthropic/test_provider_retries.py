@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from anthropic_server import AnthropicServer, Cut, Gate, error_event, message_start, text, thinking
-from mounted_claude import HeardStream, MountedClaude, a_request, mounted_at
+from mounted_anthropic import MountedAnthropic, RecordingStream, a_request, mounted_at
 
 from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,
@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.messages import TextBlock
 
 class TestRetrying:
     async def test_a_temporary_failure_is_retried_with_an_event(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.fail(529, "overloaded_error", "Overloaded")
         server.fail(500)
@@ -28,7 +28,9 @@ class TestRetrying:
         assert mounted.retries[0]["model"] == "claude-sonnet-5"
         assert "Overloaded" in mounted.retries[0]["error"]
 
-    async def test_the_number_of_retries_is_configured(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_the_number_of_retries_is_configured(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
         for _ in range(4):
             server.fail(503)
         with pytest.raises(ProviderUnavailableError):
@@ -38,21 +40,21 @@ class TestRetrying:
 
     @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.002"), ("retry-after-ms", "2")])
     async def test_a_retry_waits_as_long_as_the_api_requests(
-        self, server: AnthropicServer, mounted: MountedClaude, header: str, value: str
+        self, server: AnthropicServer, mounted: MountedAnthropic, header: str, value: str
     ) -> None:
         server.fail(429, "rate_limit_error", headers={header: value})
         server.reply(text("hi"))
         await mounted.complete()
         assert mounted.retries[0]["delay_s"] == pytest.approx(0.002)
 
-    async def test_a_wait_of_many_minutes_is_raised(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_wait_of_many_minutes_is_raised(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "900"})
         with pytest.raises(RateLimitError) as limited:
             await mounted.complete()
         assert limited.value.retry_after == 900
         assert mounted.retries == []
 
-    async def test_a_permanent_failure_is_not_retried(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_permanent_failure_is_not_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(401, "authentication_error")
         with pytest.raises(AuthenticationError):
             await mounted.complete()
@@ -61,7 +63,7 @@ class TestRetrying:
             await mounted.complete()
         assert mounted.retries == []
 
-    async def test_a_broken_stream_is_retried(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_broken_stream_is_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.reply_steps(message_start(), error_event("overloaded_error"))
         server.reply(thinking("hm", Cut()))
         server.reply(text("Hello, ", Cut()))
@@ -71,10 +73,10 @@ class TestRetrying:
 
 
 class TestCallerWithAStream:
-    async def test_a_failed_call_is_not_retried(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_failed_call_is_not_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "7"})
         with pytest.raises(RateLimitError) as failed:
-            await mounted.complete(a_request(model="claude-opus-5"), stream=HeardStream())
+            await mounted.complete(a_request(model="claude-opus-5"), stream=RecordingStream())
         assert len(server.requests) == 1
         assert mounted.retries == []
         error = failed.value
@@ -82,20 +84,22 @@ class TestCallerWithAStream:
         assert (error.retryable, error.retry_after) == (True, 7)
 
     async def test_a_broken_stream_is_not_retried_and_its_text_is_kept(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(text("Hello, ", Cut()))
-        stream = HeardStream()
+        stream = RecordingStream()
         with pytest.raises(ProviderUnavailableError) as failed:
             await mounted.complete(stream=stream)
         assert failed.value.retryable
         assert len(server.requests) == 1
         assert stream.kept() == [TextBlock(text="Hello, ")]
 
-    async def test_a_permanent_failure_is_not_retryable(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_permanent_failure_is_not_retryable(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
         server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
         with pytest.raises(RateLimitError) as failed:
-            await mounted.complete(stream=HeardStream())
+            await mounted.complete(stream=RecordingStream())
         assert not failed.value.retryable
 
 
@@ -105,7 +109,7 @@ class TestTimeouts:
         server.reply(text("Hello, ", gate))
         async with mounted_at(server.base_url, timeout_s=0.05) as mounted:
             with pytest.raises(LLMTimeoutError, match=r"sent nothing for 0\.05 seconds"):
-                await mounted.complete(stream=HeardStream())
+                await mounted.complete(stream=RecordingStream())
 
     async def test_a_response_that_does_not_start_is_a_timeout(self, server: AnthropicServer) -> None:
         server.reply_steps(Gate())
@@ -116,7 +120,7 @@ class TestTimeouts:
             assert len(mounted.retries) == 1
 
     async def test_the_timeout_of_a_request_covers_the_whole_call(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(text("Hello, ", Gate()))
         with pytest.raises(LLMTimeoutError, match=r"within the 0\.05 seconds"):

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from lossy_proxy import lossy_proxy
+from fault_injecting_proxy import fault_injecting_proxy
 from redis_server import redis_server
 from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, names_of, until_due, within
 from structlog.testing import capture_logs
@@ -33,7 +33,7 @@ async def _opened(url):
 @pytest.fixture
 async def lossy(redis, redis_url):
     """A store whose scripts the server knows, and the proxy before it."""
-    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
         await admitted(store, D, 1)
         claim = await store.claim(D, "a", LONG_S)
         await store.renew(D, claim.token, LONG_S)
@@ -155,10 +155,10 @@ async def test_a_store_that_is_away_says_so_and_leases_and_runs_are_there_when_i
                 store.claim(C, "a", 1),
                 store.renew(C, claim.token, 1),
                 store.fetch(C, claim.token, 0),
-                store.write(C, claim.token, StateChanges(held=1)),
+                store.write(C, claim.token, StateChanges(held_seq=1)),
                 store.release(C, claim.token, 1),
                 store.hand_over(C, claim.token),
-                *(store.due(T1, 9), store.woken("a"), store.agent_of(C), store.conversations()),
+                *(store.due(T1, 9), store.wait_for_notifications("a"), store.agent_of(C), store.conversations()),
                 *(store.record(C), store.forget(C), open_run_store(server.url)),
             )
             ended = await asyncio.gather(*steps, return_exceptions=True)
@@ -260,7 +260,7 @@ async def test_an_admission_that_never_came_after_its_entry_is_no_conversation(r
         redis.ask("ZADD", "runs:{index}:all", "1000", "long-gone", "99999999999999", "on-its-way")
         await admitted(store, C, 1)
         assert await store.conversations() == [C]
-        await store.tidy()
+        await store.delete_expired()
         assert set(redis.ask("ZRANGE", "runs:{index}:all", "0", "-1")) == {C.encode(), b"on-its-way"}
 
 
