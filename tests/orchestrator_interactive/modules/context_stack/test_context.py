@@ -178,10 +178,10 @@ class TestTheLog:
         states: list[BaseState] = [
             UserMessageState("Hello!"),
             AssistantMessageState("Hi"),
+            UserResponseState("Yes"),
             AssistantMessageState("That was kind.", meta="reflection:greet"),
             AgentCallState("helper", "Look", correlation_id="7"),
             AgentResultState("7", "Found"),
-            UserResponseState("Yes"),
         ]
         await house.stack().push(*states)
         assert [row["content"] for row in await house.context().get_messages()] == ["Hello!", "Hi", "Yes"]

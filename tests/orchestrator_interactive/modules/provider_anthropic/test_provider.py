@@ -97,7 +97,7 @@ class TestMounting:
         await cleanups[2]()
         assert client.client.is_closed()
 
-    async def test_successive_calls_use_one_connection(
+    async def test_successive_calls_share_a_connection(
         self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         ports = []

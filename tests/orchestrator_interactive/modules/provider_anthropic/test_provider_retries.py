@@ -28,9 +28,7 @@ class TestRetrying:
         assert mounted.retries[0]["model"] == "claude-sonnet-5"
         assert "Overloaded" in mounted.retries[0]["error"]
 
-    async def test_the_number_of_retries_is_configured(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_the_number_of_retries_is_limited(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         for _ in range(4):
             server.fail(503)
         with pytest.raises(ProviderUnavailableError):
@@ -94,9 +92,7 @@ class TestCallerWithAStream:
         assert len(server.requests) == 1
         assert stream.kept() == [TextBlock(text="Hello, ")]
 
-    async def test_a_permanent_failure_is_not_retryable(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_permanent_failure_is_final(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
         with pytest.raises(RateLimitError) as failed:
             await mounted.complete(stream=RecordingStream())
