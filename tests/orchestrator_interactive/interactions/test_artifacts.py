@@ -140,15 +140,6 @@ async def test_a_branch_lists_shared_states_with_their_owner(store: LogStore) ->
     assert sorted(await places(store)) == sorted(await places(store, session="c"))
 
 
-async def test_states_removed_by_a_rewind_belong_to_the_branch_that_has_them(store: LogStore) -> None:
-    stack = InteractionStack(store, "c", "a")
-    await stack.push(*(said(str(n)) for n in range(3)))
-    left = await stack.rewind(0)
-    await stack.push(said("instead"))
-    assert await places(store, session="c", branch="main") == [(left, 0), ("main", 1)]
-    assert await places(store, session="c", branch=left) == [(left, n) for n in range(3)]
-
-
 async def test_shared_states_of_a_pruned_branch_belong_to_a_remaining_one(store: LogStore) -> None:
     stack = InteractionStack(store, "c", "a")
     pushed = await stack.push(*(said(str(n)) for n in range(5)))

@@ -138,16 +138,6 @@ async def test_the_conversation_continues_after_a_restart(
         assert len([row for row in await after.rows() if row["role"] == "tool"]) == 1
 
 
-async def test_a_concurrent_valid_call_runs(sqlite_url: str, server: AnthropicServer) -> None:
-    async with talk(sqlite_url, server) as now:
-        server.reply(tool_call("note", {"text": "one"}), tool_call("note", None, deep(600)))
-        server.reply(text("Done."))
-        assert await now.run() == "Done."
-        assert now.tool.inputs == [{"text": "one"}]
-        results = [text_of(row) for row in await now.rows() if row["role"] == "tool"]
-        assert sorted("not started" in result for result in results) == [False, True]
-
-
 async def test_an_unusable_call_does_not_start_early(sqlite_url: str, server: AnthropicServer) -> None:
     gate = Gate()
     async with talk(sqlite_url, server) as now:
