@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Logs:
-    """What was logged; `tell` looks for an entry of a level with all these words somewhere in it."""
+    """The captured log; `tell` returns whether an entry of the level has all these words."""
 
     def __init__(self, entries: Sequence[Any]) -> None:
         self._entries = entries

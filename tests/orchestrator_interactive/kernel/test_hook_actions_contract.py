@@ -323,9 +323,9 @@ class TestAuditLogging:
     @pytest.mark.parametrize(("answer", "decision"), [("Allow", "granted"), ("Deny", "denied")])
     async def test_a_decision_is_logged_and_emitted(self, make_coordinator, logs, answer: str, decision: str) -> None:
         coordinator = make_coordinator(approvals=Person(answer))
-        heard = Recorder().listen(coordinator.hooks, "approval:required", "approval:granted", "approval:denied")
+        recorder = Recorder().listen(coordinator.hooks, "approval:required", "approval:granted", "approval:denied")
         await coordinator.process_hook_result(ASK, "tool:pre", "guard")
         assert logs.tell("info", f"approval.{decision}", "guard", "tool:pre")
-        assert heard.names() == ["approval:required", f"approval:{decision}"]
+        assert recorder.names() == ["approval:required", f"approval:{decision}"]
         question = {"prompt": ASK.approval_prompt, "hook_name": "guard", "event": "tool:pre"}
-        assert heard.seen[0][1].items() >= question.items()
+        assert recorder.seen[0][1].items() >= question.items()

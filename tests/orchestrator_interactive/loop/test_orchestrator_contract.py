@@ -157,17 +157,17 @@ class TestProviderSelection:
 
 class TestObservability:
     async def test_every_event_that_the_loop_emits_is_contributed(self) -> None:
-        agent, heard = await use_echo(), EventRecorder()
+        agent, recorder = await use_echo(), EventRecorder()
         loop = InteractiveOrchestrator({"max_retries": 1, "retry_base_delay_s": 0})
         loop.inject_message("by the way")
-        context = SimpleContext(ContextOptions(), heard)
+        context = SimpleContext(ContextOptions(), recorder)
         down = fail(ProviderUnavailableError("down"))
         first = ScriptedProvider(call(use("echo", "a"), use("break", "b")), down, down)
         tools = {"echo": echo(), "break": raising(OSError("broken"))}
         with pytest.raises(ProviderUnavailableError):
-            await loop.execute("go", context, {"p": first, "q": ScriptedProvider(down, down)}, tools, heard)
+            await loop.execute("go", context, {"p": first, "q": ScriptedProvider(down, down)}, tools, recorder)
         contributed = await agent.coordinator.collect_contributions("observability.events")
-        emitted = {event for event, _ in heard.get_events()}
+        emitted = {event for event, _ in recorder.get_events()}
         assert emitted - {event for each in contributed for event in each} == set()
         assert {"tool:error", "provider:error", "provider:retry", "provider:fallback", "injection:applied"} <= emitted
 

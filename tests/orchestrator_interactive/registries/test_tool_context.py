@@ -58,12 +58,12 @@ async def test_an_unknown_tool_is_an_error_and_nothing_is_mounted() -> None:
 
 
 async def test_a_tool_that_depends_on_the_conversation_is_cached_per_conversation() -> None:
-    house = RegistryFixture(tools=[located(cache_ttl=60, dedup_ttl=60)])
+    fixture = RegistryFixture(tools=[located(cache_ttl=60, dedup_ttl=60)])
     steps = call(use("where_am_i", "a")), say("ok")
-    script = await house.add("alpha", *steps, *steps, *steps, tools=["where_am_i"])
+    script = await fixture.add("alpha", *steps, *steps, *steps, tools=["where_am_i"])
     seen = []
     for message, conversation_id in (("One", "first"), ("Two", "second"), ("Three", "first")):
-        await house.run("alpha", message, conversation_id)
+        await fixture.run("alpha", message, conversation_id)
         seen.append(script.sent()[-1]["content"])
     assert seen == ['["first", "alpha", "One"]', '["second", "alpha", "Two"]', '["first", "alpha", "One"]']
 

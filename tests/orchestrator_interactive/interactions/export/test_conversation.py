@@ -280,8 +280,8 @@ async def test_text_has_every_state_once_and_no_control_characters(states: list[
     text = await joined(as_text(store, KEY))
     assert {character for character in text if category(character) in ("Cc", "Cs")} <= {"\n", "\t"}
     assert "\u202e" not in text
-    told = Counter(int(head[1]) for line in text.split("\n") if (head := HEAD.match(line)))
-    assert set(told) == set(range(len(states) + 1))
+    counts = Counter(int(head[1]) for line in text.split("\n") if (head := HEAD.match(line)))
+    assert set(counts) == set(range(len(states) + 1))
     for index, state in enumerate(states, 1):
         # Declared calls that did not start have the index of their answer.
-        assert told[index] == 1 or isinstance(state, AssistantMessageState)
+        assert counts[index] == 1 or isinstance(state, AssistantMessageState)

@@ -154,7 +154,7 @@ async def test_a_page_has_the_content_of_every_state() -> None:
     )
     page = await page_of(stack, store)
     text = " ".join(outline(page).text.split())
-    for told in (
+    for expected in (
         "Agent alpha · branch main · 11 states · times in",
         "It answers the request c/other/0/3.",
         "Task 1",
@@ -173,7 +173,7 @@ async def test_a_page_has_the_content_of_every_state() -> None:
         "Damaged: The state is damaged or missing",
         "Finished",
     ):
-        assert told in text
+        assert expected in text
     assert '<pre><code class="language-python">x = 1\n</code></pre>' in page
     assert f'src="data:image/png;base64,{PIXEL}"' in page
     assert '<details class="thinking"><summary>Thinking</summary>' in page

@@ -183,9 +183,9 @@ async def test_the_window_grows_over_several_pages() -> None:
 
 async def test_excluding_a_call_or_a_result_omits_both() -> None:
     states = [said("Hi"), AssistantMessageState("I look.", declared("a")), called("a"), brought("a"), said("Well?")]
-    told = [user("Hi"), {"role": "assistant", "content": "I look."}, user("Well?")]
-    assert await rendered(*states, exclude_types=[ToolCallState]) == told
-    assert await rendered(*states, exclude_types=[ToolResultState]) == told
+    messages = [user("Hi"), {"role": "assistant", "content": "I look."}, user("Well?")]
+    assert await rendered(*states, exclude_types=[ToolCallState]) == messages
+    assert await rendered(*states, exclude_types=[ToolResultState]) == messages
     without_answers = [user("Hi"), calling("a"), result("a"), user("Well?")]
     assert await rendered(*states, exclude_types=[AssistantMessageState, WaitingState]) == without_answers
 

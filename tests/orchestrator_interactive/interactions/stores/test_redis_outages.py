@@ -365,7 +365,7 @@ async def test_a_lost_index_is_rebuilt_from_the_logs_in_use(redis, redis_url):
         assert await store.keys() == []
         await store.fence(KEY, 1)
         assert await store.keys() == [KEY]
-        await store.fence(OTHER, 1)  # of which there is no log
+        await store.fence(OTHER, 1)  # it has no log
         assert await store.keys() == [KEY]
 
 

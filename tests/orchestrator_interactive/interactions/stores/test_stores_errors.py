@@ -52,7 +52,7 @@ INSERT INTO logs VALUES (7, '{KEY.conversation_id}', 'alpha', 1, 1, 1000.0);
 INSERT INTO trees VALUES (7, '{json.dumps(to_dict(TREE))}');
 INSERT INTO nodes VALUES (7, 0, 0, 1, 'Said', 1000.0, 0, '{{}}', '{{"e": 1}}');
 INSERT INTO agents VALUES ('a', '{{}}');
-"""  # noqa: S608 - all of it stands in these tests
+"""  # noqa: S608 - all of it is in this file
 
 
 async def make_file(path, nodes=()):

@@ -116,7 +116,7 @@ class CoreSession:
 async def core_session() -> AsyncIterator[Callable[..., Any]]:
     """Make sessions of amplifier-core with `loop-interactive` and `context-simple`.
 
-    The plan lists modules by name; a scripted provider and tools are mounted besides. `people` is the approval and
+    The plan lists modules by name; a scripted provider and tools are also mounted. `people` is the approval and
     display system. Every event is recorded.
     """
     sessions: list[amplifier_core.AmplifierSession] = []

@@ -83,5 +83,5 @@ async def test_any_event_data_pass_the_registry_without_a_modification(value: An
         return HookResult()
 
     registry.register("tool:post", listener)
-    wish = await to_local_hooks(registry).emit("tool:post", {"tool_result": ToolResult(output=value), "value": value})
-    assert (wish.action, wish.data) == ("continue", None)
+    result = await to_local_hooks(registry).emit("tool:post", {"tool_result": ToolResult(output=value), "value": value})
+    assert (result.action, result.data) == ("continue", None)

@@ -161,9 +161,9 @@ async def test_the_local_coordinator_has_our_hooks_and_cancellation(core_session
     assert local.hooks.listens("tool:post")
     assert not local.hooks.listens("nobody:cares")
     session.change("tool:post", tool_result="other")
-    wish = await local.hooks.emit("tool:post", {"tool_result": ToolResult(output="one"), "tool_name": "echo"})
-    assert isinstance(wish, HookResult)
-    assert (wish.action, wish.data) == ("modify", {"tool_result": "other"})
+    result = await local.hooks.emit("tool:post", {"tool_result": ToolResult(output="one"), "tool_name": "echo"})
+    assert isinstance(result, HookResult)
+    assert (result.action, result.data) == ("modify", {"tool_result": "other"})
     local.cancellation.request_immediate()
     steps: list[str] = []
     with local.cancellation.watch(lambda: steps.append(local.cancellation.state)):

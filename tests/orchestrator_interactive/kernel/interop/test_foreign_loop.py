@@ -73,10 +73,10 @@ async def test_our_provider_answers_in_its_types(session_of: Make) -> None:
 
 async def test_our_hooks_get_its_events(session_of: Make) -> None:
     session = await session_of()
-    heard = Recorder().listen(session.coordinator.hooks, "tool:post", "provider:response", "orchestrator:complete")
+    recorder = Recorder().listen(session.coordinator.hooks, "tool:post", "provider:response", "orchestrator:complete")
     await soon(session.execute("read `party.md`"))
-    assert heard.names() == ["provider:response", "tool:post", "provider:response", "orchestrator:complete"]
-    assert heard.of("tool:post")[0]["tool_result"]["output"] == "The cake is not ordered yet.\n"
+    assert recorder.names() == ["provider:response", "tool:post", "provider:response", "orchestrator:complete"]
+    assert recorder.of("tool:post")[0]["tool_result"]["output"] == "The cake is not ordered yet.\n"
 
 
 async def test_a_hook_denies_a_tool(session_of: Make) -> None:
@@ -100,38 +100,38 @@ async def test_an_approval_decides_about_a_tool(session_of: Make, answer: str, r
 
 
 async def test_an_injection_is_persistent_or_ephemeral(session_of: Make) -> None:
-    wish = {"action": "inject_context", "context_injection": "by the way"}
-    lasting = await session_of(hooks=guard("provider:request", **wish))
+    result = {"action": "inject_context", "context_injection": "by the way"}
+    lasting = await session_of(hooks=guard("provider:request", **result))
     await soon(lasting.execute("hello"))
     assert any(row["content"] == "by the way" for row in await rows_of(lasting))
-    passing = await session_of(hooks=guard("provider:request", ephemeral=True, **wish))
+    passing = await session_of(hooks=guard("provider:request", ephemeral=True, **result))
     await soon(passing.execute("hello"))
     assert "by the way" not in str(await rows_of(passing))
 
 
 async def test_an_error_of_our_provider_is_raised_with_its_type(session_of: Make) -> None:
     session = await session_of()
-    heard = Recorder().listen(session.coordinator.hooks, "provider:error")
+    recorder = Recorder().listen(session.coordinator.hooks, "provider:error")
     with pytest.raises(RateLimitError, match="rate limit") as caught:
         await soon(session.execute("demo: rate limit"))
     assert (caught.value.provider, caught.value.retry_after) == ("demo", 2.0)
-    assert heard.of("provider:error")[0]["error"]["type"] == "RateLimitError"
+    assert recorder.of("provider:error")[0]["error"]["type"] == "RateLimitError"
 
 
 async def test_a_stop_ends_its_run_and_resets_the_token(session_of: Make) -> None:
     session = await session_of()
     token = session.coordinator.cancellation
-    heard = Recorder().listen(session.coordinator.hooks, "tool:post", "orchestrator:complete", "cancel:completed")
+    recorder = Recorder().listen(session.coordinator.hooks, "tool:post", "orchestrator:complete", "cancel:completed")
     running: list[list[str]] = []
 
     def stop() -> None:
         running.append(token.running_tool_names)
         token.request_graceful()
 
-    heard.act_on("tool:post", stop)
+    recorder.act_on("tool:post", stop)
     assert await soon(session.execute("read `party.md`")) == ""
     assert running == [["read_file"]]
     assert token.running_tools == set()
-    assert heard.of("orchestrator:complete")[0]["status"] == "cancelled"
-    assert heard.names()[-1] == "cancel:completed"
+    assert recorder.of("orchestrator:complete")[0]["status"] == "cancelled"
+    assert recorder.names()[-1] == "cancel:completed"
     assert "offline demo" in await soon(session.execute("hello"))

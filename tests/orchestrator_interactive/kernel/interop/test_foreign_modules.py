@@ -82,13 +82,13 @@ class TestAProvider:
         session = await local_session(
             session={"orchestrator": loop}, providers=strict({"retry_after": 7}, {"say": "Here."})
         )
-        heard = Recorder().listen(session.coordinator.hooks, "provider:error")
+        recorder = Recorder().listen(session.coordinator.hooks, "provider:error")
         with pytest.raises(RateLimitError) as caught:
             await soon(session.execute("one"))
         error = caught.value
         assert (error.provider, error.status_code, error.retry_after, error.retryable) == ("strict", 429, 7, True)
         assert isinstance(error.__cause__, amplifier_core.RateLimitError)
-        assert heard.of("provider:error")[0]["error"] is error
+        assert recorder.of("provider:error")[0]["error"] is error
         assert await soon(session.execute("two")) == "Here."
 
     @pytest.mark.parametrize(

@@ -240,10 +240,10 @@ async def test_concurrent_calls_of_many_tasks_keep_every_row() -> None:
 
 async def test_events_before_and_after_a_new_cut_have_its_sizes() -> None:
     coordinator = a_coordinator()
-    told: list[tuple[str, dict[str, Any]]] = []
+    recorded: list[tuple[str, dict[str, Any]]] = []
 
     async def listen(event: str, data: dict[str, Any]) -> HookResult:
-        told.append((event, data))
+        recorded.append((event, data))
         return HookResult()
 
     for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
@@ -252,7 +252,7 @@ async def test_events_before_and_after_a_new_cut_have_its_sizes() -> None:
     await context.set_messages([user("the task"), *tool_steps(40)])
     for _ in range(3):
         view = await context.get_messages_for_request()
-    ((before, whole), (after, cut)) = told
+    ((before, whole), (after, cut)) = recorded
     assert [before, after] == [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     assert [whole["strategy"], cut["strategy"]] == ["drop", "drop"]
     assert whole["message_count"] == 81

@@ -57,16 +57,16 @@ async def test_objects_that_json_cannot_represent_are_kept() -> None:
 
 
 async def test_a_view_is_stored_once_however_often_the_context_rests() -> None:
-    house = StackFixture()
-    context = house.context(max_tokens=400, strategy="summary", summary_max_tokens=60)
+    fixture = StackFixture()
+    context = fixture.context(max_tokens=400, strategy="summary", summary_max_tokens=60)
     provider = MockProvider(["They looked around."])
     await add(context, user("Look around."), *tool_steps(30))
     view = await context.get_messages_for_request(400, provider)
-    length = await house.stack().length()
+    length = await fixture.stack().length()
     for _ in range(2):
         context.rest()
         assert await context.get_messages_for_request(400, provider) == view
-    assert await house.stack().length() == length
+    assert await fixture.stack().length() == length
     assert provider.call_count == 1
 
 

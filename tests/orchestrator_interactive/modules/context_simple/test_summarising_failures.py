@@ -37,8 +37,8 @@ MORE = tool_steps(40, 70)
     ids=repr,
 )
 async def test_a_failed_summary_drops_rows_with_a_note(answer: Any) -> None:
-    there, teller = await mounted(*ROWS), SummaryProvider(answer)
-    view = await there.context.get_messages_for_request(provider=teller)
+    there, provider = await mounted(*ROWS), SummaryProvider(answer)
+    view = await there.context.get_messages_for_request(provider=provider)
     assert note_of(view).startswith("[To save space, ")
     assert size(view) <= 800
     assert there.events() == PAIR
@@ -65,8 +65,8 @@ async def test_a_summary_has_a_timeout() -> None:
 async def test_a_provider_that_ignores_cancellation_is_not_awaited() -> None:
     release = asyncio.Event()
     there = await mounted(*ROWS, summary_timeout_s=0.01)
-    teller = SummaryProvider(hold=lambda: deaf_to_one_cancel(release))
-    view = await soon(there.context.get_messages_for_request(provider=teller))
+    provider = SummaryProvider(hold=lambda: deaf_to_one_cancel(release))
+    view = await soon(there.context.get_messages_for_request(provider=provider))
     assert note_of(view).startswith("[To save space, ")
     release.set()
 
@@ -83,30 +83,30 @@ class LaterLoop(asyncio.SelectorEventLoop):
 def test_a_failure_delays_the_next_summary_by_a_growing_time() -> None:
     loop = LaterLoop()
 
-    async def extend(there: MountedContext, teller: SummaryProvider, first: int) -> str:
+    async def extend(there: MountedContext, provider: SummaryProvider, first: int) -> str:
         for row in tool_steps(first, first + 30):
             await there.context.add_message(row)
-        return note_of(await there.context.get_messages_for_request(provider=teller))
+        return note_of(await there.context.get_messages_for_request(provider=provider))
 
     async def story() -> None:
-        answers = [RateLimitError("no"), RateLimitError("no"), "They went on.", RateLimitError("no"), "And on."]
-        there, teller = await mounted(*ROWS), SummaryProvider(*answers)
-        await there.context.get_messages_for_request(provider=teller)
-        assert "not shown" in await extend(there, teller, 100)
-        assert teller.call_count == 1
+        answers = [RateLimitError("no"), RateLimitError("no"), "They continued.", RateLimitError("no"), "And on."]
+        there, provider = await mounted(*ROWS), SummaryProvider(*answers)
+        await there.context.get_messages_for_request(provider=provider)
+        assert "not shown" in await extend(there, provider, 100)
+        assert provider.call_count == 1
         loop.ahead_s += 61
-        await extend(there, teller, 200)
-        assert teller.call_count == 2
+        await extend(there, provider, 200)
+        assert provider.call_count == 2
         loop.ahead_s += 61  # the second time it waits for longer
-        await extend(there, teller, 300)
-        assert teller.call_count == 2
+        await extend(there, provider, 300)
+        assert provider.call_count == 2
         loop.ahead_s += 61
-        note = await extend(there, teller, 400)
-        assert note == "[Summary of the earlier conversation: They went on.]"
-        assert "look, c0:" in teller.told()  # what was dropped meanwhile is told of after all
-        assert "after these are not shown" in await extend(there, teller, 500)
+        note = await extend(there, provider, 400)
+        assert note == "[Summary of the earlier conversation: They continued.]"
+        assert "look, c0:" in provider.told()  # the dropped rows are in the next summary
+        assert "after these are not shown" in await extend(there, provider, 500)
         loop.ahead_s += 61  # an answer in between ends the longer waits
-        assert await extend(there, teller, 600) == "[Summary of the earlier conversation: And on.]"
+        assert await extend(there, provider, 600) == "[Summary of the earlier conversation: And on.]"
         assert there.events() == PAIR * 7
 
     try:
@@ -116,10 +116,10 @@ def test_a_failure_delays_the_next_summary_by_a_growing_time() -> None:
 
 
 async def test_a_failure_keeps_the_previous_summary() -> None:
-    there, teller = await mounted(*ROWS), SummaryProvider("They began.", RuntimeError("broken"))
-    await there.context.get_messages_for_request(provider=teller)
+    there, provider = await mounted(*ROWS), SummaryProvider("They began.", RuntimeError("broken"))
+    await there.context.get_messages_for_request(provider=provider)
     for row in MORE:
         await there.context.add_message(row)
-    note = note_of(await there.context.get_messages_for_request(provider=teller))
+    note = note_of(await there.context.get_messages_for_request(provider=provider))
     assert note.startswith("[Summary of the earlier conversation: They began.]\n[To save space, ")
     assert "messages after these are not shown here" in note

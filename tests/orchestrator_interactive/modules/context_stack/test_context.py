@@ -40,7 +40,7 @@ OPTIONS = {"max_tokens": 400, "system_prompt": "You help."}
 
 
 @pytest.fixture
-def house() -> StackFixture:
+def fixture() -> StackFixture:
     return StackFixture()
 
 
@@ -73,39 +73,39 @@ class TestAfterARestart:
     @given(histories())
     def test_every_row_is_the_same(self, rows: list[Row]) -> None:
         async def there_and_back() -> list[Row]:
-            house = StackFixture()
-            await add(house.context(), *rows)
-            return await house.context().get_messages()
+            fixture = StackFixture()
+            await add(fixture.context(), *rows)
+            return await fixture.context().get_messages()
 
         assert asyncio.run(there_and_back()) == rows
 
     @given(st.lists(st.sampled_from(ODD) | st.sampled_from(TURN), max_size=12))
     def test_unusual_rows_are_the_same(self, rows: list[Row]) -> None:
         async def there_and_back() -> tuple[list[Row], list[Row]]:
-            house, other = StackFixture(), StackFixture()
-            await add(house.context(), *rows)
+            fixture, other = StackFixture(), StackFixture()
+            await add(fixture.context(), *rows)
             await other.context().set_messages(rows)
-            return await house.context().get_messages(), await other.context().get_messages()
+            return await fixture.context().get_messages(), await other.context().get_messages()
 
         assert asyncio.run(there_and_back()) == (rows, rows)
 
     @given(st.dictionaries(st.text(), json_values, max_size=4), st.sampled_from(["user", "assistant", "tool", "x"]))
     def test_any_row_is_the_same(self, row: Row, role: str) -> None:
         async def there_and_back() -> list[Row]:
-            house = StackFixture()
-            await add(house.context(), {**row, "role": role})
-            return await house.context().get_messages()
+            fixture = StackFixture()
+            await add(fixture.context(), {**row, "role": role})
+            return await fixture.context().get_messages()
 
         assert asyncio.run(there_and_back()) == [{**row, "role": role}]
 
     @given(histories(), st.integers(50, 600))
     def test_the_views_are_those_of_context_simple(self, rows: list[Row], budget: int) -> None:
         async def views() -> tuple[list[Row], list[Row]]:
-            house = StackFixture()
-            await add(house.context(), *rows)
+            fixture = StackFixture()
+            await add(fixture.context(), *rows)
             simple = SimpleContext(ContextOptions(**OPTIONS), HookRegistry())
             await simple.set_messages(rows)
-            again = house.context(**OPTIONS)
+            again = fixture.context(**OPTIONS)
             return await simple.get_messages_for_request(budget), await again.get_messages_for_request(budget)
 
         simple, again = asyncio.run(views())
@@ -123,58 +123,58 @@ class TestAfterARestart:
 
         asyncio.run(views())
 
-    async def test_a_summary_is_requested_once(self, house: StackFixture) -> None:
+    async def test_a_summary_is_requested_once(self, fixture: StackFixture) -> None:
         options = {**OPTIONS, "strategy": "summary", "summary_max_tokens": 60}
         provider = MockProvider(["They greeted each other at length."])
-        context = house.context(**options)
+        context = fixture.context(**options)
         for number in range(12):
             await add(context, user(f"Hello {number}! " * 8), said("Hi! " * 12))
         view = await context.get_messages_for_request(400, provider)
         assert "They greeted each other" in str(view)
-        assert await house.context(**options).get_messages_for_request(400, provider) == view
+        assert await fixture.context(**options).get_messages_for_request(400, provider) == view
         assert provider.call_count == 1
 
-    async def test_an_incomplete_step_is_kept(self, house: StackFixture) -> None:
-        await add(house.context(), *TURN[:3])
-        again = house.context()
+    async def test_an_incomplete_step_is_kept(self, fixture: StackFixture) -> None:
+        await add(fixture.context(), *TURN[:3])
+        again = fixture.context()
         await add(again, user("What happened?"), said("I was interrupted."))
-        assert await house.context().get_messages() == [*TURN[:3], user("What happened?"), said("I was interrupted.")]
+        assert await fixture.context().get_messages() == [*TURN[:3], user("What happened?"), said("I was interrupted.")]
 
 
 class TestTheLog:
-    async def test_rows_are_stored_as_states(self, house: StackFixture) -> None:
-        await add(house.context(), *TURN, steer("Faster"), from_hook("Look here"))
-        assert await house.kinds() == [
+    async def test_rows_are_stored_as_states(self, fixture: StackFixture) -> None:
+        await add(fixture.context(), *TURN, steer("Faster"), from_hook("Look here"))
+        assert await fixture.kinds() == [
             "UserMessage",
             *["AssistantMessage", "ToolCall", "ToolCall"],
             *["ToolResult", "ToolResult", "AssistantMessage"],
             *["UserMessage", "Row"],
         ]
 
-    async def test_an_answer_and_its_calls_are_one_write(self, house: StackFixture) -> None:
-        context = house.context()
+    async def test_an_answer_and_its_calls_are_one_write(self, fixture: StackFixture) -> None:
+        context = fixture.context()
         await add(context, user("Hello!"))
-        before = await house.store.load(house.stack().key)
+        before = await fixture.store.load(fixture.stack().key)
         await add(context, STEP)
-        after = await house.store.load(house.stack().key)
+        after = await fixture.store.load(fixture.stack().key)
         assert before is not None
         assert after is not None
         assert (after.version, after.tree.head.end) == (before.version + 1, before.tree.head.end + 3)
 
-    async def test_an_injection_belongs_to_the_running_task(self, house: StackFixture) -> None:
-        await add(house.context(), *TURN, steer("Faster"), said("Faster now."), user("And now?"))
-        assert [entry.episode async for entry in house.stack().iter_last_n(10)] == [*[1] * 9, 2]
+    async def test_an_injection_belongs_to_the_running_task(self, fixture: StackFixture) -> None:
+        await add(fixture.context(), *TURN, steer("Faster"), said("Faster now."), user("And now?"))
+        assert [entry.episode async for entry in fixture.stack().iter_last_n(10)] == [*[1] * 9, 2]
 
-    async def test_a_reward_is_kept_with_its_result(self, house: StackFixture) -> None:
-        context = house.context()
+    async def test_a_reward_is_kept_with_its_result(self, fixture: StackFixture) -> None:
+        context = fixture.context()
         context.reward("2", 0.8)
         await add(context, *TURN)
-        again = house.context()
+        again = fixture.context()
         await again.set_messages(await again.get_messages())
-        rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
+        rewards = [e.state.reward async for e in fixture.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
         assert rewards == [None, 0.8]
 
-    async def test_states_between_agents_and_reflections_are_not_rows(self, house: StackFixture) -> None:
+    async def test_states_between_agents_and_reflections_are_not_rows(self, fixture: StackFixture) -> None:
         states: list[BaseState] = [
             UserMessageState("Hello!"),
             AssistantMessageState("Hi"),
@@ -183,32 +183,32 @@ class TestTheLog:
             AgentCallState("helper", "Look", correlation_id="7"),
             AgentResultState("7", "Found"),
         ]
-        await house.stack().push(*states)
-        assert [row["content"] for row in await house.context().get_messages()] == ["Hello!", "Hi", "Yes"]
+        await fixture.stack().push(*states)
+        assert [row["content"] for row in await fixture.context().get_messages()] == ["Hello!", "Hi", "Yes"]
 
-    async def test_a_finished_conversation_takes_no_rows(self, house: StackFixture) -> None:
-        context = house.context()
+    async def test_a_finished_conversation_takes_no_rows(self, fixture: StackFixture) -> None:
+        context = fixture.context()
         await add(context, *TURN)
-        await house.stack().push(FinishedState())
+        await fixture.stack().push(FinishedState())
         with pytest.raises(ConversationFinished, match="Continue in a fork, or rewind it"):
             await context.add_message(user("And now?"))
-        assert await house.context().get_messages() == TURN
+        assert await fixture.context().get_messages() == TURN
 
-    async def test_a_row_that_json_cannot_represent_is_refused(self, house: StackFixture) -> None:
-        context = house.context()
+    async def test_a_row_that_json_cannot_represent_is_refused(self, fixture: StackFixture) -> None:
+        context = fixture.context()
         await add(context, *TURN)
         with pytest.raises(ValueError, match="contains a value that JSON cannot represent"):
             await context.add_message(user(b"bytes"))  # type: ignore[arg-type]
         assert await context.get_messages() == TURN
-        assert await house.context().get_messages() == TURN
+        assert await fixture.context().get_messages() == TURN
 
 
 class TestRenderPolicies:
-    async def test_the_policy_renders_the_request(self, house: StackFixture) -> None:
-        context = house.context(render_policy="agents", system_prompt="You help.")
+    async def test_the_policy_renders_the_request(self, fixture: StackFixture) -> None:
+        context = fixture.context(render_policy="agents", system_prompt="You help.")
         await add(context, user("Hello!"), said("Let me ask.", thinking("Hm.")))
-        await house.stack().push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
-        again = house.context(render_policy="agents", system_prompt="You help.")
+        await fixture.stack().push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
+        again = fixture.context(render_policy="agents", system_prompt="You help.")
         assert [(row["role"], row["content"]) for row in await again.get_messages_for_request()] == [
             ("system", "You help."),
             ("user", "Hello!"),
@@ -234,12 +234,12 @@ class TestRenderPolicies:
 
 
 class TestReplacing:
-    async def test_replaced_rows_stay_on_a_branch(self, house: StackFixture) -> None:
-        context = house.context()
+    async def test_replaced_rows_stay_on_a_branch(self, fixture: StackFixture) -> None:
+        context = fixture.context()
         await add(context, *TURN)
         await context.set_messages([user("Anew")])
-        assert await context.get_messages() == [user("Anew")] == await house.context().get_messages()
-        branches = await house.stack().get_branch_info()
+        assert await context.get_messages() == [user("Anew")] == await fixture.context().get_messages()
+        branches = await fixture.stack().get_branch_info()
         assert [(branch.length, branch.is_current) for branch in branches] == [(1, True), (7, False)]
 
 
@@ -262,9 +262,9 @@ class SlowStore(MemoryStore):
 
 @pytest.mark.parametrize("written", [True, False])
 async def test_a_row_whose_caller_is_cancelled_is_read_if_it_was_written(written: bool) -> None:
-    house = StackFixture()
-    house.store = store = SlowStore(written=written)
-    context = house.context()
+    fixture = StackFixture()
+    fixture.store = store = SlowStore(written=written)
+    context = fixture.context()
     adding = asyncio.create_task(context.add_message(user("Hello!")))
     await store.held.wait()
     adding.cancel()
@@ -273,7 +273,7 @@ async def test_a_row_whose_caller_is_cancelled_is_read_if_it_was_written(written
     store.go.set()
     await add(context, user("Hi"))
     rows = [user("Hello!"), user("Hi")] if written else [user("Hi")]
-    assert await context.get_messages() == rows == await house.context().get_messages()
+    assert await context.get_messages() == rows == await fixture.context().get_messages()
 
 
 class TestMount:

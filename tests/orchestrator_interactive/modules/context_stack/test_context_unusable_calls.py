@@ -221,8 +221,8 @@ async def test_calls_of_a_damaged_log_are_completed_within_the_limit_of_calls(
             database.execute("UPDATE nodes SET data = 'x{' WHERE idx = 35")
         else:
             [(index, about)] = database.execute("SELECT idx, about FROM nodes ORDER BY idx DESC LIMIT 1").fetchall()
-            told = json.dumps({**json.loads(about), "b": -1})
-            database.execute("UPDATE nodes SET about = ? WHERE idx = ?", (told, index))
+            damaged = json.dumps({**json.loads(about), "b": -1})
+            database.execute("UPDATE nodes SET about = ? WHERE idx = ?", (damaged, index))
     async with talk(f"sqlite:{tmp_path}/logs.db", server, max_calls_per_answer=10) as after:
         server.reply(text("Done."))
         assert await soon(after.session.resume(on_progress=after.progress)) == "Done."

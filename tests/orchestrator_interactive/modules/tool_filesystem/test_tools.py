@@ -390,10 +390,10 @@ async def test_endless_searches_do_not_block_another_workspace(root: Path) -> No
 async def test_a_search_in_many_files_reports_progress(run: Run, root: Path, regex: bool) -> None:
     for number in range(1_001):
         (root / f"{number}.md").write_text("cake" if number == 7 else "bread")
-    heard: list[str] = []
-    with reporting(heard.append):
+    reports: list[str] = []
+    with reporting(reports.append):
         assert said(await run("search_files", query="cake", regex=regex)) == "7.md:1: cake"
-    assert heard == ["500 files searched", "1,000 files searched"]
+    assert reports == ["500 files searched", "1,000 files searched"]
 
 
 async def test_write_file_replaces_or_appends_and_keeps_permissions(run: Run, root: Path) -> None:
