@@ -1,25 +1,17 @@
 """Fixtures for the tests of the agent: coordinators, captured logs, a mount plan, and stores of conversation logs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
-from redis_cluster import redis_cluster
-from redis_server import redis_server
+from redis_cluster import RedisCluster, redis_cluster
+from redis_server import RedisServer, redis_server
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores.base import LogStore
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from redis_cluster import RedisCluster
-    from redis_server import RedisServer
-
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 
 class Logs:

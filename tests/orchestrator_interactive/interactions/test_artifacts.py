@@ -1,8 +1,7 @@
 """Artifacts: find pushed states by place and metadata, in every store."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from fault_injecting_store import FaultInjectingStore
@@ -17,18 +16,14 @@ from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
+    BaseState,
     ToolCallState,
     ToolResultState,
     UserMessageState,
     WaitingState,
 )
+from orchestrator_interactive.interactions.stores.base import LogStore
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from orchestrator_interactive.interactions.states import BaseState
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 
 async def listed(artifacts: AsyncIterator[Artifact]) -> list[Artifact]:

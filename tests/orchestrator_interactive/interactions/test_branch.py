@@ -1,7 +1,5 @@
 """The functions of `branch.py`, as the document calls them."""
 
-from __future__ import annotations
-
 from interaction_states import said
 
 from orchestrator_interactive.interactions import InteractionStack

@@ -1,7 +1,5 @@
 """The allowed transitions between states."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from functools import reduce

@@ -1,7 +1,5 @@
 """Encoding and decoding of states."""
 
-from __future__ import annotations
-
 import base64
 import json
 from concurrent.futures import ThreadPoolExecutor

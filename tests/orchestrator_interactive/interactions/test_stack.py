@@ -1,7 +1,5 @@
 """The stack over a store in memory. `test_stack_stateful.py` compares its operations with a model."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Fencing tokens of a conversation's log: a later owner keeps earlier ones from writing, in every store."""
 
-from __future__ import annotations
-
 import pytest
 from interaction_states import said
 

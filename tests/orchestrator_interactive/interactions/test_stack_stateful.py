@@ -1,7 +1,5 @@
 """Compare random operations of two stacks on one conversation with a model."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from itertools import count

@@ -1,7 +1,5 @@
 """The branches of a conversation, as segments that share their states."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,19 +1,15 @@
 """Coordinator API: mount points, properties, capabilities, contributions, cleanup."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ModuleCoordinator, ModuleLoader
 from orchestrator_interactive.modules import context_simple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PLAN = {"session": {"orchestrator": "o", "context": "c"}}
 SINGLE = ["orchestrator", "context", "module-source-resolver"]

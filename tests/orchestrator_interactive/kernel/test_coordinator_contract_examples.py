@@ -1,7 +1,5 @@
 """Coordinator API: the examples, as the document writes them where its own text allows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,9 +1,8 @@
 """Coordinator API: `process_hook_result`, approvals and the audit log."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from agents import Recorder, soon
@@ -11,9 +10,6 @@ from agents import Recorder, soon
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 from orchestrator_interactive.modules import context_simple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Display:

@@ -1,7 +1,5 @@
 """Hook contract: hook results, registration, modules of hooks, common events, failing handlers."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Module contracts: the Configuration sections. A mount plan, the configuration of its modules, and its errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

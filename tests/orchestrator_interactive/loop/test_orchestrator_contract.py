@@ -1,7 +1,5 @@
 """Orchestrator contract: protocol, flow, context, providers and checklist, for `loop-interactive`."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Orchestrator contract: the events of a run and their fields."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

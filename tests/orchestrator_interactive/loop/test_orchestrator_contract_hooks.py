@@ -1,7 +1,5 @@
 """Orchestrator contract: the effect of every action of a hook result on a run of `loop-interactive`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,9 +1,8 @@
 """Provider contract, for `provider-anthropic` (with a local Messages API server) and `provider-demo`."""
 
-from __future__ import annotations
-
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from agents import make_agent, say, use
@@ -16,9 +15,6 @@ from orchestrator_interactive.kernel.contracts.models import ModelInfo, Provider
 from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.modules import provider_anthropic, provider_demo
 from orchestrator_interactive.transcript.rows import assistant_row
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 REQUEST = ChatRequest(messages=[Message(role="user", content="hello")])
 

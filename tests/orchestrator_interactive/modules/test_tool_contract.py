@@ -1,7 +1,5 @@
 """Tool contract, for the tools of `tool-filesystem` and `tool-todo`."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

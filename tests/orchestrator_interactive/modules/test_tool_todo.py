@@ -1,7 +1,5 @@
 """The tool todo."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,9 +1,8 @@
 """The registry of agents: configurations in a store, and an agent created at its first use."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +18,6 @@ from orchestrator_interactive.registries import (
 )
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
 from orchestrator_interactive.storage.errors import StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALPHA = LLMAgentConfig(type="llm", id="agent_alpha", llm_model="demo/demo-1", tools=["ask_agent"])
 

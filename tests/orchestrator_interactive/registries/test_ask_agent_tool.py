@@ -1,7 +1,5 @@
 """Agents that ask each other: both logs, failures, cancellation and the limit of depth."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,8 +1,7 @@
 """`post_effects`: they follow a success in order, and the result reports their failure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from agents import call, make_agent, say, use
@@ -11,9 +10,6 @@ from orchestrator_interactive.kernel import ToolResult
 from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.registries import ToolContext, ToolRegistry, mount_tools, register_effect, tool
 from orchestrator_interactive.registries.schemas import ToolConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 effects_run: list[Any] = []
 

@@ -1,7 +1,5 @@
 """Functions as tools: input, output and errors."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

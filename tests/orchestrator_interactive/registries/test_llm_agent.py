@@ -1,9 +1,8 @@
 """Agents of a language model: created from a configuration, with a log in a store."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import after, call, echo, fail, say, soon, told, use
@@ -17,9 +16,6 @@ from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 from orchestrator_interactive.registries import AgentRegistry, LLMAgent, LLMAgents
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
 from orchestrator_interactive.registries.templates import TemplateError, TemplateManager
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_an_agent_continues_its_conversation_after_a_restart(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Self-reflection: the verdict is in the log and in the next request, and a failure does not affect the run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`cache_ttl` and `dedup_ttl`: which calls run a tool, and which share a result."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The configuration of agents and tools: fields, defaults and error messages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,7 @@
 """Registered tools in sessions, with the context of their conversation."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import call, echo, make_agent, results, say, use
@@ -12,9 +11,6 @@ from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.registries import NotRegistered, ToolContext, ToolRegistry, mount_tools, tool
 from orchestrator_interactive.registries.schemas import ToolConfig
 from orchestrator_interactive.validation import validate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODULE = """
 from orchestrator_interactive.registries import ToolRegistry, mount_tools, tool

@@ -1,7 +1,5 @@
 """The registry of tools: names, errors, and tools of the contracts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -84,7 +82,7 @@ def test_a_tool_with_an_unknown_effect_is_refused() -> None:
 
 def test_a_signature_that_cannot_be_called_by_keyword_is_refused() -> None:
     def many(*places: str) -> None: ...
-    def odd(place: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+    def odd(place: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     made = tool(ToolConfig(name="visit", description=""))
     with pytest.raises(TypeError, match=r"visit: '\*places.* cannot be passed by keyword: write input_schema"):

@@ -1,7 +1,5 @@
 """Parsing the answer of a reflection agent."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

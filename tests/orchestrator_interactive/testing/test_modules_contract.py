@@ -1,7 +1,5 @@
 """Module contracts: the Testing sections. Their examples run as written, except for the import path."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

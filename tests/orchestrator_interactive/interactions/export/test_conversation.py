@@ -1,13 +1,12 @@
 """Exports of a conversation as JSON lines and as text."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import category
 
 import pytest
@@ -32,12 +31,8 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
     WaitingState,
 )
+from orchestrator_interactive.interactions.stores.base import LogStore
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 KEY = Key("T1:C1:1700000000.000100", "alpha")
 HEAD = re.compile(r"^ {0,5}(\d+)  (?:\d\d:\d\d:\d\d|--:--:--)  (.*)$")

@@ -1,17 +1,17 @@
 """Export of a conversation as an HTML page without scripts or external resources."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import AsyncIterator
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fault_injecting_store import FaultInjectingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import brought, called, conversations, said, valid
-from playwright.async_api import async_playwright, expect
+from playwright.async_api import Browser, async_playwright, expect
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.export import as_page
@@ -25,12 +25,6 @@ from orchestrator_interactive.interactions.states import (
     UserMessageState,
     WaitingState,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from playwright.async_api import Browser
 
 HOSTILE = [
     "<script>document.title = 'taken'</script>",

@@ -1,8 +1,6 @@
 """Render policies."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -18,11 +16,13 @@ from orchestrator_interactive.interactions.rendering.policies import (
     register_policy,
 )
 from orchestrator_interactive.interactions.rendering.render import render_for_llm
-from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, AssistantMessageState
+from orchestrator_interactive.interactions.states import (
+    AgentCallState,
+    AgentResultState,
+    AssistantMessageState,
+    BaseState,
+)
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.states import BaseState
 
 Rendered = list[dict[str, Any]]
 WITH_AGENT = [

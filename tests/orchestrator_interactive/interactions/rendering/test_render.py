@@ -1,7 +1,5 @@
 """Rendering of a conversation as messages for a model."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The states of a conversation."""
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError, dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """Redis: refused connections, outages, lost replies, expiry and damaged data."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

@@ -1,7 +1,5 @@
 """Several processes write one SQLite file, and some are killed."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

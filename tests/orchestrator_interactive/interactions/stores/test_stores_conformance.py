@@ -1,7 +1,5 @@
 """The contract of a log store, tested with every store."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 

@@ -1,7 +1,5 @@
 """Errors of URLs and SQLite files: a sentence with the remedy, and the file stays unchanged."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -308,26 +306,24 @@ async def test_invalid_text_is_a_damaged_state(tmp_path):
     await store.aclose()
 
 
+SEGMENT = ["main", None, 0, 0, 1.0, 1.0, ""]
+
+
 @pytest.mark.parametrize(
     "tree",
     [
         *["", "{", "[]", "7", '"tree"', '{"current": 0}', b"\xff"],
-        *[f'{{"current": 0, "next": 1, "asked_by": null, "segments": {segments}}}' for segments in ("{}", "[]", "7")],
-        *[
-            f'{{"current": 0, "next": {after}, "asked_by": {asked}, "segments": {{"0": {segment}}}}}'
-            for after, asked, segment in [
-                (1, "null", "[]"),
-                (1, "null", "[null, null, 0, 0, 1.0, 1.0, null]"),
-                (1, "null", '[null, null, 0, 0, 1.0, 1.0, ""]'),
-                (1, "null", '["main", 0, 0, 0, 1.0, 1.0, ""]'),
-                (1, "null", '["main", 7, 0, 0, 1.0, 1.0, ""]'),
-                (1, "null", '["main", null, -1, 0, 1.0, 1.0, ""]'),
-                (1, "null", '["main", null, "0", 0, 1.0, 1.0, ""]'),
-                (1, "null", '["main", null, 9, 0, 1.0, 1.0, ""]'),
-                (0, "null", '["main", null, 0, 0, 1.0, 1.0, ""]'),
-                (1, "7", '["main", null, 0, 0, 1.0, 1.0, ""]'),
+        *(
+            json.dumps({"current": 0, "next": after, "asked_by": asked_by, "segments": segments})
+            for after, asked_by, segments in [
+                *((1, None, segments) for segments in ({}, [], 7, {"0": []})),
+                *((1, None, {"0": [*SEGMENT[:1], parent, *SEGMENT[2:]]}) for parent in (0, 7)),
+                *((1, None, {"0": [*SEGMENT[:2], base, *SEGMENT[3:]]}) for base in (-1, "0", 9)),
+                *((1, None, {"0": [None, *SEGMENT[1:6], origin]}) for origin in (None, "")),
+                (0, None, {"0": SEGMENT}),
+                (1, 7, {"0": SEGMENT}),
             ]
-        ],
+        ),
     ],
 )
 async def test_the_error_of_damaged_branches_names_the_conversation(tmp_path, tree):

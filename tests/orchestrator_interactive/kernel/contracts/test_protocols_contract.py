@@ -1,7 +1,5 @@
 """Module contracts: protocols, data models, entry points and `mount()` of modules of every type."""
 
-from __future__ import annotations
-
 import inspect
 import tomllib
 from importlib.metadata import entry_points

@@ -3,29 +3,23 @@
 `foreign_modules` has modules that are written for amplifier-core.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib
 import os
 import sys
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import amplifier_core
 import pytest
 from agents import Recorder, ScriptedProvider, soon
 from amplifier_core.events import ALL_EVENTS
 
-from orchestrator_interactive.kernel import AmplifierSession, ModuleLoader
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ModuleLoader
 from orchestrator_interactive.kernel.interop import to_local_coordinator
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from orchestrator_interactive.kernel import ModuleCoordinator
 
 # The first client of Anthropic's SDK in a process starts slowly.
 START_S = 30

@@ -1,8 +1,7 @@
 """Failures in a session of amplifier-core: they are events, and the session continues."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from agents import call, fail, faults, raising, returning, say, text_of, told, use
@@ -14,10 +13,7 @@ from orchestrator_interactive.kernel import ToolResult
 from orchestrator_interactive.kernel.contracts.errors import RateLimitError
 from orchestrator_interactive.kernel.interop import to_local_hooks
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 # Values that JSON or amplifier-core does not accept.
 ODD = st.one_of(

@@ -1,8 +1,8 @@
 """Our modules in a session of amplifier-core, mounted through their entry points."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import amplifier_core
 import pytest
@@ -13,11 +13,7 @@ from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 DEMO = {"module": "provider-demo", "config": {"think_s": 0, "word_s": 0}}
 

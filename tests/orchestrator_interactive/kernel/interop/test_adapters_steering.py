@@ -1,19 +1,15 @@
 """Injections into a run of our loop in a session of amplifier-core, through the capabilities of its coordinator."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from agents import after, call, faults, gated, say, soon, text_of, use
 
 from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX, RunFinished
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 
 async def test_a_message_during_a_tool_follows_its_result_in_the_next_request(core_session: Make) -> None:

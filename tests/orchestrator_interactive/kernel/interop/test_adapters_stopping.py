@@ -3,21 +3,17 @@
 amplifier-core does not reset its token after a cancelled run: an application resets it before the next run.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from agents import call, faults, gated, never, say, soon, streaming, text_of, told, use
 
 from orchestrator_interactive.loop.tool_call import UNKNOWN_OUTCOME
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    Make = Callable[..., Any]
-    Stop = Callable[[Any], Awaitable[object]]
+Make = Callable[..., Any]
+Stop = Callable[[Any], Awaitable[object]]
 
 
 async def request_cancel(session: Any) -> None:

@@ -1,7 +1,5 @@
 """The command `amplifier-core validate` with each of our modules."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,10 +1,9 @@
 """amplifier-core's behavioural tests, with our modules as their entry points mount them."""
 
-from __future__ import annotations
-
 import inspect
+from collections.abc import AsyncIterator, Callable
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from amplifier_core.pytest_plugin import coordinator, mock_deps  # noqa: F401 - fixtures of the tests that are inherited
@@ -16,10 +15,7 @@ from amplifier_core.validation.behavioral import (
 )
 from anthropic_server import AnthropicServer
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    Mounted = Callable[..., Any]
+Mounted = Callable[..., Any]
 
 
 @pytest.fixture

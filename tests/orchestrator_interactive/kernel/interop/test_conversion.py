@@ -1,8 +1,7 @@
 """Conversion of values and errors to amplifier-core's types and back."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import amplifier_core
 import pytest
@@ -12,9 +11,6 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel.contracts import errors, messages, models
 from orchestrator_interactive.kernel.contracts.conversion import foreign, foreign_error
 from orchestrator_interactive.kernel.interop import to_local, to_local_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 text = st.text(max_size=8)
 numbers = st.integers(0, 10**9)

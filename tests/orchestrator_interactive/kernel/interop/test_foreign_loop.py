@@ -1,22 +1,17 @@
 """An orchestrator that is written for amplifier-core, in our session with our modules."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import Recorder, faults, soon, text_of
 from anthropic_server import AnthropicServer, text, thinking, tool_call
 
+from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.errors import RateLimitError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from orchestrator_interactive.kernel import AmplifierSession
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 DEMO = {"module": "provider-demo", "config": {"think_s": 0, "word_s": 0}}
 ASK = {"action": "ask_user", "approval_prompt": "May it?"}

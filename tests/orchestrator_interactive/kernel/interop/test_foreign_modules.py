@@ -1,9 +1,9 @@
 """Modules that are written for amplifier-core, in our session."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import amplifier_core
 import pytest
@@ -22,11 +22,7 @@ from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.errors import AuthenticationError, LLMError, RateLimitError
 from orchestrator_interactive.kernel.interop import to_local_error
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 DEMO = {"module": "provider-demo", "config": {"think_s": 0, "word_s": 0}}
 LEDGER = {"module": "tool-ledger"}

@@ -4,11 +4,10 @@
 for amplifier-core, in our session.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import ScriptedProvider, ScriptedTool, call, echo, faults, returning, say, soon, text_of, told, use
@@ -17,10 +16,7 @@ from amplifier_core.approval import ApprovalTimeoutError
 
 from orchestrator_interactive.kernel import ToolResult
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 POINTS = ["prompt:submit", "provider:request", "tool:pre", "tool:post"]
 BEFORE_THE_MODEL = ["prompt:submit", "provider:request"]

@@ -1,12 +1,11 @@
 """Module Source Protocol: resolvers, sources, fallbacks and errors of the module loader."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +13,6 @@ from orchestrator_interactive import kernel
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ModuleLoader
 from orchestrator_interactive.kernel.contracts import protocols
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MOUNTS = """
 class Tool:

@@ -1,7 +1,5 @@
 """The history of `context-simple`, its requests, and their size."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

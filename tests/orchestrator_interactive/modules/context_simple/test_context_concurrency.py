@@ -1,7 +1,5 @@
 """A context during compaction: cancellation, other requests, new rows."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

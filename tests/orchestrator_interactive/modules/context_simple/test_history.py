@@ -1,7 +1,5 @@
 """A context that `rest()` compresses returns the same rows and views."""
 
-from __future__ import annotations
-
 import asyncio
 from decimal import Decimal
 from typing import Any

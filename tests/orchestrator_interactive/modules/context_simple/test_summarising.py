@@ -1,9 +1,7 @@
 """The strategy "summary": the model summarises the rows that a view omits."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from context_rows import (
     a_context,
@@ -23,11 +21,8 @@ from context_rows import (
 from context_summaries import PAIR, ROWS, SummaryProvider, mounted, note_of
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, Usage
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, TextBlock, Usage
 from orchestrator_interactive.transcript.rows import is_prompt
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
 
 MORE = tool_steps(40, 70)
 

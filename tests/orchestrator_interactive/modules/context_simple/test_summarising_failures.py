@@ -1,9 +1,7 @@
 """The strategy "summary" if the summary fails."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import deaf_to_one_cancel, soon
@@ -14,10 +12,7 @@ from context_rows import (
 from context_summaries import PAIR, ROWS, MountedContext, SummaryProvider, mounted, note_of
 
 from orchestrator_interactive.kernel.contracts.errors import ContextLengthError, RateLimitError
-from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, TextBlock
 
 MORE = tool_steps(40, 70)
 

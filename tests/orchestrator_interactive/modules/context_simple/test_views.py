@@ -1,7 +1,5 @@
 """The rows that a view omits or shortens. `test_views_properties.py` checks the properties of every view."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Properties of every view of `context-simple`, for any rows and budgets."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,9 +1,7 @@
 """`context-stack`: a context over an interaction stack."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from context_histories import histories
@@ -19,6 +17,7 @@ from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
+    BaseState,
     FinishedState,
     UserMessageState,
     UserResponseState,
@@ -30,9 +29,6 @@ from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.testing import MockProvider
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.states import BaseState
 
 Row = dict[str, Any]
 

@@ -1,7 +1,5 @@
 """A conversation that is rewound or moved to another branch while an agent uses it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

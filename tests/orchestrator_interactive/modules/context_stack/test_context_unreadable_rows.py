@@ -1,9 +1,7 @@
 """An unreadable row of a log is omitted and reported, and the conversation continues."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import ScriptedProvider, faults, say
@@ -14,12 +12,9 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Flow, Key, Node
 from orchestrator_interactive.interactions.serializers import encode
 from orchestrator_interactive.interactions.states import UserMessageState
-from orchestrator_interactive.interactions.stores.base import Change
+from orchestrator_interactive.interactions.stores.base import Change, LogStore
 from orchestrator_interactive.kernel import AmplifierSession
 from service.sessions.logged_ids import logged_ids
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 KEY = Key("c", "agent")
 DEEP = '{"a": ' * 700 + "1" + "}" * 700

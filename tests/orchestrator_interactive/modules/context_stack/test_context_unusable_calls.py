@@ -1,16 +1,16 @@
 """A call with unusable arguments has a result that says why, and its conversation continues in every store."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from agents import Recorder, echo, faults, soon, text_of
+from agents import Recorder, ScriptedTool, echo, faults, soon, text_of
 from anthropic_server import AnthropicServer, Gate, message, text, tool_call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,12 +18,6 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.messages import ToolCall
 from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from agents import ScriptedTool
 
 ODD_NUMBERS = st.floats() | st.integers() | st.sampled_from([10**4299, -(2**64)])
 ANY_JSON = st.recursive(

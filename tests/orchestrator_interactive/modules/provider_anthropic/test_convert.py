@@ -1,7 +1,5 @@
 """Conversion of a request to the Messages API."""
 
-from __future__ import annotations
-
 import json
 import re
 from copy import deepcopy

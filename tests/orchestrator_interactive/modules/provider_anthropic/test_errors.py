@@ -1,7 +1,5 @@
 """The errors of the kernel for failures of the API, and their messages."""
 
-from __future__ import annotations
-
 import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

@@ -1,7 +1,5 @@
 """The cost of a call: by the public prices of its model or the configured ones."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,9 +1,8 @@
 """The provider with a local Messages API server, through the real SDK."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from anthropic_server import (
@@ -32,9 +31,6 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.modules.provider_anthropic import mount
 from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 
 class TestMounting:

@@ -1,7 +1,5 @@
 """A cancelled call leaves no connection, task or warning."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 

@@ -1,7 +1,5 @@
 """Retries and timeouts of failed calls."""
 
-from __future__ import annotations
-
 import pytest
 from anthropic_server import AnthropicServer, Cut, Gate, error_event, message_start, text, thinking
 from mounted_anthropic import MountedAnthropic, RecordingStream, a_request, mounted_at

@@ -1,7 +1,5 @@
 """Limits of a workspace folder, and the files that the loop saves in it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource
@@ -48,6 +46,7 @@ async def test_the_error_of_a_write_over_the_quota_has_the_usage_and_a_remedy(tm
     assert (await write(workspace, "b.md", "")).success
     assert (await write(workspace, "b.md", HALF, append=True)).success
     assert "may hold 1.0 MB" in refused(await write(workspace, "b.md", "!", append=True))
+    assert (await write(workspace, "b.md", HALF)).success, "a replaced file counts once"
     error = refused(await write(workspace, "plans/c.md", "more"))
     assert "may hold 1.0 MB, it holds 1.0 MB" in error
     assert "empty ones" in error

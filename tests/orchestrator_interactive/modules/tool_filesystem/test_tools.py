@@ -1,16 +1,15 @@
 """The tools list_files, read_file, search_files and write_file."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,10 +17,7 @@ from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator,
 from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.modules import tool_filesystem
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Any]
+Run = Callable[..., Any]
 
 
 def a_coordinator() -> ModuleCoordinator:

@@ -1,21 +1,17 @@
 """Confinement of the tools to the workspace folder."""
 
-from __future__ import annotations
-
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.modules import tool_filesystem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SECRET = "the secret text abc"
 

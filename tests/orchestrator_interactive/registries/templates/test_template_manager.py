@@ -1,8 +1,6 @@
 """Templates of instructions: rendering, errors and limits."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +13,6 @@ from orchestrator_interactive.registries.templates import (
     UndefinedVariable,
     UnknownTemplate,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GIVEN = {"name": "Ana", "tools": ["look", "dig"], "limits": {"calls": 3, "note": "<none> & ü"}}
 
