@@ -139,7 +139,7 @@ async def test_a_summary_that_is_longer_than_asked_for_is_shortened() -> None:
     assert size(view) <= 800
 
 
-async def test_a_smaller_budget_later_shortens_the_summary_or_goes_without() -> None:
+async def test_a_smaller_budget_shortens_or_omits_the_summary() -> None:
     there, provider = await mounted(*ROWS), SummaryProvider("and then they looked again " * 20)
     await there.context.get_messages_for_request(provider=provider)
     for budget in (600, 300, 200):
@@ -148,13 +148,13 @@ async def test_a_smaller_budget_later_shortens_the_summary_or_goes_without() -> 
         assert view[1] == user("the task")
 
 
-async def test_with_the_strategy_drop_nobody_is_asked() -> None:
+async def test_the_strategy_drop_requests_no_summary() -> None:
     provider = SummaryProvider()
     await (await a_context(*ROWS)).get_messages_for_request(provider=provider)
     assert provider.call_count == 0
 
 
-async def test_a_session_goes_on_with_the_summary_of_its_earlier_runs() -> None:
+async def test_a_session_continues_with_the_summary_of_earlier_runs() -> None:
     plan = {
         "session": {
             "orchestrator": "loop-interactive",

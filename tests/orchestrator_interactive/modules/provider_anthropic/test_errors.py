@@ -50,6 +50,7 @@ async def error_of_a_call(base_url: str, **request: Any) -> LLMError:
         (408, "timeout_error", "slow", LLMTimeoutError),
         (409, "conflict_error", "conflict", ProviderUnavailableError),
         (413, "request_too_large", "Request exceeds the maximum size", ContextLengthError),
+        (413, "nonsense", "too large", ContextLengthError),
         (422, "invalid_request_error", "no", InvalidRequestError),
         (429, "rate_limit_error", "slow down", RateLimitError),
         (500, "api_error", "oops", ProviderUnavailableError),
