@@ -293,7 +293,10 @@ class TestHandlesExceptionsGracefully:
         [
             (Handler(error=RuntimeError("a bug in the hook")), ("error", "hook.failed")),
             (Handler(hangs=True), ("warning", "hook.timeout")),
-            *((Handler(wrong), ("warning", "hook.nonsense")) for wrong in ("deny", {"action": "deny"}, 0, object())),
+            *(
+                (Handler(wrong), ("warning", "hook.result_invalid"))
+                for wrong in ("deny", {"action": "deny"}, 0, object())
+            ),
         ],
         ids=["raises", "hangs", "word", "dict", "zero", "object"],
     )

@@ -19,7 +19,7 @@ from orchestrator_interactive.registries import (
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
 from orchestrator_interactive.storage.errors import StoreError
 
-ALPHA = LLMAgentConfig(type="llm", id="agent_alpha", llm_model="demo/demo-1", tools=["ask_agent"])
+ALPHA = LLMAgentConfig(type="llm", id="agent_alpha", llm_model="demo/demo-1", tools=["call_agent"])
 
 
 class Parrot:

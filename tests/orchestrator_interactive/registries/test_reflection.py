@@ -27,7 +27,7 @@ async def rated_agents(*verdicts: Any, tools: tuple[Any, ...] = (weather,), **pa
     """Make an agent that calls a tool, and a reflection agent."""
     fixture = RegistryFixture(tools=tools, **parts)
     asks = call(use(getattr(tools[0], "name", "weather"), "w", location="Paris"))
-    names = [name for name in fixture.tools.list_tools() if name != "ask_agent"]
+    names = [name for name in fixture.tools.list_tools() if name != "call_agent"]
     await fixture.add("alpha", asks, say("Done."), tools=names, **REFLECTING)
     await fixture.add("judge", *verdicts)
     return fixture
@@ -135,8 +135,8 @@ async def test_a_reflection_agent_is_not_rated() -> None:
 
 async def test_the_answer_of_another_agent_gets_a_score() -> None:
     fixture = RegistryFixture()
-    asks = call(use("ask_agent", "q", agent_id="helper_agent", message="Please analyze this data"))
-    alpha = await fixture.add("alpha", asks, say("Done."), tools=["ask_agent"], **REFLECTING)
+    asks = call(use("call_agent", "q", agent_id="helper_agent", message="Please analyze this data"))
+    alpha = await fixture.add("alpha", asks, say("Done."), tools=["call_agent"], **REFLECTING)
     await fixture.add("helper_agent", say("Analysis complete"))
     await fixture.add("judge", say('{"score": 0.9, "comment": "Complete indeed."}'))
     await fixture.run("alpha")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.registries.schemas import LLMAgentConfig, ToolConfig
 
 
@@ -77,7 +77,7 @@ def test_a_configuration_is_frozen(config: BaseModel) -> None:
 )
 def test_the_error_message_of_an_invalid_agent(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the whole message is compared
-        read(LLMAgentConfig, given, "agent")
+        validate(LLMAgentConfig, given, "agent")
     assert str(refused.value) == sentence
 
 
@@ -100,5 +100,5 @@ def test_the_error_message_of_an_invalid_agent(given: dict[str, Any], sentence: 
 )
 def test_the_error_message_of_an_invalid_tool(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the whole message is compared
-        read(ToolConfig, given, "tool")
+        validate(ToolConfig, given, "tool")
     assert str(refused.value) == sentence

@@ -17,7 +17,7 @@ from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 
 LOG = "interactions:{T1:C1:1700000000.000100}/alpha"
 OTHER = Key("other", "beta")
@@ -117,7 +117,7 @@ async def test_a_server_with_full_memory_refuses_writes_but_not_removals(redis, 
                 plant(store, Key("new", "alpha")),
                 store.save_agent("a", "{}"),
             ):
-                with pytest.raises(StoreAway, match=r"its memory is full\. Raise its `maxmemory`, or prune"):
+                with pytest.raises(StoreUnavailable, match=r"its memory is full\. Raise its `maxmemory`, or prune"):
                     await refused
             await store.remove(OTHER, 1)
         finally:
@@ -132,7 +132,9 @@ async def test_the_store_works_again_after_an_outage():
         async with opened(server.url) as store:
             await asyncio.gather(*[plant(store, Key(f"c{number}", "a")) for number in range(20)])
             server.kill()
-            with pytest.raises(StoreAway, match=r"Check that it runs.*It is unknown whether the change was written"):
+            with pytest.raises(
+                StoreUnavailable, match=r"Check that it runs.*It is unknown whether the change was written"
+            ):
                 await plant(store, KEY)
             with pytest.raises(StoreError, match="Check that it runs"):
                 await store.load(KEY)
@@ -147,7 +149,7 @@ async def test_a_server_that_does_not_answer_is_an_error_after_five_seconds():
             await plant(store, KEY)
             os.kill(server.pid, signal.SIGSTOP)
             async with asyncio.timeout(9):
-                with pytest.raises(StoreAway, match="does not answer within 5 seconds"):
+                with pytest.raises(StoreUnavailable, match="does not answer within 5 seconds"):
                     await store.load(KEY)
             os.kill(server.pid, signal.SIGCONT)
             assert (await store.load(KEY)).version == 1
@@ -204,7 +206,7 @@ async def test_a_change_whose_reply_is_lost_for_good_has_an_unknown_outcome_and_
         await plant(store, KEY)
         change = Change(1, 1, 1000.0, nodes=[state(0)])
         proxy.lose(b"EVALSHA", 9)
-        with pytest.raises(StoreAway, match="It is unknown whether the change was written: read"):
+        with pytest.raises(StoreUnavailable, match="It is unknown whether the change was written: read"):
             await store.commit(KEY, change)
         assert await indices(store, KEY) == [0]
         proxy.lose(b"", 0)
@@ -223,7 +225,7 @@ async def test_a_server_that_cannot_save_is_unavailable_until_it_can(redis, redi
             async with asyncio.timeout(10):
                 while redis.ask("INFO", "persistence")["rdb_last_bgsave_status"] == "ok":  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.02)
-            with pytest.raises(StoreAway, match=r"it cannot save to its disk\. Free space there"):
+            with pytest.raises(StoreUnavailable, match=r"it cannot save to its disk\. Free space there"):
                 await store.save_agent("a", "{}")
         finally:
             redis.ask("CONFIG", "SET", "save", "")
@@ -352,7 +354,7 @@ async def test_keys_of_another_application_are_an_error_and_stay_unchanged(redis
         for work in (store.load(KEY), plant(store, KEY)):
             with pytest.raises(StoreError, match="wrong kind of value") as refused:
                 await work
-            assert not isinstance(refused.value, StoreAway)
+            assert not isinstance(refused.value, StoreUnavailable)
     assert redis.ask("GET", LOG) == b"theirs"
 
 

@@ -24,10 +24,10 @@ async def test_the_views_are_the_same_after_a_rest_at_every_row(rows: list[Row],
     for row, budget in zip(rows, budgets, strict=False):
         await resting.add_message(row)
         await other.add_message(row)
-        resting.rest()
+        resting.compress()
         view = await other.get_messages_for_request(budget)
         assert await resting.get_messages_for_request(budget) == view
-        resting.rest()
+        resting.compress()
         assert resting.view_to_dict() == other.view_to_dict()
     assert await resting.get_messages() == await other.get_messages() == rows[: len(budgets)]
 
@@ -36,7 +36,7 @@ async def test_the_views_are_the_same_after_a_rest_at_every_row(rows: list[Row],
 async def test_any_row_is_returned_unchanged(rows: list[Row]) -> None:
     context = await a_context(*({**row, "role": "user"} for row in rows))
     before = await context.get_messages()
-    context.rest()
+    context.compress()
     after = await context.get_messages()
     assert after == before
     assert repr(after) == repr(before)  # True stays True, not 1
@@ -48,7 +48,7 @@ async def test_objects_that_json_cannot_represent_are_kept() -> None:
 
     cost, tag = Decimal("0.10"), Tag("a")
     context = await a_context({"role": "user", "content": "x", "metadata": {"cost": cost, "tag": tag}})
-    context.rest()
+    context.compress()
     (row,) = await context.get_messages()
     assert row["metadata"]["cost"] is cost
     assert row["metadata"]["tag"] is tag
@@ -62,7 +62,7 @@ async def test_a_view_is_stored_once_however_often_the_context_rests() -> None:
     view = await context.get_messages_for_request(400, provider)
     length = await fixture.stack().length()
     for _ in range(2):
-        context.rest()
+        context.compress()
         assert await context.get_messages_for_request(400, provider) == view
     assert await fixture.stack().length() == length
     assert provider.call_count == 1
@@ -79,7 +79,7 @@ async def test_a_context_may_rest_during_a_summary() -> None:
     context = await a_context(user("Look around."), *tool_steps(30), strategy="summary", summary_max_tokens=60)
     asking = asyncio.create_task(context.get_messages_for_request(600, Slow(["They looked around."])))
     await asked.wait()
-    context.rest()
+    context.compress()
     await context.add_message(said("There is more."))
     may_answer.set()
     view = await asking

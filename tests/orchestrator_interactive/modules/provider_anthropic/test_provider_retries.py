@@ -88,7 +88,7 @@ class TestCallerWithAStream:
             await mounted.complete(stream=stream)
         assert failed.value.retryable
         assert len(server.requests) == 1
-        assert stream.kept() == [TextBlock(text="Hello, ")]
+        assert stream.valid_blocks() == [TextBlock(text="Hello, ")]
 
     async def test_a_permanent_failure_is_final(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})

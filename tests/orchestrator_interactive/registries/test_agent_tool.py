@@ -19,7 +19,7 @@ from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 
 
 def asking(agent_id: str, message: str = "Please help.", call_id: str = "q") -> Any:
-    return call(use("ask_agent", call_id, agent_id=agent_id, message=message))
+    return call(use("call_agent", call_id, agent_id=agent_id, message=message))
 
 
 async def results(fixture: RegistryFixture, agent_id: str = "alpha") -> list[str]:
@@ -29,7 +29,7 @@ async def results(fixture: RegistryFixture, agent_id: str = "alpha") -> list[str
 
 async def test_the_question_and_the_answer_are_in_both_logs() -> None:
     fixture = RegistryFixture()
-    await fixture.add("alpha", asking("helper_agent", "Please analyze."), say("Done."), tools=["ask_agent"])
+    await fixture.add("alpha", asking("helper_agent", "Please analyze."), say("Done."), tools=["call_agent"])
     helper = await fixture.add("helper_agent", say("Analysis complete"))
     assert await fixture.run("alpha", conversation_id="talk") == "Done."
     assert await results(fixture) == ["Analysis complete"]
@@ -52,8 +52,8 @@ async def test_the_question_and_the_answer_are_in_both_logs() -> None:
 
 async def test_several_agents_are_asked_concurrently() -> None:
     fixture = RegistryFixture()
-    questions = call(*(use("ask_agent", each, agent_id=each, message="Who are you?") for each in ("beta", "gamma")))
-    await fixture.add("alpha", questions, say("Done."), tools=["ask_agent"])
+    questions = call(*(use("call_agent", each, agent_id=each, message="Who are you?") for each in ("beta", "gamma")))
+    await fixture.add("alpha", questions, say("Done."), tools=["call_agent"])
     for each in ("beta", "gamma"):
         await fixture.add(each, say(f"I am {each}."))
     assert await fixture.run("alpha") == "Done."
@@ -64,7 +64,7 @@ async def test_several_agents_are_asked_concurrently() -> None:
 
 async def test_the_error_of_an_unknown_agent_names_the_registered_ones() -> None:
     fixture = RegistryFixture()
-    await fixture.add("alpha", asking("nobody"), say("Done."), tools=["ask_agent"])
+    await fixture.add("alpha", asking("nobody"), say("Done."), tools=["call_agent"])
     assert await fixture.run("alpha") == "Done."
     assert await results(fixture) == ["There is no agent 'nobody'. Registered: alpha."]
     assert await fixture.states(AgentCallState, "alpha") == []
@@ -72,7 +72,7 @@ async def test_the_error_of_an_unknown_agent_names_the_registered_ones() -> None
 
 async def test_the_failure_of_the_asked_agent_is_a_failed_call() -> None:
     fixture = RegistryFixture()
-    await fixture.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
+    await fixture.add("alpha", asking("beta"), say("Without it, then."), tools=["call_agent"])
     await fixture.add("beta", fail(AuthenticationError("no such key", provider="x")))
     assert await fixture.run("alpha") == "Without it, then."
     assert await results(fixture) == ["Agent 'beta' failed: no such key"]
@@ -82,7 +82,7 @@ async def test_the_failure_of_the_asked_agent_is_a_failed_call() -> None:
 
 async def test_the_depth_of_questions_is_limited() -> None:
     fixture = RegistryFixture()
-    script = await fixture.add("alpha", *[asking("alpha")] * 6, *[say("Enough.")] * 6, tools=["ask_agent"])
+    script = await fixture.add("alpha", *[asking("alpha")] * 6, *[say("Enough.")] * 6, tools=["call_agent"])
     assert await soon(fixture.run("alpha")) == "Enough."
     refused = [row["content"] for row in script.sent(6) if row["role"] == "tool"]
     assert refused == ["The agent was not asked: agents may call each other at most 5 levels deep."]
@@ -92,7 +92,7 @@ async def test_the_depth_of_questions_is_limited() -> None:
 
 async def test_cancelling_an_agent_cancels_the_asked_one_and_both_can_continue() -> None:
     fixture = RegistryFixture()
-    alpha = await fixture.add("alpha", asking("beta"), tools=["ask_agent"])
+    alpha = await fixture.add("alpha", asking("beta"), tools=["call_agent"])
     beta = await fixture.add("beta", never())
     running = asyncio.create_task(fixture.run("alpha"))
     await beta.asked(1)
@@ -113,7 +113,7 @@ async def test_cancelling_an_agent_cancels_the_asked_one_and_both_can_continue()
 async def test_the_asking_agent_continues_after_the_timeout_of_an_answer() -> None:
     release = asyncio.Event()
     fixture = RegistryFixture(tools=[having(deaf_tool(release), timeout_s=10_000)])
-    await fixture.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
+    await fixture.add("alpha", asking("beta"), say("Without it, then."), tools=["call_agent"])
     await fixture.add("beta", call(use("deaf", "d")), tools=["deaf"])
     assert await fixture.run("alpha") == "Without it, then."
     kinds = [entry.kind for entry in await fixture.log("alpha")]
@@ -124,7 +124,7 @@ async def test_the_asking_agent_continues_after_the_timeout_of_an_answer() -> No
 
 async def test_without_a_registry_the_call_fails() -> None:
     fixture = RegistryFixture()
-    await fixture.add("alpha", asking("beta"), say("Done."), tools=["ask_agent"])
+    await fixture.add("alpha", asking("beta"), say("Done."), tools=["call_agent"])
     async with fixture.make.session(await fixture.repository.load("alpha"), "talk", None) as session:
         assert await session.execute("go") == "Done."
     assert await results(fixture) == ["There are no agents to ask: the session has no capability 'agents.registry'."]
