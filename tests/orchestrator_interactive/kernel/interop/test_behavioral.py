@@ -1,10 +1,9 @@
-"""amplifier-core's own behavioural tests, over our modules as their entry points mount them."""
-
-from __future__ import annotations
+"""amplifier-core's behavioural tests, with our modules as their entry points mount them."""
 
 import inspect
+from collections.abc import AsyncIterator, Callable
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from amplifier_core.pytest_plugin import coordinator, mock_deps  # noqa: F401 - fixtures of the tests that are inherited
@@ -16,15 +15,12 @@ from amplifier_core.validation.behavioral import (
 )
 from anthropic_server import AnthropicServer
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    Mounted = Callable[..., Any]
+Mounted = Callable[..., Any]
 
 
 @pytest.fixture
 async def mounted(coordinator: Any) -> AsyncIterator[Mounted]:  # noqa: F811
-    """Mounts a module in amplifier-core's test coordinator and returns what stands at a mount point."""
+    """Mount a module in amplifier-core's test coordinator; return the modules of a mount point."""
     cleanups: list[Callable[[], Any]] = []
 
     async def mount(module_id: str, point: str, config: dict[str, Any]) -> Any:
