@@ -57,7 +57,7 @@ def holds(slack: LocalSlack) -> Iterator[list[Hold]]:
 
 @pytest.fixture
 def process(slack: LocalSlack, sessions: FakeSessionManager, store: RunStore, holds: list[Hold]) -> Process:
-    """Run a process of the service, then end it as SIGTERM does. `on`: another workspace; other options: `connected`."""
+    """Run a process of the service, then end it as SIGTERM does. `on`: another workspace, options: `connected`."""
 
     @asynccontextmanager
     async def process(
