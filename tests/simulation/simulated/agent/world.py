@@ -48,12 +48,16 @@ FEATURES = dict.fromkeys(
 }
 
 
+def _unchanged(log: Any) -> Any:
+    return log
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The parts under test. `features` are added to those of every seed."""
 
     mount_loop: Mount = orchestrator_interactive.mount
-    wrap_log: Callable[[Any], Any] = lambda log: log
+    wrap_log: Callable[[Any], Any] = _unchanged
     features: frozenset[str] = frozenset()
 
 
