@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.transcript.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,8 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
     # A pruned branch has lost its name or its segment.
     is_whole = len(tree.segments) == tree.next_segment and all(each.name for each in tree.segments.values())
     segments = {
-        number: await _read(store, key, number, segment.base, segment.end) for number, segment in tree.segments.items()
+        number: await _read_segment(store, key, number, segment.base, segment.end)
+        for number, segment in tree.segments.items()
     }
     branches = {branch.name: _ids_on(tree, branch.name, segments) for branch in tree.branches()}
     damaged = {
@@ -73,7 +74,7 @@ class _Segment:
     has_unknown: bool = False
 
 
-async def _read(store: LogStore, key: Key, segment: int, base: int, end: int) -> _Segment:
+async def _read_segment(store: LogStore, key: Key, segment: int, base: int, end: int) -> _Segment:
     found = _Segment()
     for start in range(base, end, _PAGE):
         stop = min(start + _PAGE, end)
@@ -97,7 +98,7 @@ def ids_in(node: Node) -> tuple[str, ...]:
         UnreadableState: the state is damaged.
     """
     row = row_of(decode(node.envelope))
-    return tuple(delivered_in(row)) if row is not None else ()
+    return tuple(delivered_ids_in(row)) if row is not None else ()
 
 
 def _ids_on(tree: Tree, branch: str, segments: Mapping[int, _Segment]) -> tuple[str, ...]:

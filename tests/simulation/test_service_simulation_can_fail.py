@@ -75,7 +75,7 @@ def change_stops(change):
 
 def lose_edits(self, conversation_id, token, after):
     found = self._owned(conversation_id, token)
-    for seq in [seq for seq, entry in found.waiting.items() if entry.kind == "edit" and seq > found.held]:
+    for seq in [seq for seq, entry in found.waiting.items() if entry.kind == "edit" and seq > found.held_seq]:
         found.ends[found.waiting.pop(seq).id] = "done"
     return RunTable.fetch(self, conversation_id, token, after)
 
@@ -142,13 +142,13 @@ def lose_end(_found, changes):
 
 
 def lose_held(_found, changes):
-    return replace(changes, held=None) if "done" in changes.closed.values() else changes
+    return replace(changes, held_seq=None) if "done" in changes.closed.values() else changes
 
 
 def withdraw_held(found, changes):
     record = found.run or {}
     first = record.get("first", {}).get("seq", 0)
-    if record.get("stopped_by") is not None and changes.forgets_posts and first not in changes.closed:
+    if record.get("stopped_by") is not None and changes.deletes_posts and first not in changes.closed:
         return replace(changes, closed={**changes.closed, first: "withdrawn"})
     return changes
 
@@ -331,7 +331,7 @@ DEFECTS = {
     ),
     "the store loses what a stop holds back": defect(
         *("began without a cause", "stops"),
-        table=change_claims(lambda _, claim: replace(claim, held=0), due=waiting_anywhere),
+        table=change_claims(lambda _, claim: replace(claim, held_seq=0), due=waiting_anywhere),
     ),
     "the store reports no work": defect("still has work", "kills", table=table(due=lambda *_: [])),
     "the store wakes no process": defect(

@@ -14,7 +14,7 @@ from redis_server import redis_server
 from structlog.testing import capture_logs
 
 from connector.protocols import InboxEntry, StateChanges
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
@@ -146,8 +146,8 @@ async def test_while_the_store_is_away_everything_waits_and_then_goes_on_as_if_n
             assert HERE in news
             assert not losing.done()
             losing.cancel()
-    assert told(lines) == ["store.away", "store.back"]
-    (back,) = (line for line in lines if line["event"] == "store.back")
+    assert told(lines) == ["store.unavailable", "store.available"]
+    (back,) = (line for line in lines if line["event"] == "store.available")
     assert back["after_s"] >= 1
 
 
@@ -210,7 +210,7 @@ async def test_more_than_a_thousand_entries_do_not_wait_for_a_store_that_is_away
                         await runs.admit(HERE, message(1))
                 except TimeoutError:
                     continue  # none of them had found the store away by then
-                except StoreAway:
+                except StoreUnavailable:
                     break
         redis.start()
         async with asyncio.timeout(30):

@@ -11,7 +11,7 @@ from redis_cluster import redis_cluster
 from run_store_cases import LONG_S, C, admitted, entry, names_of, within
 
 from connector.protocols import StateChanges
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store import open_run_store
 from service.store.redis.index import keys
 from service.store.retry import StoreRetryPolicy
@@ -36,7 +36,7 @@ async def test_a_node_that_is_killed_and_comes_back_has_lost_nothing_that_was_ad
         async def admit(name, number):
             try:
                 assert (await store.admit(name, entry(number), None)).is_new
-            except StoreAway:
+            except StoreUnavailable:
                 return False
             kept[name].append(f"{number}")
             return True
@@ -67,10 +67,10 @@ async def test_a_conversation_that_moves_to_another_node_while_it_is_used_loses_
     async def use() -> None:
         for number in count(1):
             each = entry(number)
-            if (await patience.through(lambda each=each: store.admit(C, each, "owl"))).is_new:
+            if (await patience.call(lambda each=each: store.admit(C, each, "owl"))).is_new:
                 admitted.append(number)
             changes = StateChanges(run={"id": number}, closed={number - 5: ""})
-            await patience.through(lambda changes=changes: store.write(C, claim.token, changes))
+            await patience.call(lambda changes=changes: store.write(C, claim.token, changes))
             there.set()
 
     async def used() -> None:

@@ -270,7 +270,7 @@ class Model:
                 blocks.append(block)
                 self._sim.log("model", f"has {_described(block)} ready")
             case Alive():
-                stream.alive()
+                stream.heartbeat()
             case Fail(error):
                 self._sim.log("model", f"fails: {error!r}")
                 raise error

@@ -13,7 +13,7 @@ from connector.protocols import Claim, InboxEntry, LeaseLost, StateChanges
 from orchestrator_interactive.interactions.errors import Fenced
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.stores.base import Change, LogStore
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.store.base import Admission, ConversationRecord, RunStore
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation
@@ -119,12 +119,12 @@ class Connection:
         """Run `effect` at the server.
 
         Raises:
-            StoreAway: there was no reply; the effect may have happened.
+            StoreUnavailable: there was no reply; the effect may have happened.
         """
         try:
             answer: T = await self._server.send(what, effect, self)
         except UnreachableError as e:
-            raise StoreAway(f"The simulated store is away ({e}).") from e
+            raise StoreUnavailable(f"The simulated store is away ({e}).") from e
         return answer
 
     def arrive(self) -> None:
@@ -189,17 +189,17 @@ class NetworkRunStore:
 
         return await self._connection.ask("release", release)
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
         def hand_over() -> None:
-            self._table.hand_over(conversation_id, token, rest_s)
+            self._table.hand_over(conversation_id, token, due_in_s)
             self._observer.released(conversation_id, self._process)
 
         await self._connection.ask("hand_over", hand_over)
 
-    async def woken(self, owner: str) -> tuple[str, ...]:
+    async def wait_for_notifications(self, owner: str) -> tuple[str, ...]:
         loop = asyncio.get_running_loop()
         news: asyncio.Future[tuple[str, ...]] = loop.create_future()
-        await self._connection.ask("woken", lambda: self._table.listen(owner, news))
+        await self._connection.ask("wait_for_notifications", lambda: self._table.listen(owner, news))
         timer = loop.call_later(_NEWS_WITHIN_S, lambda: None if news.done() else news.set_result(()))
         try:
             return await news
@@ -219,7 +219,7 @@ class NetworkRunStore:
     async def idle_since(self, _since: float) -> list[str]:
         return []
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Nothing expires."""
 
     async def aclose(self) -> None:
@@ -260,7 +260,7 @@ class NetworkLogStore:
         async for each in self._logs.scan(since, until, kinds):
             yield each
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Nothing expires."""
 
     async def aclose(self) -> None:

@@ -17,7 +17,7 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.stores.base import Change, LogStore
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
 from orchestrator_interactive.storage import sqlite_file
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.sqlite import Database
 from service.store.base import Admission, ConversationRecord, RunStore
 from service.store.sqlite import records as sqlite_records
@@ -92,7 +92,7 @@ class SqliteStores:
         while True:
             if self._lock is None:
                 database = self._database()
-                with suppress(StoreAway):
+                with suppress(StoreUnavailable):
                     await database.run(schema.end_leases, self._clock())
                     return database
             await asyncio.sleep(0.2)
@@ -122,12 +122,12 @@ class SqliteStores:
 
     def _database(self) -> Database:
         thread: Any = TimerThread(self._sim)
-        writer = sqlite_file.writer(self._path)
+        writer = sqlite_file.open_writer(self._path)
         self._connections.append(writer)
         return Database(self._path, thread, self._open(), writer)
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite_file.opened(self._path, schema.prepare)
+        connection = sqlite_file.open_database(self._path, schema.prepare)
         connection.execute("PRAGMA busy_timeout = 0")  # waiting for a lock would take real time
         self._connections.append(connection)
         return connection
@@ -165,8 +165,8 @@ class ObservedRunStore(SqliteRunStore):
             self._observer.released(conversation_id, self._process)
         return is_released
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        await super().hand_over(conversation_id, token, rest_s)
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        await super().hand_over(conversation_id, token, due_in_s)
         self._observer.released(conversation_id, self._process)
 
     def _record_of(self, conversation_id: str) -> ConversationRecord | None:

@@ -154,11 +154,11 @@ class StoreObserver:
             state.stop_seq = max(state.stop_seq, *stops)
             state.stop_ts = max(state.stop_ts, *(state.stops[seq] for seq in stops))
         else:
-            state.held = max(state.held, changes.held or 0)
+            state.held = max(state.held, changes.held_seq or 0)
         run = self.runs.get(state.run or "")
         if run is not None and any(_is_end_notice(post) for post in changes.posts.values()):
             run.end_notice_s = sim.now()
-        if changes.forgets_posts and state.run is not None:
+        if changes.deletes_posts and state.run is not None:
             run = self.runs[state.run]
             run.ended_s = sim.now()
             sim.count(f"run {'stopped' if run.stopped_s is not None else 'ended'}")
@@ -218,7 +218,7 @@ class StoreObserver:
     def _effective_stops(self, state: ConversationState, changes: StateChanges) -> set[int]:
         """Return the stops that had an effect: no older message before them starts a run by itself."""
         is_stopped = changes.run is not None and changes.run.get("stopped_by") is not None
-        has_effect = is_stopped or changes.held is not None or "withdrawn" in changes.closed.values()
+        has_effect = is_stopped or changes.held_seq is not None or "withdrawn" in changes.closed.values()
         return state.stops.keys() & changes.closed.keys() if has_effect else set()
 
     def _note_run(self, conversation_id: str, process: int, record: Mapping[str, Any], *, is_started: bool) -> None:
@@ -251,7 +251,7 @@ def _run_name(run: Mapping[str, Any]) -> str:
 def _described(changes: StateChanges) -> str:
     parts = [] if changes.run is None else [_run_name(changes.run) if changes.run else "no run"]
     parts += [f"post {part} {'made' if not post else 'pending'}" for part, post in changes.posts.items()]
-    parts += [] if changes.held is None else [f"held to {changes.held}"]
+    parts += [] if changes.held_seq is None else [f"held to {changes.held_seq}"]
     parts += [f"{seq} replaced" for seq in changes.replaced]
     parts += [f"{seq} closed ({end or 'delivered'})" for seq, end in changes.closed.items()]
     return ", ".join(parts)

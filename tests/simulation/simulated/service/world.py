@@ -170,7 +170,7 @@ class World:
         if not self._events.are_over:
             return "Slack is still sending events"
         for name, record in (await self._environment.stores.records()).items():
-            if record.has_run or any(entry.seq > record.held for entry in record.waiting):
+            if record.has_run or any(entry.seq > record.held_seq for entry in record.waiting):
                 return f"{name} still has work"
             # A dead owner's lease has expired; without work no other process claims the conversation.
             if record.owner in [f"process {process.number}" for process in self._faults.processes]:

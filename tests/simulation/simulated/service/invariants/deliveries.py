@@ -50,7 +50,7 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
     was_stopped = bool(deletions or case.reactions or any(each.is_stop for each in case.written))
     if end == "withdrawn" and written.deletion is None and not was_stopped:
         yield f"{name} was withdrawn without a cause."
-    if is_waiting and case.seqs[written.id] > case.record.held:
+    if is_waiting and case.seqs[written.id] > case.record.held_seq:
         yield f"{name} is pending, and not held."
     if is_waiting and not was_stopped:
         yield f"{name} is held, and there was no stop."

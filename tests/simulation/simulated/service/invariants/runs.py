@@ -31,7 +31,9 @@ class RunEvidence:
     def has_answered(self) -> bool:
         """Whether the last row is a complete answer."""
         last = self.rows[-1] if self.rows else {}
-        return last.get("role") == "assistant" and not last.get("tool_calls") and "cut" not in last.get("metadata", {})
+        return (
+            last.get("role") == "assistant" and not last.get("tool_calls") and "partial" not in last.get("metadata", {})
+        )
 
     @property
     def end_notices(self) -> list[SlackMessage]:
