@@ -56,7 +56,7 @@ async def test_the_configuration_is_passed_to_mount(checker):
         ("context_short", "context", "hook", "mounts a context", "it mounts at 'context'"),
     ],
 )
-async def test_the_type_is_detected_by_what_is_mounted(checker, example, module_type, requested, mounts, by):
+async def test_the_type_is_detected_by_what_is_mounted(checker, example, module_type, requested, mounts, by):  # noqa: PLR0917
     path = checker.changed(example)
     path = path.rename(path.with_name("something.py"))
     report = validate(path)

@@ -1,0 +1,182 @@
+"""What modules mount and return, and what becomes of those that fail or mount nothing."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agents import Recorder, StaticLoader
+from structlog.testing import capture_logs
+
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.testing import (
+    MockContextManager,
+    MockProvider,
+    MockTool,
+    ScriptedOrchestrator,
+    TestCoordinator,
+)
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel import ModuleCoordinator
+
+
+async def _orchestrator(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Any:
+    return ScriptedOrchestrator(["ok"])
+
+
+async def _context(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Any:
+    return MockContextManager()
+
+
+async def _broken(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Any:
+    raise RuntimeError("no key")
+
+
+async def _silent(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Any:
+    return None
+
+
+def _session(plan: dict[str, Any], **mounts: Any) -> AmplifierSession:
+    shelf: Any = StaticLoader(**{"o": _orchestrator, "c": _context, "broken": _broken, "silent": _silent, **mounts})
+    return AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, **plan}, loader=shelf)
+
+
+async def test_a_tool_that_can_be_called_and_was_only_returned_is_mounted_and_not_called() -> None:
+    class CallableTool(MockTool):
+        calls = 0
+
+        def __call__(self) -> None:
+            CallableTool.calls += 1
+
+    async def mount(_coordinator: Any, _config: Any) -> Any:
+        return CallableTool("t")
+
+    async with _session({"tools": ["m"]}, m=mount) as session:
+        assert list(session.coordinator.get("tools")) == ["t"]
+    assert CallableTool.calls == 0
+
+
+async def test_a_tool_that_stands_mounted_in_another_is_not_mounted_beside_it() -> None:
+    async def mount(coordinator: Any, _config: Any) -> Any:
+        await coordinator.mount("tools", MockTool("wrapper"))
+        return MockTool("wrapped")
+
+    async with _session({"tools": ["m"]}, m=mount) as session:
+        assert list(session.coordinator.get("tools")) == ["wrapper"]
+
+
+async def test_a_later_module_that_only_returns_its_tool_replaces_an_earlier_one_of_that_name() -> None:
+    async def mount(_coordinator: Any, config: Any) -> Any:
+        return MockTool("t", config["output"])
+
+    tools = [{"module": "m", "config": {"output": output}} for output in ("first", "second")]
+    async with _session({"tools": tools}, m=mount) as session:
+        assert session.coordinator.get("tools", "t").output == "second"
+
+
+async def test_a_partial_function_is_a_clean_up() -> None:
+    order: list[str] = []
+
+    async def mount(_coordinator: Any, _config: Any) -> Any:
+        return functools.partial(order.append, "closed")
+
+    async with _session({"tools": ["m"]}, m=mount):
+        assert order == []
+    assert order == ["closed"]
+
+
+async def test_of_a_module_that_failed_halfway_nothing_is_offered() -> None:
+    async def mount(coordinator: Any, _config: Any) -> None:
+        await coordinator.mount("tools", MockTool("t", "another's"))
+        await coordinator.mount("tools", MockTool("half"))
+        raise OSError("the other half")
+
+    async def mount_first(_coordinator: Any, _config: Any) -> Any:
+        return MockTool("t", "the first")
+
+    session = _session({"tools": ["first", "half"]}, first=mount_first, half=mount)
+    await session.initialize()
+    assert {name: tool.output for name, tool in session.coordinator.get("tools").items()} == {"t": "the first"}
+
+
+async def test_a_hook_hears_of_the_modules_that_failed_before_it_was_there() -> None:
+    heard = Recorder()
+
+    async def mount(coordinator: Any, _config: Any) -> None:
+        heard.listen(coordinator.hooks, "module:load_failed")
+
+    await _session({"tools": ["broken"], "hooks": ["listens"]}, listens=mount).initialize()
+    assert [data["module_id"] for data in heard.of("module:load_failed")] == ["broken"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        ({"providers": ["silent"]}, "silent mounted nothing"),
+        ({"providers": ["broken"], "tools": ["silent"]}, "broken: no key$"),
+        ({"tools": ["broken", "silent"]}, "The mount plan names none"),
+    ],
+    ids=["nothing", "failure", "others"],
+)
+async def test_without_a_provider_the_error_says_why_of_those_that_should_be_one(
+    plan: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(RuntimeError, match=f"'providers'.*{told}"):
+        await _session(plan).execute("hello")
+
+
+async def test_a_context_or_a_loader_that_counts_nothing_yet_is_one() -> None:
+    class Countable:
+        def __len__(self) -> int:
+            return 0
+
+    class Context(Countable, MockContextManager): ...
+
+    class Library(Countable, StaticLoader): ...
+
+    async def context(_coordinator: Any, _config: Any) -> Any:
+        return Context()
+
+    async def provider(_coordinator: Any, _config: Any) -> Any:
+        return MockProvider()
+
+    loader: Any = Library(o=_orchestrator, c=context, p=provider)
+    plan = {"session": {"orchestrator": "o", "context": "c"}, "providers": ["p"]}
+    session = AmplifierSession(plan, loader=loader)
+    assert session.loader is loader
+    assert await session.execute("hello") == "ok"
+
+
+@pytest.mark.parametrize("point", ["orchestrator", "context", "providers", "tools"])
+def test_nothing_cannot_be_mounted(point: str) -> None:
+    with pytest.raises(ValueError, match="module is None"):
+        TestCoordinator().mount(point, None, name="x")
+
+
+@pytest.mark.parametrize("name", [5, b"x", ["x"], "  "], ids=repr)
+def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match="Name required"):
+        TestCoordinator().mount("tools", MockTool(), name=name)
+
+
+async def test_a_module_that_fails_halfway_leaves_nothing_behind() -> None:
+    closed: list[str] = []
+
+    async def half(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
+        coordinator.register_cleanup(lambda: closed.append("half"))
+        coordinator.register_capability("half", 1)
+        coordinator.register_contributor("channel", "half", lambda: "half")
+        await coordinator.mount("providers", MockProvider(name="half"))
+        raise RuntimeError("the other half is missing")
+
+    session = _session({"tools": ["half"], "providers": []}, half=half)
+    session.coordinator.register_capability("kept", 2)
+    with capture_logs() as logs:
+        await session.initialize()
+    assert [e["error"] for e in logs if e["event"] == "module.load_failed"] == ["the other half is missing"]
+    assert (session.coordinator.get_capability("half"), session.coordinator.get_capability("kept")) == (None, 2)
+    assert await session.coordinator.collect_contributions("channel") == []
+    assert session.coordinator.get("providers") == {}
+    assert closed == ["half"]

@@ -1,0 +1,231 @@
+"""Whatever a run was at when its process was killed, another one goes on with it; and what people read is numbered."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agents import answer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from killed_runs import HARMLESS, Process, SharedState, SnapshotStore, all_is_told, all_is_well, texts_in
+
+from orchestrator_interactive import Injection
+from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.transcript.rows import delivered_in
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from agents.provider import Step
+
+    from orchestrator_interactive.kernel import ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ContentBlock
+
+TICKS = st.integers(0, 60)
+# The same step says the same, whichever process asks for it, but for the ids of its calls.
+SAYINGS = st.sampled_from(["say", "cut", "thought", "tools", "slow tool", "harmless", "refused"])
+
+
+@dataclass(frozen=True)
+class _Message:
+    at: int
+    urgent: bool
+
+
+MESSAGES = st.lists(st.builds(_Message, TICKS, st.booleans()), max_size=4)
+ENDS = st.none() | st.tuples(st.sampled_from(["graceful", "immediate", "suspend"]), TICKS)
+
+
+# How an answer ends that is complete.
+WHOLE = re.compile(r"(say|last words) \d+$")
+# Where hooks have something to add to the conversation.
+REMARKS = ("execution:start", "provider:response", "tool:post")
+
+
+class _Played:
+    """A process at whose every step something may happen."""
+
+    def __init__(
+        self, world: SharedState, sayings: list[str], messages: list[_Message], end: tuple[str, int] | None
+    ) -> None:
+        self._now, self._messages, self._end = -1, messages, end
+        self.process = Process(world, lambda _: self._steps(sayings), stop_grace_s=0)
+        self.process.on_tick = self.tick
+
+    async def play(self, *, remarks: bool = False) -> str:
+        process = self.process
+        tools = [process.tool(name, self._works(ticks)) for name, ticks in (("do", 1), (HARMLESS, 1), ("slow", 4))]
+        await process.begin(*tools)
+        for event in REMARKS:
+            process.session.coordinator.hooks.register(event, self._remarking(on=remarks))
+        return await process.run()
+
+    def _works(self, ticks: int) -> Callable[[dict[str, Any]], Awaitable[str]]:
+        async def work(_given: dict[str, Any]) -> str:
+            for _ in range(ticks):
+                await self.tick()
+            return "done"
+
+        return work
+
+    def _remarking(self, *, on: bool) -> Callable[[str, dict[str, Any]], Awaitable[HookResult]]:
+        async def remark(event: str, _data: dict[str, Any]) -> HookResult:
+            await self.tick()
+            role = "assistant" if event == "provider:response" else "user"
+            if not on:
+                return HookResult()
+            return HookResult(action="inject_context", context_injection=f"at {event}", context_injection_role=role)
+
+        return remark
+
+    async def tick(self) -> None:
+        self._now += 1
+        for number, message in enumerate(self._messages):
+            if message.at == self._now:
+                self.process.write(Injection(f"{'!' * message.urgent}more {number}", id=str(number)))
+        match self._end:
+            case ("suspend", self._now):
+                self.process.suspend()
+            case (stage, self._now):
+                self.process.stop(immediate=stage == "immediate")
+        await asyncio.sleep(0)
+
+    def _steps(self, sayings: list[str]) -> list[Step]:
+        steps = [self._step(kind, number) for number, kind in enumerate(sayings)]
+        return steps + [self._says(f"last words {number}") for number in range(60)]
+
+    def _step(self, kind: str, number: int) -> Step:
+        if tools := {"tools": ("do", HARMLESS, "do"), "slow tool": ("slow", "do"), "harmless": (HARMLESS,) * 2}.get(
+            kind
+        ):
+            return self._calls(number, *tools)
+        match kind:
+            case "cut":
+                return self._says(f"half {number} ", finish_reason="max_tokens")
+            case "thought":
+                thinking = ThinkingBlock(thinking="hm", signature="s")
+                return self._says(f"thought {number} ", thinking, finish_reason="max_tokens")
+            case "refused":
+                return self._says(f"no {number}", finish_reason="refusal")
+        return self._says(f"say {number}")
+
+    def _says(self, text: str, *blocks: ContentBlock, **more: Any) -> Step:
+        async def step(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
+            for block in blocks:
+                stream.block(block)
+            for word in text:
+                stream.text(word)
+                await self.tick()
+            return await answer(*blocks, TextBlock(text=text), **more)(request, stream)
+
+        return step
+
+    def _calls(self, number: int, *names: str) -> Step:
+        made = [
+            ToolCallBlock(id=f"{number}-{place}", name=name, input={"text": f"{name} {number}-{place}"})
+            for place, name in enumerate(names)
+        ]
+        blocks = [TextBlock(text=f"beside {number}"), *made]
+
+        async def step(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
+            for block in blocks:
+                stream.block(block)
+                await self.tick()
+            return await answer(*blocks)(request, stream)
+
+        return step
+
+
+async def _numbered(
+    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, remarks: bool
+) -> None:
+    world = SharedState()
+    played = _Played(world, sayings, messages, end)
+    world.store = store = SnapshotStore(world)
+    store.on_commit = played.tick
+    answered = await played.play(remarks=remarks)
+    rows = await world.rows()
+    if played.process.end["status"] == "suspended":
+        assert texts_in(rows)[: len(played.process.texts(answered))] == played.process.texts(answered)
+    else:
+        assert texts_in(rows) == played.process.texts(answered)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(SAYINGS, max_size=6), MESSAGES, ENDS, st.booleans())
+def test_what_people_were_told_in_which_order_stands_in_the_rows(
+    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, remarks: bool
+) -> None:
+    asyncio.run(_numbered(sayings, messages, end, remarks=remarks))
+
+
+async def _photographed(world: SharedState, played: _Played, *, remarks: bool) -> tuple[str, list[SharedState]]:
+    """The answer, and what a process finds that comes after this one was killed, whenever that was."""
+    world.store = store = SnapshotStore(world)
+    store.on_commit = played.tick
+    answered = await played.play(remarks=remarks)
+    rows = await world.rows()
+    if played.process.end["status"] != "suspended":  # whoever goes on with that has more to settle
+        all_is_well(rows, world)
+        all_is_told(rows, played.process)
+    store.take()
+    return answered, store.pictures
+
+
+async def _gone_on_with(world: SharedState, sayings: list[str], *, remarks: bool) -> str:
+    """The answer of the process that goes on."""
+    played = _Played(world, sayings, [], None)
+    answered = await played.play(remarks=remarks)
+    rows, status = await world.rows(), played.process.end["status"]
+    all_is_well(rows, world)
+    all_is_told(rows, played.process)
+    assert texts_in(rows) == played.process.texts(answered)
+    assert all(text in played.process.texts(answered) for text in world.read)
+    assert (status == "cancelled") == world.is_stopped
+    assert status in ("incomplete", "cancelled") or WHOLE.search(answered)
+    if not world.is_stopped:
+        assert {each.id for each in world.written} <= {each for row in rows for each in delivered_in(row)}
+        again = _Played(world, sayings, [], None)
+        assert await again.play() == answered
+        assert await world.rows() == rows
+        all_is_told(rows, again.process)
+    return answered
+
+
+async def _killed(sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, remarks: bool) -> None:
+    world = SharedState()
+    undisturbed, pictures = await _photographed(world, _Played(world, sayings, messages, end), remarks=remarks)
+    for picture in pictures:
+        answered = await _gone_on_with(picture, sayings, remarks=remarks)
+        assert answered == undisturbed or messages or end
+
+
+async def _killed_twice(
+    sayings: list[str], messages: list[_Message], ends: list[tuple[str, int] | None], *, at: int
+) -> None:
+    world = SharedState()
+    _, pictures = await _photographed(world, _Played(world, sayings, messages, ends[0]), remarks=False)
+    world = pictures[at % len(pictures)]
+    _, pictures = await _photographed(world, _Played(world, sayings, [], ends[1]), remarks=False)
+    for picture in pictures:
+        await _gone_on_with(picture, sayings, remarks=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SAYINGS, max_size=5), MESSAGES, ENDS, st.booleans())
+def test_killed_after_any_row_it_is_gone_on_with(
+    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, remarks: bool
+) -> None:
+    asyncio.run(_killed(sayings, messages, end, remarks=remarks))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SAYINGS, max_size=5), MESSAGES, st.lists(ENDS, min_size=2, max_size=2), st.integers(0, 30))
+def test_so_it_is_where_the_next_process_is_killed_or_stopped_too(
+    sayings: list[str], messages: list[_Message], ends: list[tuple[str, int] | None], at: int
+) -> None:
+    asyncio.run(_killed_twice(sayings, messages, ends, at=at))

@@ -1,0 +1,240 @@
+"""Three owners do to two conversations whatever hypothesis thinks of, and a model says what should come of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from connector.protocols import InboxEntry, LeaseLost, StateChanges
+from service.store import open_run_store
+
+NAMES = st.sampled_from(["c", "d"])
+OWNERS = st.sampled_from(["a", "b"])
+# Hours, or over when it begins.
+LEASES = st.sampled_from([9999.0, 9999.0, 0.0])
+PLACES = st.integers(0, 9)
+CONTENTS = st.sampled_from(["", "x", {"text": "y"}])
+WORDS = st.sampled_from(["x", "y", "ü\n"])
+EXAMPLES = {"sqlite": 50, "redis": 30, "cluster": 12}
+# How far back a token lies among those that the conversation gave.
+AGES = st.sampled_from([0, 0, 0, 0, 1])
+
+
+@dataclass
+class Conversation:
+    """What a store should know; a lease is valid, over, or (without an owner) given back.
+
+    `tokens` are those that it gave, also before it was forgotten; `at_once`: it is due without a delay.
+    """
+
+    is_there: bool = False
+    agent: str | None = None
+    tokens: list[int] = field(default_factory=list)
+    owner: str | None = None
+    is_valid: bool = False
+    back: int | None = None
+    run: dict | None = None
+    posts: dict = field(default_factory=dict)
+    held_seq: int = 0
+    entries: list[InboxEntry] = field(default_factory=list)
+    ends: dict[int, str] = field(default_factory=dict)
+    at_once: bool = False
+
+    @property
+    def waiting(self) -> tuple[InboxEntry, ...]:
+        return tuple(each for each in self.entries if each.seq not in self.ends)
+
+    @property
+    def has_something_to_do(self) -> bool:
+        return self.run is not None or any(each.seq > self.held_seq for each in self.waiting)
+
+    def owned_by(self, token: int) -> bool:
+        return self.owner is not None and bool(self.tokens) and token == self.tokens[-1]
+
+    def change(self, changes: StateChanges) -> None:
+        self.posts |= changes.posts
+        if changes.run is not None:
+            self.run = dict(changes.run) or None
+            self.posts = self.posts if self.run else {}
+        self.held_seq = self.held_seq if changes.held_seq is None else changes.held_seq
+        waiting = {each.seq for each in self.waiting}
+        for seq, data in changes.replaced.items():
+            if seq in waiting:
+                old = self.entries[seq - 1]
+                self.entries[seq - 1] = InboxEntry(old.id, old.kind, data, seq)
+        self.ends |= {seq: end for seq, end in changes.closed.items() if seq in waiting}
+
+
+class RunsOfTwoConversations(RuleBasedStateMachine):
+    url = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.truth: dict[str, Conversation] = {}
+        self.serial = uuid4().hex  # what other examples have left in the store is none of ours
+        self.store = self.run(open_run_store(self.url))
+
+    def teardown(self) -> None:
+        self.run(self.store.aclose())
+        self.runner.close()
+
+    def run(self, work):
+        return self.runner.run(work)
+
+    def of(self, name: str) -> Conversation:
+        return self.truth.setdefault(name, Conversation())
+
+    def workspace(self, name: str) -> str:
+        return f"{self.serial}-{name}"
+
+    def full(self, name: str) -> str:
+        return f"{self.workspace(name)}:{name}"
+
+    def token(self, name: str, age: int) -> int:
+        tokens = self.of(name).tokens
+        return tokens[max(len(tokens) - 1 - age, 0)] if tokens else 1
+
+    def owning(self, name: str, age: int, work) -> tuple[bool, object]:
+        """Whether the token was the lease's, in the store as in the model; and what the store gave."""
+        try:
+            given = self.run(work(self.full(name), self.token(name, age)))
+        except LeaseLost:
+            assert not self.of(name).owned_by(self.token(name, age))
+            return False, None
+        assert self.of(name).owned_by(self.token(name, age))
+        return True, given
+
+    @rule(name=NAMES, place=PLACES, kind=st.sampled_from(["message", "edit", "stop"]), word=WORDS, agent=OWNERS)
+    def admit(self, name, place, kind, word, agent):
+        entry, there = InboxEntry(f"m{place}", kind, {"text": word}), self.of(name)
+        admission = self.run(self.store.admit(self.full(name), entry, agent))
+        is_new = all(each.id != entry.id for each in there.entries)
+        assert (admission.is_new, admission.owner) == (is_new, there.owner if there.is_valid else None)
+        if is_new:
+            there.at_once = there.at_once and there.has_something_to_do
+            there.is_there = True
+            there.entries.append(InboxEntry(entry.id, kind, entry.data, len(there.entries) + 1))
+            there.agent = agent
+
+    @rule(name=NAMES, owner=OWNERS, lease_s=LEASES)
+    def claim(self, name, owner, lease_s):
+        there = self.of(name)
+        claim = self.run(self.store.claim(self.full(name), owner, lease_s))
+        if there.is_valid and there.owner != owner:
+            assert claim is None
+            return
+        assert claim.token > max(there.tokens, default=0)
+        assert (claim.run, claim.posts, claim.held_seq) == (there.run, there.posts, there.held_seq)
+        assert claim.entries == there.waiting
+        there.is_there = True
+        there.tokens.append(claim.token)
+        there.owner, there.is_valid, there.at_once = owner, lease_s > 0, False
+
+    @rule(name=NAMES, age=AGES, lease_s=LEASES)
+    def renew(self, name, age, lease_s):
+        is_owner, last = self.owning(name, age, lambda full, token: self.store.renew(full, token, lease_s))
+        if is_owner:
+            assert last == len(self.of(name).entries)
+            self.of(name).is_valid = lease_s > 0
+
+    @rule(name=NAMES, age=AGES, after=PLACES)
+    def fetch(self, name, age, after):
+        is_owner, entries = self.owning(name, age, lambda full, token: self.store.fetch(full, token, after))
+        if is_owner:
+            assert entries == tuple(each for each in self.of(name).waiting if each.seq > after)
+
+    @rule(
+        name=NAMES,
+        age=AGES,
+        changes=st.builds(
+            StateChanges,
+            run=st.sampled_from([None, None, {}, {"id": 1}, {"id": "ü\n", "by": None}]),
+            posts=st.dictionaries(st.sampled_from(["1", "2", "stop\n="]), CONTENTS, max_size=2),
+            held_seq=st.none() | PLACES,
+            replaced=st.dictionaries(PLACES, st.builds(dict, text=WORDS), max_size=2),
+            closed=st.dictionaries(PLACES, st.sampled_from(["", "withdrawn", "refused", "done"]), max_size=3),
+        ),
+    )
+    def write(self, name, age, changes):
+        if self.owning(name, age, lambda full, token: self.store.write(full, token, changes))[0]:
+            self.of(name).change(changes)
+
+    @rule(name=NAMES, age=AGES, seen=PLACES)
+    def release(self, name, age, seen):
+        there, token = self.of(name), self.token(name, age)
+        if there.back == token:
+            assert self.run(self.store.release(self.full(name), token, seen))
+            return
+        is_owner, is_back = self.owning(name, age, lambda full, mine: self.store.release(full, mine, seen))
+        if is_owner:
+            assert is_back == all(each.seq <= seen for each in there.waiting)
+            if is_back:
+                self.give_back(there)
+
+    @rule(name=NAMES, age=AGES)
+    def hand_over(self, name, age):
+        there, token = self.of(name), self.token(name, age)
+        if there.back == token:
+            self.run(self.store.hand_over(self.full(name), token))
+        elif self.owning(name, age, self.store.hand_over)[0]:
+            self.give_back(there)
+
+    def give_back(self, there):
+        there.owner, there.is_valid, there.back, there.at_once = None, False, there.tokens[-1], True
+
+    @rule(name=NAMES)
+    def forget(self, name):
+        there = self.of(name)
+        is_over = there.is_there and not there.is_valid and not there.has_something_to_do
+        assert self.run(self.store.forget(self.full(name))) == is_over
+        if is_over:
+            self.truth[name] = Conversation(tokens=there.tokens)
+
+    @invariant()
+    def all_that_is_known_is_told(self):
+        for name, there in self.truth.items():
+            known = self.run(self.store.record(self.full(name)))
+            if known is None:
+                assert not there.is_there
+                continue
+            ids = [each.id for each in there.entries]
+            assert (known.agent, known.owner, known.held_seq) == (there.agent, there.owner, there.held_seq)
+            assert (known.has_run, known.posts) == (there.run is not None, sum(bool(x) for x in there.posts.values()))
+            assert (known.waiting, list(known.order)) == (there.waiting, ids)
+            assert known.ends == {ids[seq - 1]: end for seq, end in there.ends.items()}
+            assert known.is_owned == (there.is_valid and there.owner is not None)
+            assert (known.damaged, known.is_overlooked) == ((), False)
+            count = known.count
+            assert (count.accepted, sum(count.left.values()), count.forgotten) == (len(ids), len(there.ends), 0)
+
+    @invariant()
+    def what_is_due_has_something_to_do_and_no_owner(self):
+        for name, there in self.truth.items():
+            due = self.run(self.store.due(self.workspace(name), 9))
+            assert set(due) <= {self.full(name)}
+            is_free = there.has_something_to_do and not there.is_valid
+            assert is_free or self.full(name) not in due
+            assert not (is_free and there.at_once) or self.full(name) in due
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_a_store_does_what_the_model_does(kind, request):
+    class Runs(RunsOfTwoConversations):
+        url = request.getfixturevalue(f"{kind}_url")
+
+    run_state_machine_as_test(
+        Runs,
+        settings=settings(
+            max_examples=EXAMPLES[kind],
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
