@@ -271,7 +271,7 @@ def reports_usage(trials: Trials) -> Iterator[str]:
 
 def keeps_thinking(trials: Trials) -> Iterator[str]:
     answer = _answer(trials)
-    if not any(caught.answer and caught.answer.has_signature for caught in trials.caught):
+    if not any(caught.answer and ANSWER_SIGNATURE.encode() in caught.answer for caught in trials.caught):
         raise NotCheckedError("Its service has not answered with thinking that is signed.", "None is needed.")
     if not any(getattr(block, "signature", None) == ANSWER_SIGNATURE for block in answer.content):
         yield "The signature of the thinking in the service's answer is not in the response."
