@@ -149,11 +149,18 @@ def _invalid_inputs(schema: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     types = {name: about.get("type") if isinstance(about, dict) else None for name, about in properties.items()}
     known = {name: each if isinstance(each, str) else "" for name, each in types.items()}
     yield "values of the wrong types", {name: _WRONG.get(each, {"not": ["meant"]}) for name, each in known.items()}
-    others = [name for name, each in known.items() if each in ("string", "boolean", "array", "object")]
+    others = [name for name, about in properties.items() if not _is_valid(5, about, schema)]
     if len(others) > 1:
         yield "numbers only", dict.fromkeys(others, 5)
     for name in others[:_MOST_SINGLE_INPUTS]:
         yield json.dumps({name: 5}), {name: 5}
+
+
+def _is_valid(value: Any, schema: Any, root: Any) -> bool:
+    try:
+        return Draft202012Validator(root).evolve(schema=schema).is_valid(value)
+    except Exception:  # noqa: BLE001 - an invalid schema: another rule reports it
+        return True
 
 
 def _valid_inputs(tool: Any, schema: Any, given: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -76,11 +76,11 @@ def test_processes_that_a_module_started_are_killed(checker, tmp_path):
         assert ended
 
 
-def test_a_module_runs_in_an_empty_folder(checker, tmp_path, monkeypatch):
+def test_each_session_of_a_module_begins_in_an_empty_folder(checker, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = broken(
-        checker, "import os; assert os.listdir() == [], os.listdir(); open('made', 'w').close(); os.remove('made')"
-    )
+    mount = "async def mount(coordinator, config):\n"
+    look = "    import os\n    assert os.listdir() == []\n    open('made', 'w').close()\n"
+    path = checker.changed("tool_words", (mount, mount + look))
     assert validate(Path(path.name)).passed
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     assert Path.cwd() == tmp_path
