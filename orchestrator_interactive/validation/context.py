@@ -69,6 +69,11 @@ class Contexts:
                 await context.add_message(row)
             yield probe
 
+    async def compacted(self, token_budget: int = _BUDGET) -> list[Row]:
+        """Return the view of the long conversation."""
+        async with self.new(_long_rows()) as probe:
+            return await probe.view(token_budget)
+
 
 class SmallProvider(MockProvider):
     """A provider whose model leaves room for `_BUDGET` tokens."""
@@ -166,8 +171,7 @@ async def refuses_missing_role(contexts: Contexts) -> list[str]:
 
 
 async def fits_a_budget(contexts: Contexts) -> list[str]:
-    async with contexts.new(_long_rows()) as probe:
-        view = await probe.view(_BUDGET)
+    view = await contexts.compacted()
     return [] if _is_smaller(view) else [_size_problem(view, "token_budget")]
 
 
@@ -178,17 +182,14 @@ async def fits_a_provider(contexts: Contexts) -> list[str]:
 
 
 async def fits_about(contexts: Contexts) -> list[str]:
-    async with contexts.new(_long_rows()) as probe:
-        view = await probe.view(_BUDGET)
+    view = await contexts.compacted()
     return [_size_problem(view, "token_budget")] if _size(view) > _BUDGET * _CHARS_PER_TOKEN * _TOLERANCE else []
 
 
 async def keeps_pairs(contexts: Contexts) -> list[str]:
     problems = []
     for budget in _BUDGETS:
-        async with contexts.new(_long_rows()) as probe:
-            view = await probe.view(budget)
-        problems += [f"With a budget of {budget} tokens: {problem}" for problem in pair_problems(view)]
+        problems += [f"With a budget of {budget} tokens: {p}" for p in pair_problems(await contexts.compacted(budget))]
     waiting: set[str] = set()
     async with contexts.new() as probe:
         for row in _long_rows():
@@ -202,16 +203,14 @@ async def keeps_pairs(contexts: Contexts) -> list[str]:
 async def compaction_keeps_order(contexts: Contexts) -> list[str]:
     order = {mark: number for number, mark in enumerate(_marks(_long_rows()))}
     for budget in _BUDGETS:
-        async with contexts.new(_long_rows()) as probe:
-            places = [order[mark] for mark in _marks(await probe.view(budget)) if mark in order]
+        places = [order[mark] for mark in _marks(await contexts.compacted(budget)) if mark in order]
         if places != sorted(set(places)):
             return [f"With a budget of {budget} tokens messages are moved or doubled."]
     return []
 
 
 async def keeps_system_rows(contexts: Contexts) -> list[str]:
-    async with contexts.new(_long_rows()) as probe:
-        view = await probe.view(_BUDGET)
+    view = await contexts.compacted()
     return [] if any(row.get("content") == _SYSTEM for row in view) else ["The system message is left out."]
 
 

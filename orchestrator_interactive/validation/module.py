@@ -280,7 +280,7 @@ async def _check_as(
         if module_type != "hook":
             async with sandboxes.open() as sandbox:
                 problems = list(_protocol_problems(module_type, sandbox))
-            validator.check("implements_protocol", problems, "It lacks members of the protocol.")
+            validator.check("implements_protocol", problems, "It does not implement the protocol.")
         match module_type:
             case "orchestrator":
                 await check_orchestrator(validator, sandboxes)
@@ -299,7 +299,7 @@ async def _check_as(
 
 
 def _protocol_problems(module_type: ModuleType, sandbox: Sandbox) -> Iterator[str]:
-    """Yield the members of the protocol that mounted instances lack, or that cannot be used as the kernel does."""
+    """Yield missing parts of the protocol, and methods that the kernel cannot call."""
     mounted = sandbox.all(module_type)
     for one in mounted:
         its = f"{one.name}: " if len(mounted) > 1 else ""

@@ -1,4 +1,4 @@
-"""Scenarios for orchestrators: runs with scripted models, tools and hooks, and the rules for what was recorded."""
+"""Scenarios for orchestrators: runs with scripted models, tools and hooks, and the rules for their recordings."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def _problems(problems: list[str], scenarios: tuple[Scenario, ...], runs: Mappin
     """Yield the problems of a rule.
 
     Raises:
-        NotCheckedError: one of the scenarios that it needs did not end, or did not come to what it is about.
+        NotCheckedError: one of the scenarios that it needs did not end, or did not emit the event of its hook.
     """
     for scenario in scenarios:
         run = runs.get(scenario.name)

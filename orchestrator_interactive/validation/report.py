@@ -29,7 +29,7 @@ class ValidationFinding:
     Args:
         rule: the rule as a sentence without its full stop.
         outcome: "failed" if a required rule is violated, "warning" if a recommended one is.
-        problem: what was found, as sentences; blank if the rule passed.
+        problem: the violations, as sentences; blank if the rule passed.
         fix: remedy for a violation; blank if the rule passed.
         section: section of the contract that states the rule.
         module_type: the contract that was checked, if the rule belongs to one type.

@@ -1,4 +1,4 @@
-"""Run a module's code within time limits, and check the rules of `rules.md` on what it did."""
+"""Run a module's code within time limits, and check the rules of `rules.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenarios for tools and hooks: call them with valid and invalid input, then check what they returned."""
+"""Scenarios for tools and hooks: call them with valid and invalid input, then check their results."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def check_tool(validator: Validator, sandboxes: Sandboxes, given: Mapping[
                 ending = await validator.perform(call, called(partial(tool.execute, copy.deepcopy(dict(each)))))
                 trials.append(Trial(name, call, valid, each, ending))
         form = "by name, {name: {…}}" if len(tools) > 1 else "as YAML"
-        validator.check("takes_a_fitting_input", _refused_inputs(trials, untried, len(tools)), form=form)
+        validator.check("executes_valid_input", _refused_inputs(trials, untried, len(tools)), form=form)
         names = [tool.name for tool in tools.values() if not _TOOL_NAME.fullmatch(tool.name)]
         validator.check("name_in_snake_case", [f"A tool is called '{name}'." for name in names])
         missing = [name for name, schema in schemas.items() if schema is None]
@@ -140,7 +140,7 @@ def _required(schema: Any) -> list[str]:
 
 
 def _invalid_inputs(schema: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield invalid inputs with a description: nothing, wrong types, and a number for what is no number."""
+    """Yield invalid inputs with a description: nothing, wrong types, and numbers."""
     yield "{}", {}
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or not properties:
@@ -158,7 +158,7 @@ def _invalid_inputs(schema: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _is_valid(value: Any, schema: Any, root: Any) -> bool:
     try:
-        return Draft202012Validator(root).evolve(schema=schema).is_valid(value)
+        return bool(Draft202012Validator(root).evolve(schema=schema).is_valid(value))
     except Exception:  # noqa: BLE001 - an invalid schema: another rule reports it
         return True
 

@@ -78,20 +78,20 @@ async def test_a_tool_with_side_effects_is_not_called_with_valid_input(checker):
     report = await checker.report(checker.changed("tool_words", _NO_PROMISE, _OBJECT_OUTPUT))
     assert report.passed
     assert report.complete
-    assert outcome_of(report, "takes_a_fitting_input") == ("not checked", "The tool may have side effects.")
+    assert outcome_of(report, "executes_valid_input") == ("not checked", "The tool may have side effects.")
     assert outcome_of(report, "output_is_plain") == ("not checked", "No call succeeded.")
 
 
 async def test_a_tool_with_side_effects_is_called_with_the_given_input(checker):
     path = checker.changed("tool_words", _NO_PROMISE, _OBJECT_OUTPUT)
     report = await checker.report(path, given={"text": "one two"})
-    assert outcome_of(report, "takes_a_fitting_input") == ("passed", "")
+    assert outcome_of(report, "executes_valid_input") == ("passed", "")
     assert "execute() with the input that was given" in outcome_of(report, "output_is_plain")[1]
 
 
 async def test_a_refused_valid_input_is_reported_with_the_reason_of_the_tool(checker):
     path = checker.changed("tool_words", ("if not isinstance(text, str):", "if text != 'something':"))
-    outcome, reason = outcome_of(await checker.report(path), "takes_a_fitting_input")
+    outcome, reason = outcome_of(await checker.report(path), "executes_valid_input")
     assert outcome == "not checked"
     assert reason.startswith("count_words: execute() with a value for every property fails: text is required")
 
@@ -103,7 +103,7 @@ async def test_each_of_several_tools_gets_its_own_input(checker):
     path = checker.changed("tool_words", _NO_PROMISE, (mount, mount + other + second))
     report = await checker.report(path, given={"other": {"text": "one"}})
     reason = "count_words: The tool may have side effects."
-    assert outcome_of(report, "takes_a_fitting_input") == ("not checked", reason)
+    assert outcome_of(report, "executes_valid_input") == ("not checked", reason)
     assert outcome_of(report, "output_is_plain") == ("passed", "")
 
 

@@ -51,11 +51,11 @@ async def test_a_tool_with_side_effects_is_called_with_the_given_input(checker):
     path = str(checker.changed("tool_words", ("side_effect_free = True", "side_effect_free = False")))
     ended = await run_command("module", "validate", path)
     assert ended.code == 0
-    assert "not checked  a fitting input is executed\n" in ended.output
+    assert "not checked  a valid input is executed\n" in ended.output
     assert "reason: The tool may have side effects.\n" in ended.output
     ended = await run_command("module", "validate", path, "--input", "{text: one two}")
     assert ended.code == 0
-    assert "passed       a fitting input is executed\n" in ended.output
+    assert "passed       a valid input is executed\n" in ended.output
 
 
 async def test_the_name_of_an_installed_module_is_no_path():
