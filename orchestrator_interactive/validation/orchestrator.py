@@ -143,6 +143,9 @@ class Recording:
     hooked: tuple[int, dict[str, Any]] | None = None
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def __str__(self) -> str:
+        return f"the run with {self.scenario.name}"
+
     def of(self, event: str) -> list[dict[str, Any]]:
         """Return the data of every emission of an event, in order."""
         return [data for _, data in self.hooks.get_events(event)]
@@ -307,11 +310,9 @@ async def _execute(sandbox: Sandbox, recording: Recording, context: ViewedContex
 
 def _violations(run: Recording) -> Iterator[tuple[str, str]]:
     """Yield the keys of the violated rules, each with the problem."""
-    own = f"In the run with {run.scenario.name}"
     for rule, problem in (*_wrong_ending(run), *_wrong_boundaries(run), *_wrong_figures(run), *_wrong_calls(run)):
-        yield rule, f"{own} {problem}."
-    for rule, problem in (*_wrong_requests(run), *_wrong_rows(run), *_ignored_hook(run), *_wrong_injections(run)):
-        yield rule, problem.replace("In it", own)
+        yield rule, f"In {run} {problem}."
+    yield from (*_wrong_requests(run), *_wrong_rows(run), *_ignored_hook(run), *_wrong_injections(run))
 
 
 def _wrong_ending(run: Recording) -> Iterator[tuple[str, str]]:
@@ -412,9 +413,9 @@ def _wrong_requests(run: Recording) -> Iterator[tuple[str, str]]:
     for number, (_, messages) in enumerate(run.requests):
         text = as_text(messages)
         if VIEW not in text:
-            yield "sends_the_view", "In it a request lacks the view of get_messages_for_request()."
+            yield "sends_the_view", f"In {run} a request lacks the view of get_messages_for_request()."
         for problem in pair_problems(_without_injection(run, messages)):
-            yield "sends_whole_pairs", f"In it: {problem}"
+            yield "sends_whole_pairs", f"In {run}: {problem}"
         if run.scenario is INJECT_PRE:
             yield from (("injects_behind_pairs", problem) for problem in pair_problems(messages))
         if run.scenario is TOOLS and PROMPT not in text:
@@ -441,7 +442,7 @@ def _wrong_rows(run: Recording) -> Iterator[tuple[str, str]]:
             yield "keeps_prompt_and_answer", problem
     rule = "leaves_whole_pairs" if run.scenario in _CANCELLED or run.ended.error else "keeps_whole_pairs"
     for problem in pair_problems(_without_injection(run, run.rows)):
-        yield rule, f"After the run with {run.scenario.name}: {problem}"
+        yield rule, f"After {run}: {problem}"
 
 
 def _ignored_hook(run: Recording) -> Iterator[tuple[str, str]]:
@@ -457,7 +458,7 @@ def _ignored_hook(run: Recording) -> Iterator[tuple[str, str]]:
     ran = given in run.executions
     match scenario.name:
         case DENY_PRE.name | REFUSED_PRE.name if ran:
-            yield "honours_deny" if scenario is DENY_PRE else "honours_refusal", "In it the tool runs anyway."
+            yield "honours_deny" if scenario is DENY_PRE else "honours_refusal", f"In {run} the tool runs anyway."
         case ALLOWED_PRE.name if not ran:
             yield "honours_approval", "The tool does not run."
         case MODIFY_PRE.name if ran or REPLACED_INPUT not in run.executions:
@@ -465,7 +466,7 @@ def _ignored_hook(run: Recording) -> Iterator[tuple[str, str]]:
         case MODIFY_POST.name if not later or not all(REPLACED_RESULT in request for request in later):
             yield "uses_the_modified_result", "The model reads the original."
         case DENY_POST.name | REFUSED_POST.name if any(result_for(given) in request for request in later):
-            yield "withholds_a_denied_result", "In it the model reads it anyway."
+            yield "withholds_a_denied_result", f"In {run} the model reads it anyway."
         case DENY_REQUEST.name if run.asked >= len(run.of(events.PROVIDER_REQUEST)):
             yield "honours_denied_request", "The model is asked though provider:request was denied."
 
@@ -480,7 +481,7 @@ def _wrong_injections(run: Recording) -> Iterator[tuple[str, str]]:
             if scenario is INJECT_REQUEST and later and INJECTED not in later[0]:
                 later = later[1:]  # the messages of this request may have been built already
             if (count := later[0].count(INJECTED) if later else 0) != 1:
-                yield "injects", f"In it the next request has the text {count} times."
+                yield "injects", f"In {run} the next request has the text {count} times."
         case EPHEMERAL_POST.name:
             if not later or INJECTED not in later[0]:
                 yield "drops_ephemeral_injection", "The next request does not have the text."
