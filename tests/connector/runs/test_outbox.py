@@ -19,7 +19,8 @@ from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack
 
 GET_URL, SHARE = "files.getUploadURLExternal", "files.completeUploadExternal"
 CHAPTER = "paragraph " * 500
-LONG = f"# Report\n\nIt begins **here**.\n\n## Findings\n\n{CHAPTER}\n\n## Proof <!channel>\n\n{CHAPTER * 3}\n\n## End\n\nbye"
+HEAD = "# Report\n\nIt begins **here**."
+LONG = f"{HEAD}\n\n## Findings\n\n{CHAPTER}\n\n## Proof <!channel>\n\n{CHAPTER * 3}\n\n## End\n\nbye"
 
 
 @pytest.fixture
