@@ -58,7 +58,7 @@ def test_an_entry_point_may_lead_to_a_single_file(project):
     assert locate(folder).file == folder / "words_module.py"
 
 
-def test_poetrys_way_to_declare_is_known(project):
+def test_an_entry_point_of_poetry_is_found(project):
     toml = '[tool.poetry.plugins."amplifier.modules"]\nwords = "my_words:mount"\n'
     folder = project({"pyproject.toml": toml, "my_words.py": _MOUNT})
     assert locate(folder).module_id == "words"
@@ -82,24 +82,24 @@ def test_a_package_and_a_file_in_it_are_found_by_their_dotted_name(project):
     assert import_module(location).__name__ == "outer.inner.part"
 
 
-def test_a_folder_without_a_module_is_told_by_its_whole_path(project, monkeypatch):
+def test_a_folder_without_a_module_is_named_by_its_absolute_path(project, monkeypatch):
     folder = project({"notes.txt": "Hello"})
     monkeypatch.chdir(folder)
-    with pytest.raises(ModuleNotFoundError) as told:
+    with pytest.raises(ModuleNotFoundError) as error:
         locate(Path())
-    assert str(told.value).startswith(f"There is no module in {folder}. ")
+    assert str(error.value).startswith(f"There is no module in {folder}. ")
 
 
 def test_the_name_of_an_installed_module_is_no_path():
-    with pytest.raises(ModuleNotFoundError) as told:
+    with pytest.raises(ModuleNotFoundError) as error:
         locate(Path("tool-todo"))
-    assert str(told.value) == (
+    assert str(error.value) == (
         "There is nothing at tool-todo. That is the name of an installed module, not a path. "
         "Give the path of 'orchestrator_interactive.modules.tool_todo'."
     )
 
 
-def test_the_path_is_kept_as_it_was_given(project, monkeypatch):
+def test_the_path_is_kept_as_given(project, monkeypatch):
     monkeypatch.chdir(project({"words.py": _MOUNT}))
     assert str(locate(Path("words.py")).path) == "words.py"
 
@@ -125,10 +125,10 @@ def test_the_path_is_kept_as_it_was_given(project, monkeypatch):
         ({"pyproject.toml": 'project = "it"'}, ".", "There is no module in"),
     ],
 )
-def test_where_there_is_no_module_it_is_told_what_to_do(project, files, at, said):
-    with pytest.raises(ModuleNotFoundError) as told:
+def test_an_error_of_location_names_the_remedy(project, files, at, said):
+    with pytest.raises(ModuleNotFoundError) as error:
         locate(project(files) / at)
-    assert said in str(told.value)
+    assert said in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,13 @@ def test_where_there_is_no_module_it_is_told_what_to_do(project, files, at, said
         ({"pytest/__init__.py": _MOUNT}, "pytest", "Give it another name."),
     ],
 )
-def test_what_cannot_be_imported_is_told_with_its_reason(project, files, at, said):
-    with pytest.raises(ModuleLoadError) as told:
+def test_an_import_error_names_the_reason(project, files, at, said):
+    with pytest.raises(ModuleLoadError) as error:
         import_mount(locate(project(files) / at))
-    assert said in str(told.value)
+    assert said in str(error.value)
 
 
-def test_what_a_module_imports_later_is_found_and_its_folder_leads_no_longer(project):
+def test_later_imports_search_the_folder_of_the_module_last(project):
     later = "async def mount(coordinator, config):\n    import beside_it\n\n    return beside_it\n"
     folder = project({"words_with_more.py": later, "beside_it.py": ""})
     mount = import_mount(locate(folder / "words_with_more.py"))
