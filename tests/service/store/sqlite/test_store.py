@@ -59,7 +59,7 @@ async def test_a_process_that_was_killed_leaves_all_it_had_reported_and_no_lease
         for _ in range(steps):
             await process.stdout.readline()
         with pytest.raises(
-            StoreError, match=r"Another service uses .*logs\.db\. Stop it, or use Redis to run several services\.$"
+            StoreError, match=r"Another service uses .*kept\.db\. Stop it, or use Redis to run several services\.$"
         ):
             await open_run_store(sqlite_url)
         process.send_signal(signal.SIGKILL)
@@ -108,19 +108,19 @@ async def test_one_service_at_a_time_uses_a_file_and_visitors_come_and_go(tmp_pa
     await visitor.aclose()
     assert await store.renew(C, claim.token, LONG_S) == 1
     await store.aclose()
-    assert (tmp_path / "logs.db.lock").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "kept.db.lock").stat().st_mode & 0o777 == 0o600
     await (await open_run_store(sqlite_url)).aclose()
 
 
 async def test_a_file_is_the_same_one_whatever_it_is_called(tmp_path, sqlite_url):
     store = await open_run_store(sqlite_url)
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "linked.db").symlink_to(tmp_path / "logs.db")
-    with pytest.raises(StoreError, match=r"Another service uses .*logs\.db\. Stop it"):
+    (tmp_path / "elsewhere" / "linked.db").symlink_to(tmp_path / "kept.db")
+    with pytest.raises(StoreError, match=r"Another service uses .*kept\.db\. Stop it"):
         await open_run_store(f"sqlite:{tmp_path}/elsewhere/linked.db")
     await store.aclose()
-    (tmp_path / "twin.db").hardlink_to(tmp_path / "logs.db")
-    for name in ("logs.db", "twin.db"):
+    (tmp_path / "twin.db").hardlink_to(tmp_path / "kept.db")
+    for name in ("kept.db", "twin.db"):
         with pytest.raises(
             StoreError, match=r"has a second hard link, which can corrupt the file\. Remove one of them"
         ):
@@ -147,7 +147,7 @@ async def test_runs_and_logs_share_a_file(sqlite_url):
 async def test_what_has_to_wait_for_another_process_keeps_its_order(tmp_path, sqlite_url):
     store = await open_run_store(sqlite_url)
     claim = await store.claim(C, "a", LONG_S)
-    with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as somebody:
+    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as somebody:
         somebody.execute("BEGIN IMMEDIATE")
         waiting = [asyncio.create_task(store.admit(C, entry(number), None)) for number in range(3)]
         await asyncio.sleep(0)
@@ -175,7 +175,7 @@ async def test_ids_are_forgotten_a_week_after_the_last_change(tmp_path, sqlite_u
         claim = await store.claim(conversation_id, "a", LONG_S)
         await store.write(conversation_id, claim.token, StateChanges(closed={1: ""}))
     await store.aclose()
-    with closing(sqlite3.connect(tmp_path / "logs.db")) as file, file:
+    with closing(sqlite3.connect(tmp_path / "kept.db")) as file, file:
         file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400 WHERE conversation = ?", (C,))
     store = await open_run_store(sqlite_url)
     assert (list((await store.record(C)).order), list((await store.record(D)).order)) == (["m2"], ["m1", "m2"])
@@ -185,12 +185,12 @@ async def test_ids_are_forgotten_a_week_after_the_last_change(tmp_path, sqlite_u
 async def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("a file")
     with pytest.raises(StoreError, match="cannot be used"):
-        await open_run_store(f"sqlite:{tmp_path}/file/logs.db")
-    (tmp_path / "logs.db.lock").mkdir()
+        await open_run_store(f"sqlite:{tmp_path}/file/kept.db")
+    (tmp_path / "kept.db.lock").mkdir()
     with pytest.raises(StoreError, match="cannot be used"):
-        await open_run_store(f"sqlite:{tmp_path}/logs.db")
-    (tmp_path / "logs.db.lock").rmdir()
-    await (await open_run_store(f"sqlite:{tmp_path}/logs.db")).aclose()
+        await open_run_store(f"sqlite:{tmp_path}/kept.db")
+    (tmp_path / "kept.db.lock").rmdir()
+    await (await open_run_store(f"sqlite:{tmp_path}/kept.db")).aclose()
 
 
 @pytest.mark.parametrize("url", ["memory:", "memory", "sqlite", "postgres://me:hunter2@host/db", ""])
@@ -215,8 +215,8 @@ async def test_what_is_known_is_of_one_moment_whoever_writes_meanwhile(tmp_path,
     store = await open_run_store(sqlite_url)
     await admitted(store, C, 1)
     with (
-        closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as looking,
-        closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as owner,
+        closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as looking,
+        closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as owner,
     ):
         looking.set_trace_callback(
             lambda asked: (
@@ -237,7 +237,7 @@ async def test_tidying_forgets_ids_and_the_next_service_the_fences_of_logs_that_
     for conversation_id in (C, D):
         await logs.fence(Key(conversation_id, "alpha"), claim.token)
     await InteractionStack(logs, C, "alpha").push(UserMessageState("hello"))
-    with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
+    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
         file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400")
         await store.tidy()
         assert list((await store.record(C)).order) == ["m2"]
@@ -255,7 +255,7 @@ async def test_damaged_entries_keep_nobody_from_claiming_their_conversations(tmp
         await admitted(store, f"T1:c{number}", 1)
         await store.write(f"T1:c{number}", claim.token, StateChanges(run={"id": 1}, posts={"1": "x", "2": "y"}))
         await store.hand_over(f"T1:c{number}", claim.token)
-    with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
+    with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as file:
         file.execute("UPDATE run_entries SET data = '{{' WHERE conversation <= 50")
         file.execute("UPDATE run_conversations SET run = '{{' WHERE id <= 50")
         file.execute("UPDATE run_posts SET content = '{{' WHERE conversation <= 50 AND part = '1'")
