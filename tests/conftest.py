@@ -9,12 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from chromium import chromium
 from hypothesis import settings
 
 # Every worker loads all tests, and many of them start a Python: who compiles first compiles for the others.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The default traceback shows the source of every frame, which takes longer than most tests.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 # On a busy machine anything takes long now and then: a test says what, and never how long.
 settings.register_profile("any machine", deadline=None)

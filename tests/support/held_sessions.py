@@ -1,4 +1,4 @@
-"""A session manager whose runs do what the test says, when it says so."""
+"""A session manager whose runs the test controls."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class HeldRun:
-    """One execution, held until the test ends it.
+    """One execution; it lasts until the test ends it.
 
-    `listening` is whether its loop still reads steers, `full` whether it has enough of them for now, `refuses` whether
-    it takes none at all, and how many it has `refused`; `read` are the ids of what its log has, and `fence` is the
-    token that it was begun with; one that goes on after its process died is `resumed`.
+    Args:
+        read: ids of the delivered messages.
+        fence: fencing token of the lease.
+        resumed: whether it continues the run of another process.
+        listening: whether its loop still accepts injections.
+        full: whether its injection queue is full.
+        refuses: whether it refuses injections; `refused` counts them.
     """
 
     instance: str
@@ -35,7 +39,7 @@ class HeldRun:
     fence: int | None = None
     resumed: bool = False
     suspended: bool = False
-    steers: list[SteeringMessage] = field(default_factory=list)
+    injections: list[SteeringMessage] = field(default_factory=list)
     stops: list[bool] = field(default_factory=list)
     listening: bool = True
     full: bool = False
@@ -45,12 +49,25 @@ class HeldRun:
     _end: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the injections."""
+        return [each.text for each in self.injections]
+
     async def until(self, predicate: Callable[[HeldRun], bool]) -> None:
-        """Wait until the connector has brought about what the predicate says of this run."""
+        """Wait until the predicate is true of this run."""
         async with asyncio.timeout(10):
             while not predicate(self):
                 await self._changed.wait()
                 self._changed.clear()
+
+    async def injected(self, *texts: str) -> None:
+        """Wait until the injections have these texts."""
+        await self.until(lambda run: run.texts == [*texts])
+
+    async def stopped(self, *immediate: bool) -> None:
+        """Wait until the stops are these; by default one graceful stop."""
+        await self.until(lambda run: run.stops == [*(immediate or (False,))])
 
     def wake(self) -> None:
         self._changed.set()
@@ -58,14 +75,14 @@ class HeldRun:
     async def progress(self, event: str, **data: Any) -> None:
         await self.on_progress(event, data)
 
-    async def read_steers(self) -> None:
-        """What the loop does at an injection point."""
-        self.read.update(s.id for s in self.steers)
-        data = {"ids": [s.id for s in self.steers], "messages": [s.text for s in self.steers]}
-        await self.on_progress("injection:applied", {**data, "count": len(self.steers)})
+    async def deliver(self) -> None:
+        """Deliver the injections, as the loop does at an injection point."""
+        self.read.update(s.id for s in self.injections)
+        data = {"ids": [s.id for s in self.injections], "messages": [s.text for s in self.injections]}
+        await self.on_progress("injection:applied", {**data, "count": len(self.injections)})
 
     def obey(self) -> None:
-        """End as a loop does that is told to stop and has said nothing yet."""
+        """End without a text, as a loop does after a stop."""
         self.listening = False
         if not self._end.done():
             self._end.set_result("")
@@ -82,12 +99,16 @@ class HeldRun:
 
 
 class HeldSessions:
-    """Hands every execution to the test, in order.
+    """A session manager that passes every run to the test, in order.
 
-    `hold_setup` holds a run before its loop listens, `setup_errors` are what the next set-ups fail with, and where
-    `obedient` a run ends by itself when it is stopped; `forgetful` is what it says who is asked for what its log has.
-    `prompts` are those of all runs, `overlapped` those of runs that began while another one was on in their
-    conversation; `injected` are the texts of the steers of all runs.
+    Attributes:
+        hold_setup: holds a run before its loop accepts injections.
+        setup_errors: errors of the next set-ups.
+        obedient: whether a run ends by itself when it is stopped or suspended.
+        forgetful: error of `delivered`, as of a lost log.
+        prompts: prompts of all runs.
+        overlapped: prompts of runs that began during another run of their conversation.
+        injected: texts of the injections of all runs.
     """
 
     def __init__(self) -> None:
@@ -197,25 +218,27 @@ class HeldSessions:
             raise Refused("It has no words; send it with some.")
         if run.full:
             raise QueueFull
-        run.steers.append(steer)
+        run.injections.append(steer)
         self.injected.append(steer.text)
         run.wake()
         return True
 
     def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
         run = self._active.get((instance_name, conversation_id))
-        for place, steer in enumerate(run.steers if run else ()):
+        for place, steer in enumerate(run.injections if run else ()):
             if steer.id == message_id and message_id not in run.read:
-                run.steers[place] = replace(steer, text=text)
+                run.injections[place] = replace(steer, text=text)
                 run.wake()
                 return True
         return False
 
     def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         run = self._active.get((instance_name, conversation_id))
-        waiting = [each for each in (run.steers if run else ()) if each.id == message_id and each.id not in run.read]
+        waiting = [
+            each for each in (run.injections if run else ()) if each.id == message_id and each.id not in run.read
+        ]
         for steer in waiting:
-            run.steers.remove(steer)
+            run.injections.remove(steer)
             run.wake()
         return bool(waiting)
 

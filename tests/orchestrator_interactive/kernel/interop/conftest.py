@@ -1,6 +1,6 @@
 """Sessions of amplifier-core with our modules in them, sessions of ours with its modules, and a way out of the process.
 
-What is written against amplifier-core, as others write it, lies in `guest_modules`.
+What is written against amplifier-core, as others write it, lies in `foreign_modules`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ async def abroad() -> AsyncIterator[Callable[..., Any]]:
 @pytest.fixture
 def guests() -> Path:
     """The folder of the modules that were written against amplifier-core."""
-    return Path(__file__).parent / "guest_modules"
+    return Path(__file__).parent / "foreign_modules"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from agents import Shelf
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ModuleCoordinator
 from orchestrator_interactive.kernel.contracts import messages, models, protocols
 
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+PYPROJECT = Path(__file__).parents[4] / "pyproject.toml"
 SHIPPED = [
     "loop-interactive",
     "context-simple",

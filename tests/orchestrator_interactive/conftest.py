@@ -1,17 +1,25 @@
-"""Parts for the conformance tests: a coordinator on its own, what is logged, and a session of the shipped modules."""
+"""Fixtures for the tests of the agent: coordinators, captured logs, a mount plan, and stores of conversation logs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redis_cluster import redis_cluster
+from redis_server import redis_server
 from structlog.testing import capture_logs
 
+from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
+
+    from redis_cluster import RedisCluster
+    from redis_server import RedisServer
+
+    from orchestrator_interactive.interactions.stores.base import LogStore
 
 
 class Logs:
@@ -65,3 +73,54 @@ def shipped_plan(tmp_path: Path) -> dict[str, Any]:
             {"module": "tool-todo"},
         ],
     }
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    """A Redis server for all tests of this process; `redis_url` empties it."""
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RedisCluster]:
+    """A Redis cluster for all tests of this process; `cluster_url` empties it."""
+    with redis_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster_url(cluster: RedisCluster) -> str:
+    cluster.empty()
+    return cluster.url
+
+
+@pytest.fixture
+def redis_url(redis: RedisServer) -> str:
+    redis.ask("FLUSHALL")
+    return redis.url
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:{tmp_path}/logs.db"
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "cluster"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """Each of the stores in turn, with nothing in it; Redis as a single server and as a cluster."""
+    return "memory:" if request.param == "memory" else request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture(params=["sqlite", "redis", "cluster"])
+def lasting_url(request: pytest.FixtureRequest) -> str:
+    """Each of the stores that outlive the process in turn, with nothing in it."""
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[LogStore]:
+    """Each of the stores in turn, open, with nothing in it."""
+    store = await open_store(store_url)
+    yield store
+    await store.aclose()

@@ -28,7 +28,7 @@ from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.modules import provider_demo
 
-NOTES = Path(__file__).parents[2] / "deploy" / "play" / "notes"
+NOTES = Path(__file__).parents[4] / "deploy" / "play" / "notes"
 AT_ONCE = {"think_s": 0, "word_s": 0}
 
 

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from named_tests import TESTS, names_of_tests, there_are
 
 from orchestrator_interactive import kernel
 
-HERE = Path(__file__).parent
 KERNEL = Path(inspect.getfile(kernel)).parent
-PAGE = (HERE.parents[1] / "docs" / "kernel.md").read_text()
-
-
-def named_in(path: Path) -> set[str]:
-    """The tests of a file, as `file::Class::name`."""
-    classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
-    return {
-        f"{path.name}::{found.name}::{node.name}"
-        for found in classes
-        for node in found.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
-    }
-
-
-THERE_ARE = {test for path in HERE.glob("test_*.py") if path != Path(__file__) for test in named_in(path)}
-NAMED = re.findall(r"`(test_\w+\.py::\w+::\w+)`", PAGE)
+PAGE = (TESTS.parent / "docs" / "kernel.md").read_text(encoding="utf-8")
+NAMED = names_of_tests(PAGE)
+CONTRACT_TESTS = {
+    (path, name)
+    for path in (str(file.relative_to(TESTS)) for file in TESTS.rglob("test_*_contract*.py"))
+    for name in there_are(path)
+}
 
 
 def test_every_test_that_the_table_names_exists() -> None:
-    assert set(NAMED) - THERE_ARE == set()
+    assert set(NAMED) - CONTRACT_TESTS == set()
 
 
 def test_every_test_is_in_the_table_once() -> None:
-    assert THERE_ARE - set(NAMED) == set()
+    assert CONTRACT_TESTS - set(NAMED) == set()
     assert [test for test, times in Counter(NAMED).items() if times > 1] == []
 
 
