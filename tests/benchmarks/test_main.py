@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 QUICK = ("--processes", "1", "--rounds", "1", "--round-ms", "0.1")
 
 
-async def bench(*arguments: str, **env: str) -> tuple[int, str, str]:
+async def bench(*arguments, **env):
     """Run the command as `make bench` does; gives its code and what it wrote."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks", *arguments),
@@ -30,14 +30,14 @@ async def bench(*arguments: str, **env: str) -> tuple[int, str, str]:
     return process.returncode, output.decode(), errors.decode()
 
 
-def cells(table: str, title: str) -> list[str]:
+def cells(table, title):
     """What stands behind a row's title, with two spaces between."""
     (line,) = [line for line in table.splitlines() if line.startswith(f"{title}  ")]
     return [cell.strip() for cell in line.removeprefix(title).split("  ") if cell.strip()]
 
 
 @pytest.fixture(scope="module")
-def sample() -> tuple[int, str, str]:
+def sample():
     return asyncio.run(bench("sample_benchmark", *QUICK))
 
 
@@ -55,7 +55,7 @@ async def test_the_benchmark_of_memory_finds_little_left_of_an_idle_conversation
     code, output, errors = await bench("small_memory", *QUICK)
     assert (code, errors) == (0, "")
 
-    def kib(side: str) -> list[float]:
+    def kib(side):
         """What is left of a conversation of this side, after its run and an hour later."""
         return [float(cell.split()[0]) for cell in cells(output, f"ours: {side}")]
 

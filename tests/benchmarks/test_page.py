@@ -61,12 +61,12 @@ RESULTS = {
 }
 
 
-def rectangles(drawing: str) -> list[ET.Element]:
+def rectangles(drawing):
     """The bars, without the two of the legend."""
     return ET.fromstring(drawing).findall(f"{SVG}rect")[2:]  # noqa: S314 - made here
 
 
-def texts(drawing: str) -> list[str]:
+def texts(drawing):
     return [text.text or "" for text in ET.fromstring(drawing).findall(f"{SVG}text")]  # noqa: S314
 
 

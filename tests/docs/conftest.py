@@ -6,7 +6,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +16,7 @@ from service.sessions.module_sources import LocalSources
 from service.sessions.mount_plan import mount_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from orchestrator_interactive.testing import MockProvider
+    pass
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -31,20 +29,20 @@ class Page:
     path: Path
 
     @property
-    def text(self) -> str:
+    def text(self):
         return self.path.read_text(encoding="utf-8")
 
-    def blocks(self, *languages: str) -> list[str]:
+    def blocks(self, *languages):
         return [text for language, text in _BLOCK.findall(self.text) if language in languages]
 
-    def languages(self) -> set[str]:
+    def languages(self):
         return {language for language, _ in _BLOCK.findall(self.text)}
 
-    def links(self) -> list[Path]:
+    def links(self):
         """The files of the project that it leads to."""
         return [self.path.parent / target for target in _LINK.findall(self.text)]
 
-    def table(self, first_heading: str) -> list[list[str]]:
+    def table(self, first_heading):
         """The rows of the table whose first column is called so, cell by cell."""
         after = self.text.partition(f"| {first_heading} |")[2].splitlines()[2:]
         rows = []
@@ -56,12 +54,12 @@ class Page:
 
 
 @pytest.fixture
-def page() -> Page:
+def page():
     return Page(ROOT / "docs" / "modules.md")
 
 
 @pytest.fixture(autouse=True)
-def _imports_stay_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _imports_stay_here(monkeypatch):
     """What a test imports from the examples, and where from, is forgotten after it."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
@@ -71,23 +69,23 @@ def _imports_stay_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def _is_example(module: Any) -> bool:
+def _is_example(module):
     name: str = module.__name__
     return name.startswith(("amplifier_module_tool_workdays", "hooks_", "provider_parrot", "tool_checks"))
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> dict[str, Any]:
+def plan(tmp_path):
     """The mount plan of the page's configuration file, with no provider in it."""
     (instance,) = load_config(EXAMPLES / "agents.yaml").instances.values()
     return {**mount_plan(instance, "provider-demo", tmp_path), "providers": []}
 
 
 @pytest.fixture
-def make_session() -> Callable[..., AmplifierSession]:
+def make_session():
     """A session as the service makes one, with this model in it."""
 
-    def make(plan: dict[str, Any], model: MockProvider | None = None, **parts: Any) -> AmplifierSession:
+    def make(plan, model=None, **parts):
         session = AmplifierSession(plan, **parts)
         session.coordinator.mount("module-source-resolver", LocalSources())
         if model is not None:

@@ -24,7 +24,7 @@ KINDS = {
 }
 
 
-def _sections(text: str, mark: str) -> dict[str, str]:
+def _sections(text, mark):
     """The text under each heading of one level, by heading."""
     _, *parts = re.split(rf"^{mark} (.+)$", text, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
@@ -35,17 +35,17 @@ FAILURES = {
 }
 
 
-def _named_invariants(text: str) -> list[str]:
+def _named_invariants(text):
     lines = re.findall(r"^- invariants? (.+)$", text, re.MULTILINE)
     return [name for line in lines for name in re.findall(r"`(\w+)`", line)]
 
 
-def _checked_invariants() -> set[str]:
+def _checked_invariants():
     """The invariants that are checked in every schedule of the loop."""
     return set(re.findall(r"self\.\w+ = ([A-Z]\w+)\(", (INVARIANTS / "judges.py").read_text(encoding="utf-8")))
 
 
-def test_all_failures_are_listed_in_order_under_their_kind() -> None:
+def test_all_failures_are_listed_in_order_under_their_kind():
     numbers = {
         kind: [int(title.partition(".")[0]) for title in _sections(section, "###")]
         for kind, section in _sections(PAGE, "##").items()
@@ -55,7 +55,7 @@ def test_all_failures_are_listed_in_order_under_their_kind() -> None:
 
 
 @pytest.mark.parametrize("title", FAILURES)
-def test_each_failure_has_a_description_a_prevention_and_tests(title: str) -> None:
+def test_each_failure_has_a_description_a_prevention_and_tests(title):
     description, prevention, tests = FAILURES[title].strip().split("\n\n")
     assert description
     assert prevention.startswith("Here, ")
@@ -64,31 +64,31 @@ def test_each_failure_has_a_description_a_prevention_and_tests(title: str) -> No
 
 
 @pytest.mark.parametrize("path", sorted({path for path, _ in names_of_tests(PAGE)}))
-def test_every_named_test_exists(path: str) -> None:
+def test_every_named_test_exists(path):
     named = {name for each, name in names_of_tests(PAGE) if each == path}
     assert named - there_are(path) == set()
 
 
 @pytest.mark.parametrize("title", FAILURES)
-def test_no_failure_names_a_test_twice(title: str) -> None:
+def test_no_failure_names_a_test_twice(title):
     assert [test for test, times in Counter(names_of_tests(FAILURES[title])).items() if times > 1] == []
 
 
 @pytest.mark.parametrize("title", FAILURES)
-def test_every_named_invariant_is_checked(title: str) -> None:
+def test_every_named_invariant_is_checked(title):
     assert set(_named_invariants(FAILURES[title])) - _checked_invariants() == set()
 
 
-def test_the_table_lists_every_invariant_once() -> None:
+def test_the_table_lists_every_invariant_once():
     assert sorted(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == sorted(_checked_invariants())
 
 
-def test_the_service_table_lists_every_invariant_once() -> None:
+def test_the_service_table_lists_every_invariant_once():
     invariants = re.findall(r"yield from (\w+\.\w+)\(", INVARIANTS_OF_THE_SERVICE.read_text(encoding="utf-8"))
     assert sorted(re.findall(r"^\| `(\w+\.\w+)` \|", PAGE, re.MULTILINE)) == sorted(invariants)
 
 
-def test_the_table_of_contents_links_to_every_section() -> None:
+def test_the_table_of_contents_links_to_every_section():
     sections = list(_sections(PAGE, "##"))
     assert re.findall(r"^- \[(.+)\]\(#(.+)\)$", PAGE, re.MULTILINE) == [
         (section, section.lower().replace(" ", "-")) for section in sections

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from named_tests import TESTS, names_of_tests, there_are
@@ -21,16 +20,16 @@ NAMED = names_of_tests(PAGE)
 EXAMPLES = "orchestrator_interactive/interactions/test_document_examples.py"
 
 
-def test_every_test_that_the_table_names_exists() -> None:
+def test_every_test_that_the_table_names_exists():
     assert NAMED
     assert [f"{path}::{name}" for path, name in NAMED if name not in there_are(path)] == []
 
 
-def test_every_example_of_the_document_is_in_the_table() -> None:
+def test_every_example_of_the_document_is_in_the_table():
     assert there_are(EXAMPLES) - {name for path, name in NAMED if path == EXAMPLES} == set()
 
 
-def test_every_row_is_complete() -> None:
+def test_every_row_is_complete():
     (table,) = re.findall(r"^\| section .*\n(?:^\|.*\n)+", PAGE, re.MULTILINE)
     rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()]
     assert all(len(row) == 4 or set(row[0]) <= {"-", "|"} for row in rows)
@@ -42,14 +41,14 @@ EXAMPLES_OF_THE_PAGE = [(code, BLOCKS[place + 1]) for place, code in enumerate(B
 
 
 @pytest.mark.parametrize(("example", "printed"), EXAMPLES_OF_THE_PAGE, ids=["stack", "agents"])
-def test_an_example_prints_what_the_page_says(example: str, printed: str, tmp_path: Path) -> None:
+def test_an_example_prints_what_the_page_says(example, printed, tmp_path):
     ran = subprocess.run(  # noqa: S603 - the example of the page
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=50
     )
     assert "".join(line for line in ran.stdout.splitlines(keepends=True) if "debug" not in line) == printed
 
 
-async def test_the_example_brings_a_function_and_an_agent_into_a_session() -> None:
+async def test_the_example_brings_a_function_and_an_agent_into_a_session():
     asked = [
         [ToolCallBlock(id="1", name="count_words", input={"text": "one two three"})],
         [ToolCallBlock(id="2", name="ask_agent", input={"agent_id": "editor", "message": "Hello! What can you do?"})],

@@ -24,7 +24,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 PROJECT = EXAMPLES / "tool_workdays"
 
 
-def test_every_piece_of_code_on_the_page_stands_in_a_file_of_the_examples(page) -> None:
+def test_every_piece_of_code_on_the_page_stands_in_a_file_of_the_examples(page):
     files = [
         path.read_text(encoding="utf-8") for path in EXAMPLES.rglob("*") if path.suffix in {".py", ".toml", ".yaml"}
     ]
@@ -34,28 +34,28 @@ def test_every_piece_of_code_on_the_page_stands_in_a_file_of_the_examples(page) 
         assert any(piece in text or textwrap.indent(piece, "    ") in text for text in files), piece
 
 
-def test_there_is_no_other_kind_of_code_on_the_page(page) -> None:
+def test_there_is_no_other_kind_of_code_on_the_page(page):
     assert page.languages() == {"python", "toml", "yaml", "sh", "text"}
 
 
 @pytest.mark.parametrize(
     "whole", ["amplifier_module_tool_workdays/__init__.py", "tests/test_tool_workdays.py", "../agents.yaml"]
 )
-def test_what_a_writer_of_a_tool_needs_stands_on_the_page_as_a_whole(page, whole: str) -> None:
+def test_what_a_writer_of_a_tool_needs_stands_on_the_page_as_a_whole(page, whole):
     assert (PROJECT / whole).read_text(encoding="utf-8") in page.blocks("python", "yaml")
 
 
-def test_every_file_that_the_page_leads_to_is_there(page) -> None:
+def test_every_file_that_the_page_leads_to_is_there(page):
     assert [link for link in page.links() if not link.exists()] == []
 
 
-def test_every_file_that_the_page_names_in_the_kernel_is_there(page) -> None:
+def test_every_file_that_the_page_names_in_the_kernel_is_there(page):
     named = re.findall(r"`(kernel/[\w/]+\.py)`", page.text)
     assert named
     assert [name for name in named if not (ROOT / "orchestrator_interactive" / name).exists()] == []
 
 
-async def test_the_example_s_own_tests_pass() -> None:
+async def test_the_example_s_own_tests_pass():
     arguments = ["-q", "-p", "no:amplifier_module", "-p", "no:cacheprovider"]  # amplifier-core's plugin would be loaded
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-B", "-m", "pytest", *arguments, cwd=PROJECT, stdout=asyncio.subprocess.PIPE
@@ -65,9 +65,7 @@ async def test_the_example_s_own_tests_pass() -> None:
     assert b"5 passed" in output
 
 
-async def test_the_tool_can_be_installed_and_is_found_by_its_entry_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_tool_can_be_installed_and_is_found_by_its_entry_point(tmp_path, monkeypatch):
     monkeypatch.chdir(PROJECT)
     wheel = tmp_path / build.build_wheel(str(tmp_path))
     monkeypatch.syspath_prepend(str(wheel))
@@ -78,7 +76,7 @@ async def test_the_tool_can_be_installed_and_is_found_by_its_entry_point(
     assert Path(sys.modules[type(tool).__module__].__file__ or "").is_relative_to(wheel)
 
 
-async def test_the_configuration_can_be_served(page, tmp_path: Path) -> None:
+async def test_the_configuration_can_be_served(page, tmp_path):
     config = load_config(EXAMPLES / "agents.yaml")
     (instance,) = config.instances.values()
     assert await find_problems(mount_plan(instance, "provider-demo", tmp_path)) == []
@@ -86,20 +84,20 @@ async def test_the_configuration_can_be_served(page, tmp_path: Path) -> None:
     assert yaml.safe_load(shown)["instances"].keys() == config.instances.keys()
 
 
-def test_the_limits_of_a_session_can_be_set_as_the_page_says(page) -> None:
+def test_the_limits_of_a_session_can_be_set_as_the_page_says(page):
     (shown,) = re.findall(r"`(session: \{[^}]+\})`", page.text)
     given = yaml.safe_load(shown)["session"]
     assert SessionConfig.model_validate(given).model_dump() == given
 
 
-def test_every_command_of_the_page_names_files_that_are_there(page) -> None:
+def test_every_command_of_the_page_names_files_that_are_there(page):
     named = re.findall(r"docs/examples/[\w/.]+", " ".join(page.blocks("sh")))
     assert len(named) == 3
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("source", ["tool_workdays", "tool_workdays/amplifier_module_tool_workdays", "workdays.py"])
-async def test_a_source_is_a_project_a_package_or_a_file(tmp_path: Path, make_session, source: str) -> None:
+async def test_a_source_is_a_project_a_package_or_a_file(tmp_path, make_session, source):
     file = PROJECT / "amplifier_module_tool_workdays" / "__init__.py"
     (tmp_path / "workdays.py").write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     path = tmp_path / source if source.endswith(".py") else EXAMPLES / source
@@ -111,16 +109,14 @@ async def test_a_source_is_a_project_a_package_or_a_file(tmp_path: Path, make_se
         assert list(session.coordinator.get("tools")) == ["working_days"]
 
 
-async def test_a_module_that_cannot_be_mounted_is_told_in_a_sentence(plan: dict[str, Any]) -> None:
+async def test_a_module_that_cannot_be_mounted_is_told_in_a_sentence(plan):
     (tool,) = [entry for entry in plan["tools"] if entry["module"] == "tool-workdays"]
     wrong = {**plan, "tools": [{**tool, "config": {"holidays": ["Christmas"]}}]}
     (problem,) = await find_problems({**wrong, "providers": [{"module": "provider-demo"}]})
     assert problem.startswith("tool-workdays: 'holidays.0': ")
 
 
-async def test_the_examples_work_together_in_a_session_of_the_configuration(
-    plan: dict[str, Any], tmp_path: Path, make_session
-) -> None:
+async def test_the_examples_work_together_in_a_session_of_the_configuration(plan, tmp_path, make_session):
     (tmp_path / ".env").write_text("KEY=1", encoding="utf-8")
     model = MockProvider(
         [
@@ -133,7 +129,7 @@ async def test_the_examples_work_together_in_a_session_of_the_configuration(
     )
     labels: list[str] = []
 
-    async def on_progress(event: str, data: dict[str, Any]) -> None:
+    async def on_progress(event, data):
         labels.extend([data["label"]] if event == "tool:start" else [])
 
     async with make_session(plan, model) as session:
@@ -149,9 +145,7 @@ async def test_the_examples_work_together_in_a_session_of_the_configuration(
     assert (counts["provider:request"], counts["tool:pre"], counts["execution:end"]) == (2, 2, 1)
 
 
-async def test_the_examples_pass_the_validation_and_the_page_shows_what_it_says(
-    page, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_examples_pass_the_validation_and_the_page_shows_what_it_says(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     (command,) = [line for block in page.blocks("sh") for line in block.splitlines() if "module validate" in line]
     (shown,) = page.blocks("text")
@@ -167,7 +161,7 @@ async def test_the_examples_pass_the_validation_and_the_page_shows_what_it_says(
     assert _is_an_excerpt(shown, reports[0].output), reports[0].output
 
 
-def _is_an_excerpt(shown: str, whole: str) -> bool:
+def _is_an_excerpt(shown, whole):
     """Whether a text is another one, except for the lines that a line of dots stands for."""
     pieces = [re.escape(piece) for piece in shown.strip().split("…\n")]
     return re.fullmatch("(?s:.+)".join(pieces), whole.strip()) is not None

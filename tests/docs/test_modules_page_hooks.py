@@ -40,7 +40,7 @@ class Tried:
     session: AmplifierSession = field(init=False)
     model: MockProvider = field(init=False)
 
-    async def run(self, *hooks: tuple[str, Any]) -> Tried:
+    async def run(self, *hooks):
         """Run with these hooks: events, each with a `HookResult` to return the first time, or a handler."""
         self.model = MockProvider(self.answers)
         plan = {"session": {"orchestrator": "loop-interactive", "context": "context-simple", **self.policy}}
@@ -57,37 +57,37 @@ class Tried:
             self.history = await session.coordinator.get("context").get_messages()
         return self
 
-    def _once(self, wish: HookResult) -> Any:
-        async def handler(event: str, data: dict[str, Any]) -> HookResult:
+    def _once(self, wish):
+        async def handler(event, data):
             self.heard.append((event, data))
             return wish if len(self.heard) == 1 else HookResult()
 
         return handler
 
-    def seen(self, request: int = -1) -> list[str]:
+    def seen(self, request=-1):
         """What the model saw, message by message: the text, or the role where there is none."""
         messages = self.model.requests[request].messages
         return [m.content if isinstance(m.content, str) else m.role for m in messages]
 
 
-def inject(**fields: Any) -> HookResult:
+def inject(**fields):
     return HookResult(action="inject_context", context_injection="Mind the gap.", **fields)
 
 
-def modify(**data: Any) -> HookResult:
+def modify(**data):
     return HookResult(action="modify", data=data)
 
 
-def _write(tried: Tried) -> Any:
+def _write(tried):
     """A handler that writes to the agent, as a person may."""
 
-    async def write(event: str, data: dict[str, Any]) -> None:
+    async def write(event, data):
         tried.session.coordinator.get_capability("orchestrator.inject_message")("And which shape?")
 
     return write
 
 
-def test_the_tables_name_every_action_and_only_events_that_are_tried_here(page) -> None:
+def test_the_tables_name_every_action_and_only_events_that_are_tried_here(page):
     assert {row[0].strip("`") for row in page.table("action")} == set(HookAction.__args__)
     named = {name for row in page.table("event and its data") for name in re.findall(r"`([a-z]+:[a-z_]+)`", row[0])}
     assert named == {
@@ -110,7 +110,7 @@ def test_the_tables_name_every_action_and_only_events_that_are_tried_here(page) 
         ("tool:post", {"tool_name", "tool_input", "tool_call_id", "tool_result", "error"}),
     ],
 )
-async def test_an_event_carries_the_data_that_the_table_names(page, event: str, data: set[str]) -> None:
+async def test_an_event_carries_the_data_that_the_table_names(page, event, data):
     tried = await Tried().run((event, HookResult()))
     name, given = tried.heard[0]
     assert name == event
@@ -121,32 +121,32 @@ async def test_an_event_carries_the_data_that_the_table_names(page, event: str, 
 
 
 @pytest.mark.parametrize("event", ENDS_THE_RUN)
-async def test_a_deny_around_the_model_ends_the_run(event: str) -> None:
+async def test_a_deny_around_the_model_ends_the_run(event):
     tried = await Tried().run((event, HookResult(action="deny", reason="not today.")))
     assert tried.answer == "Operation denied: not today."
 
 
-async def test_a_deny_before_a_tool_keeps_it_from_being_called() -> None:
+async def test_a_deny_before_a_tool_keeps_it_from_being_called():
     tried = await Tried().run(("tool:pre", HookResult(action="deny", reason="not today.")))
     assert tried.tool.call_count == 0
     assert tried.seen()[-1] == "Denied: not today."
 
 
 @pytest.mark.parametrize(("event", "success"), [("tool:post", True), ("tool:error", False)])
-async def test_a_deny_after_a_tool_withholds_its_result(event: str, success: bool) -> None:
+async def test_a_deny_after_a_tool_withholds_its_result(event, success):
     tool = MockTool("look", return_value=ToolResult(success=success, output="blue"))
     tried = await Tried(tool=tool).run((event, HookResult(action="deny", reason="not today.")))
     assert tried.seen()[-1] == "The result was withheld: not today."
 
 
 @pytest.mark.parametrize("event", [*AFTER_THE_FACT[:4], *OF_THE_SESSION])
-async def test_a_deny_comes_too_late_for_what_has_happened(event: str) -> None:
+async def test_a_deny_comes_too_late_for_what_has_happened(event):
     tried = Tried()
     await tried.run(("tool:pre", _write(tried)), (event, HookResult(action="deny", reason="not today.")))
     assert tried.answer == "It is blue."
 
 
-async def test_modify_changes_the_prompt_the_input_and_the_result() -> None:
+async def test_modify_changes_the_prompt_the_input_and_the_result():
     tried = await Tried().run(
         ("prompt:submit", lambda *_: modify(prompt="Which shape?")),
         ("tool:pre", lambda *_: modify(tool_input={"at": "the sea"})),
@@ -156,7 +156,7 @@ async def test_modify_changes_the_prompt_the_input_and_the_result() -> None:
     assert tried.tool.last_input == {"at": "the sea"}
 
 
-async def test_modify_changes_one_request_and_the_model_that_is_asked() -> None:
+async def test_modify_changes_one_request_and_the_model_that_is_asked():
     rows = [{"role": "user", "content": "Which shape?"}]
     tried = await Tried().run(("provider:request", modify(messages=rows, model="another")))
     assert tried.seen(0) == ["Which shape?"]
@@ -164,7 +164,7 @@ async def test_modify_changes_one_request_and_the_model_that_is_asked() -> None:
     assert tried.history[0]["content"] == "Which colour?"
 
 
-async def test_modify_changes_the_answer() -> None:
+async def test_modify_changes_the_answer():
     response = ChatResponse(content=[TextBlock(text="It is green.")])
     tried = await Tried(answers=["It is blue."]).run(("provider:response", modify(response=response)))
     assert tried.answer == "It is green."
@@ -182,9 +182,7 @@ async def test_modify_changes_the_answer() -> None:
         ("execution:start", True, 0, ["Mind the gap.", "Which colour?"]),
     ],
 )
-async def test_a_lasting_injection_stands_where_the_table_says(
-    event: str, success: bool, request_number: int, seen: list[str]
-) -> None:
+async def test_a_lasting_injection_stands_where_the_table_says(event, success, request_number, seen):
     tool = MockTool("look", return_value=ToolResult(success=success, output="blue"))
     tried = await Tried(tool=tool).run((event, inject()))
     assert tried.seen(request_number) == seen
@@ -192,12 +190,12 @@ async def test_a_lasting_injection_stands_where_the_table_says(
 
 
 @pytest.mark.parametrize("event", ["execution:end", "orchestrator:complete"])
-async def test_an_injection_at_the_end_of_a_run_is_there_for_the_next(event: str) -> None:
+async def test_an_injection_at_the_end_of_a_run_is_there_for_the_next(event):
     tried = await Tried().run((event, inject()))
     assert tried.history[-1]["content"] == "Mind the gap."
 
 
-async def test_an_injection_at_a_message_that_was_taken_in_stands_after_it() -> None:
+async def test_an_injection_at_a_message_that_was_taken_in_stands_after_it():
     tried = Tried()
     await tried.run(("tool:pre", _write(tried)), ("injection:applied", inject()))
     *_, written, injected = tried.seen()
@@ -206,10 +204,10 @@ async def test_an_injection_at_a_message_that_was_taken_in_stands_after_it() -> 
 
 
 @pytest.mark.parametrize("wish", [inject(), HookResult(action="deny")])
-async def test_a_stop_is_told_and_stays_one(wish: HookResult) -> None:
+async def test_a_stop_is_told_and_stays_one(wish):
     tried = Tried()
 
-    async def stop(event: str, data: dict[str, Any]) -> None:
+    async def stop(event, data):
         tried.session.coordinator.cancellation.request_graceful()
 
     await tried.run(("provider:response", stop), ("cancel:requested", wish))
@@ -218,7 +216,7 @@ async def test_a_stop_is_told_and_stays_one(wish: HookResult) -> None:
 
 
 @pytest.mark.parametrize("wish", [inject(), HookResult(action="deny")])
-async def test_an_error_of_the_provider_is_told_and_stays_one(wish: HookResult) -> None:
+async def test_an_error_of_the_provider_is_told_and_stays_one(wish):
     tried = Tried(answers=[AuthenticationError("No key.")])
     with pytest.raises(AuthenticationError):
         await tried.run(("provider:error", wish))
@@ -226,30 +224,30 @@ async def test_an_error_of_the_provider_is_told_and_stays_one(wish: HookResult) 
 
 
 @pytest.mark.parametrize("event", ONLY_TOLD)
-async def test_events_that_only_tell_hear_no_wish(event: str) -> None:
+async def test_events_that_only_tell_hear_no_wish(event):
     ask = HookResult(action="ask_user", approval_prompt="May it look?")
     tried = await Tried().run(("tool:pre", ask), (event, lambda *_: inject()))
     assert tried.tool.call_count == 1
     assert "Mind the gap." not in str(tried.history)
 
 
-async def test_an_injection_at_the_start_of_the_session_stands_before_all_else() -> None:
+async def test_an_injection_at_the_start_of_the_session_stands_before_all_else():
     tried = await Tried().run(("session:start", inject()))
     assert tried.seen(0) == ["Mind the gap.", "Which colour?"]
 
 
-async def test_an_injection_at_the_end_of_the_session_is_the_last_row() -> None:
+async def test_an_injection_at_the_end_of_the_session_is_the_last_row():
     tried = await Tried().run(("session:end", inject()))
     assert tried.history[-1]["content"] == "Mind the gap."
 
 
 @pytest.mark.parametrize("event", OF_THE_SESSION)
-async def test_people_are_told_something_at_the_start_and_at_the_end_of_a_session(event: str) -> None:
+async def test_people_are_told_something_at_the_start_and_at_the_end_of_a_session(event):
     tried = await Tried().run((event, HookResult(action="deny", user_message="A hook was here.")))
     assert [message for message, _, _ in tried.display.messages] == ["A hook was here."]
 
 
-def test_the_page_names_every_event_that_something_here_emits(page) -> None:
+def test_the_page_names_every_event_that_something_here_emits(page):
     package = Path(orchestrator_interactive.__file__).parent
     code = "".join(
         path.read_text(encoding="utf-8")
@@ -262,13 +260,13 @@ def test_the_page_names_every_event_that_something_here_emits(page) -> None:
 
 
 @pytest.mark.parametrize("event", ["prompt:submit", "provider:request"])
-async def test_an_ephemeral_injection_is_part_of_the_next_request_only(event: str) -> None:
+async def test_an_ephemeral_injection_is_part_of_the_next_request_only(event):
     tried = await Tried().run((event, inject(ephemeral=True)))
     assert tried.seen(0) == ["Which colour?", "Mind the gap."]
     assert "Mind the gap." not in [*tried.seen(1), *(row["content"] for row in tried.history)]
 
 
-async def test_an_ephemeral_injection_may_end_the_last_tool_result() -> None:
+async def test_an_ephemeral_injection_may_end_the_last_tool_result():
     tried = await Tried().run(("tool:post", inject(ephemeral=True, append_to_last_tool_result=True)))
     assert tried.seen() == ["Which colour?", "assistant", "blue\n\nMind the gap."]
     assert "Mind the gap." not in str(tried.history)
@@ -277,18 +275,18 @@ async def test_an_ephemeral_injection_may_end_the_last_tool_result() -> None:
 @pytest.mark.parametrize(
     ("answer", "called"), [("Allow once", 1), ("allow", 1), ("Deny", 0), ("Certainly", 0), ("Disallow", 0)]
 )
-async def test_an_answer_that_begins_with_allow_allows(answer: str, called: int) -> None:
+async def test_an_answer_that_begins_with_allow_allows(answer, called):
     wish = HookResult(action="ask_user", approval_prompt="May it look?", approval_options=[answer])
     tried = await Tried(approvals=MockApprovalSystem(answer)).run(("tool:pre", wish))
     assert tried.tool.call_count == called
     assert [request.prompt for request in tried.approvals.requests] == ["May it look?"]
 
 
-async def test_where_nobody_can_be_asked_asking_denies(plan: dict[str, Any], make_session) -> None:
+async def test_where_nobody_can_be_asked_asking_denies(plan, make_session):
     model = MockProvider()
     session = make_session({**plan, "hooks": []}, model)
 
-    async def ask(event: str, data: dict[str, Any]) -> HookResult:
+    async def ask(event, data):
         return HookResult(action="ask_user", approval_prompt="May it begin?")
 
     session.coordinator.hooks.register("prompt:submit", ask)
@@ -297,13 +295,13 @@ async def test_where_nobody_can_be_asked_asking_denies(plan: dict[str, Any], mak
 
 
 @pytest.mark.parametrize("action", [*HookAction.__args__])
-async def test_with_any_action_people_may_be_told_something(action: HookAction) -> None:
+async def test_with_any_action_people_may_be_told_something(action):
     wish = HookResult(action=action, user_message="A hook was here.", context_injection="Mind the gap.", data={})
     tried = await Tried().run(("tool:pre", wish))
     assert [message for message, _, _ in tried.display.messages] == ["A hook was here."]
 
 
-async def test_the_strongest_answer_wins_and_texts_and_changes_are_kept() -> None:
+async def test_the_strongest_answer_wins_and_texts_and_changes_are_kept():
     tried = await Tried().run(
         ("tool:pre", lambda *_: modify(tool_input={"at": "the sea"})),
         ("tool:pre", lambda *_: inject()),
@@ -313,19 +311,19 @@ async def test_the_strongest_answer_wins_and_texts_and_changes_are_kept() -> Non
     assert tried.seen()[-2:] == ["Mind the gap.", "Mind the step."]
 
 
-async def test_a_deny_ends_the_round() -> None:
+async def test_a_deny_ends_the_round():
     asked: list[str] = []
     deny = HookResult(action="deny", reason="not today.")
     tried = await Tried().run(("tool:pre", deny), ("tool:pre", lambda *_: asked.append("late")))
     assert (tried.tool.call_count, asked) == (0, [])
 
 
-async def test_a_handler_that_raises_hangs_or_talks_nonsense_counts_as_continue() -> None:
-    async def hang(event: str, data: dict[str, Any]) -> HookResult:
+async def test_a_handler_that_raises_hangs_or_talks_nonsense_counts_as_continue():
+    async def hang(event, data):
         await asyncio.Event().wait()
         return HookResult(action="deny")
 
-    def fail(event: str, data: dict[str, Any]) -> HookResult:
+    def fail(event, data):
         raise OSError("no disk")
 
     hooks = [("tool:pre", hang), ("tool:pre", fail), ("tool:pre", lambda *_: "no"), ("tool:pre", lambda *_: None)]

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,20 +44,20 @@ finally:
 
 
 @pytest.fixture
-def parrot_plan() -> dict[str, Any]:
+def parrot_plan():
     return {
         "session": {"orchestrator": "loop-interactive", "context": "context-simple"},
         "providers": [{"module": "provider-parrot", "source": str(EXAMPLES / "provider_parrot.py")}],
     }
 
 
-async def test_the_provider_answers_in_a_session(parrot_plan: dict[str, Any], make_session) -> None:
+async def test_the_provider_answers_in_a_session(parrot_plan, make_session):
     session: AmplifierSession
     async with make_session(parrot_plan) as session:
         assert await session.execute("Polly wants a cracker.\nNow.") == "Polly wants a cracker.\nNow."
 
 
-async def test_the_provider_says_what_it_has_while_it_is_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_provider_says_what_it_has_while_it_is_on_the_way(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import provider_parrot  # noqa: PLC0415 - it is importable only now
 
@@ -71,7 +70,7 @@ async def test_the_provider_says_what_it_has_while_it_is_on_the_way(monkeypatch:
     assert provider.parse_tool_calls(answer) == []
 
 
-async def test_the_examples_work_in_a_session_of_amplifier_core() -> None:
+async def test_the_examples_work_in_a_session_of_amplifier_core():
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-Bc",

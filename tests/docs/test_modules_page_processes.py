@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from agents import soon
@@ -15,9 +15,7 @@ from orchestrator_interactive.kernel.contracts.messages import ToolCall
 from orchestrator_interactive.testing import MockProvider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from orchestrator_interactive.kernel import AmplifierSession
+    pass
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 CALL = ToolCall(id="1", name="run_checks", arguments={})
@@ -28,13 +26,13 @@ FAMILY = "(sleep 30 & sleep 30) & sleep 30 &"
 class Pipe:
     """A named pipe that processes hold open: it comes to its end with the last of them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         os.mkfifo(path)
         self.path = path
         self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self._reader = asyncio.StreamReader()
 
-    async def open(self) -> asyncio.ReadTransport:
+    async def open(self):
         """Read the end that nobody writes to yet."""
         loop = asyncio.get_running_loop()
         keep_open = os.open(self.path, os.O_WRONLY)
@@ -44,13 +42,13 @@ class Pipe:
         self.let_go = lambda: os.close(keep_open)
         return transport
 
-    async def end(self) -> None:
+    async def end(self):
         self.let_go()
         assert await soon(self._reader.read()) == b""
 
 
 @pytest.fixture
-async def pipe(tmp_path: Path) -> AsyncIterator[Pipe]:
+async def pipe(tmp_path):
     pipe = Pipe(tmp_path / "pipe")
     transport = await pipe.open()
     yield pipe
@@ -58,10 +56,10 @@ async def pipe(tmp_path: Path) -> AsyncIterator[Pipe]:
 
 
 @pytest.fixture
-def running(pipe: Pipe, make_session: Callable[..., AmplifierSession]) -> Callable[..., AmplifierSession]:
+def running(pipe, make_session):
     """A session whose tool runs these shell lines, with the pipe open in all that they start."""
 
-    def make(lines: str, **config: Any) -> AmplifierSession:
+    def make(lines, **config):
         command = ["sh", "-c", f"exec 9>{shlex.quote(str(pipe.path))}\n{lines}"]
         entry = {"module": "tool-checks", "source": str(EXAMPLES / "tool_checks.py")}
         plan = {
@@ -73,16 +71,16 @@ def running(pipe: Pipe, make_session: Callable[..., AmplifierSession]) -> Callab
     return make
 
 
-async def result_in(session: AmplifierSession) -> dict[str, Any]:
+async def result_in(session):
     (result,) = [row for row in await session.coordinator.get("context").get_messages() if row["role"] == "tool"]
     return result
 
 
-async def test_an_immediate_stop_ends_children_and_grandchildren(pipe: Pipe, running) -> None:
+async def test_an_immediate_stop_ends_children_and_grandchildren(pipe, running):
     heard: list[str] = []
     async with running(f"{FAMILY} echo started; wait") as session:
 
-        async def stop_at_the_first_line(event: str, data: dict[str, Any]) -> None:
+        async def stop_at_the_first_line(event, data):
             if event == "tool:progress":
                 heard.append(data["text"])
                 session.coordinator.get_capability("orchestrator.stop")(immediate=True)
@@ -93,28 +91,28 @@ async def test_an_immediate_stop_ends_children_and_grandchildren(pipe: Pipe, run
         assert "its outcome is unknown" in (await result_in(session))["content"]
 
 
-async def test_the_time_limit_ends_them(pipe: Pipe, running) -> None:
+async def test_the_time_limit_ends_them(pipe, running):
     async with running(f"{FAMILY} wait", timeout_s=0.2) as session:
         assert await soon(session.execute("Check it.")) == "Done."
         await pipe.end()
         assert "its outcome is unknown" in (await result_in(session))["content"]
 
 
-async def test_what_the_command_leaves_behind_ends_with_the_call(pipe: Pipe, running) -> None:
+async def test_what_the_command_leaves_behind_ends_with_the_call(pipe, running):
     async with running("(sleep 30 & sleep 30) >/dev/null 2>&1 & echo all is well") as session:
         assert await soon(session.execute("Check it.")) == "Done."
         await pipe.end()
         assert (await result_in(session))["content"] == "all is well\n"
 
 
-async def test_a_check_that_fails_is_a_failed_call_with_its_output(running) -> None:
+async def test_a_check_that_fails_is_a_failed_call_with_its_output(running):
     async with running("echo two are red; exec >/dev/null 2>&1; exit 1") as session:
         await soon(session.execute("Check it."))
         result = await result_in(session)
         assert (result["content"], result["metadata"]) == ("two are red\n", {"is_error": True})
 
 
-async def test_a_command_that_is_not_there_is_a_failed_call(make_session) -> None:
+async def test_a_command_that_is_not_there_is_a_failed_call(make_session):
     plan = {
         "session": {"orchestrator": "loop-interactive", "context": "context-simple"},
         "tools": [

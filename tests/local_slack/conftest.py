@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import async_playwright
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from local_slack import LocalSlack
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    pass
 
 Json = dict[str, Any]
 
@@ -32,20 +32,20 @@ class Bot:
     events: list[Json] = field(default_factory=list)
     heard: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def event(self, wanted: Callable[[Json], bool]) -> Json:
+    async def event(self, wanted):
         """Return the first event like this, waiting for it if need be."""
         async with asyncio.timeout(5), self.heard:
             await self.heard.wait_for(lambda: any(map(wanted, self.events)))
             return next(filter(wanted, self.events))
 
-    async def events_until(self, ts: str) -> list[Json]:
+    async def events_until(self, ts):
         """Return what came up to the message with this ts, without it."""
         last = await self.event(lambda e: e.get("ts") == ts and e["type"] == "message")
         return self.events[: self.events.index(last)]
 
 
 @asynccontextmanager
-async def connected_bot(slack: LocalSlack, ping_interval_s: float = 10) -> AsyncIterator[Bot]:
+async def connected_bot(slack, ping_interval_s=10):
     client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
     logger = logging.getLogger("bolt")
     app = AsyncApp(client=client, logger=logger, ignoring_self_events_enabled=False)
@@ -53,7 +53,7 @@ async def connected_bot(slack: LocalSlack, ping_interval_s: float = 10) -> Async
     bot = Bot(app, handler, client)
 
     @app.event(re.compile(".*"))
-    async def write_down(event: Json) -> None:
+    async def write_down(event):
         async with bot.heard:
             bot.events.append(event)
             bot.heard.notify_all()
@@ -68,17 +68,17 @@ async def connected_bot(slack: LocalSlack, ping_interval_s: float = 10) -> Async
 class RawSocket:
     """One Socket Mode connection without an SDK, to see every frame and to ack by hand."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket):
         self.socket = socket
 
-    async def frame(self, timeout_s: float = 5) -> Json:
+    async def frame(self, timeout_s=5):
         frame: Json = await self.socket.receive_json(timeout=timeout_s)
         return frame
 
-    async def ack(self, frame: Json) -> None:
+    async def ack(self, frame):
         await self.socket.send_json({"envelope_id": frame["envelope_id"]})
 
-    async def acked_event(self) -> Json:
+    async def acked_event(self):
         frame = await self.frame()
         await self.ack(frame)
         event: Json = frame["payload"]["event"]
@@ -86,17 +86,17 @@ class RawSocket:
 
 
 class RawSockets:
-    def __init__(self, slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+    def __init__(self, slack, session):
         self._slack = slack
         self._opened: list[RawSocket] = []
         self.session = session
 
-    async def url(self) -> str:
+    async def url(self):
         headers = {"Authorization": f"Bearer {self._slack.app_token}"}
         async with self.session.post(self._slack.api_url + "apps.connections.open", headers=headers) as answer:
             return str((await answer.json())["url"])
 
-    async def open(self) -> RawSocket:
+    async def open(self):
         """Open a connection and read its hello."""
         raw = RawSocket(await self.session.ws_connect(await self.url()))
         # aiohttp closes a socket that nobody holds.
@@ -106,47 +106,47 @@ class RawSockets:
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[LocalSlack]:
+async def slack():
     async with LocalSlack() as workspace:
         yield workspace
 
 
 @pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
+async def session():
     async with aiohttp.ClientSession() as http:
         yield http
 
 
 @pytest.fixture
-def raw_sockets(session: aiohttp.ClientSession) -> Callable[[LocalSlack], RawSockets]:
+def raw_sockets(session):
     return lambda slack: RawSockets(slack, session)
 
 
 @pytest.fixture
-def client(slack: LocalSlack, session: aiohttp.ClientSession) -> AsyncWebClient:
+def client(slack, session):
     """Speak as the bot."""
     return AsyncWebClient(token=slack.bot_token, base_url=slack.api_url, session=session, retry_handlers=[])
 
 
 @pytest.fixture
-async def connect() -> AsyncIterator[Callable[..., Any]]:
+async def connect():
     """Connect bots that are closed at the end of the test."""
     async with AsyncExitStack() as stack:
 
-        async def enter(slack: LocalSlack, ping_interval_s: float = 10) -> Bot:
+        async def enter(slack, ping_interval_s=10):
             return await stack.enter_async_context(connected_bot(slack, ping_interval_s))
 
         yield enter
 
 
 @pytest.fixture
-async def bot(slack: LocalSlack) -> AsyncIterator[Bot]:
+async def bot(slack):
     async with connected_bot(slack) as listening:
         yield listening
 
 
 @pytest.fixture
-async def page(chromium_address: str) -> AsyncIterator[Page]:
+async def page(chromium_address):
     """A window in which no script fails and the page's own policy forbids nothing that it does."""
     complaints: list[str] = []
     async with async_playwright() as playwright:

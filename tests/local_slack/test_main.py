@@ -9,25 +9,24 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from endpoint import endpoint
 
 if TYPE_CHECKING:
-    import aiohttp
+    pass
 
 Start = Callable[..., Awaitable[Process]]
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Start]:
+async def start():
     running: list[Process] = []
 
-    async def run(*arguments: str) -> Process:
+    async def run(*arguments):
         command = (sys.executable, "-m", "local_slack", *arguments)
         running.append(await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE))
         return running[-1]
@@ -39,7 +38,7 @@ async def start() -> AsyncIterator[Start]:
         await process.communicate()
 
 
-async def url_of(process: Process) -> str:
+async def url_of(process):
     assert process.stdout is not None
     async with asyncio.timeout(10):
         while line := await process.stdout.readline():
@@ -48,7 +47,7 @@ async def url_of(process: Process) -> str:
     raise AssertionError("no address was printed")
 
 
-async def ended(process: Process) -> tuple[int, str, str]:
+async def ended(process):
     async with asyncio.timeout(10):
         out, err = await process.communicate()
     assert process.returncode is not None
@@ -56,9 +55,7 @@ async def ended(process: Process) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_prints_its_address_serves_and_ends_quietly(
-    start: Start, session: aiohttp.ClientSession, number: signal.Signals
-) -> None:
+async def test_it_prints_its_address_serves_and_ends_quietly(start, session, number):
     process = await start("--port", "0", "--people", "dora", "--bot", "omega")
     url = await url_of(process)
     async with session.get(url + "page/state.json") as response:
@@ -71,7 +68,7 @@ async def test_it_prints_its_address_serves_and_ends_quietly(
     assert "SLACK_BOT_TOKEN=xoxb-local-omega" in out
 
 
-async def test_a_command_gets_the_variables_and_gives_the_exit_code(start: Start) -> None:
+async def test_a_command_gets_the_variables_and_gives_the_exit_code(start):
     names = ("SLACK_API_URL", "SLACK_APP_TOKEN", "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET")
     script = f'echo "child {" ".join(f"${name}" for name in names)}"; exit 7'
     code, out, _ = await ended(await start("--port", "0", "--", "sh", "-c", script))
@@ -80,7 +77,7 @@ async def test_a_command_gets_the_variables_and_gives_the_exit_code(start: Start
     assert re.search(rf"child http://127\.0\.0\.1:\d+/api/ {secrets}", out)
 
 
-async def test_a_signal_ends_the_command_too(start: Start) -> None:
+async def test_a_signal_ends_the_command_too(start):
     script = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit('asked to end'))\n"
     process = await start("--port", "0", "--", sys.executable, "-c", script + "print('up', flush=True); time.sleep(60)")
     assert process.stdout is not None
@@ -93,13 +90,13 @@ async def test_a_signal_ends_the_command_too(start: Start) -> None:
     assert "Traceback" not in err
 
 
-async def test_a_command_that_can_not_start_is_named(start: Start) -> None:
+async def test_a_command_that_can_not_start_is_named(start):
     code, _, err = await ended(await start("--port", "0", "--", "no-such-command"))
     assert code == 127
     assert err == "Error: cannot start 'no-such-command': No such file or directory\n"
 
 
-async def test_a_busy_port_is_one_clear_line(start: Start) -> None:
+async def test_a_busy_port_is_one_clear_line(start):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, out, err = await ended(await start("--port", str(port)))
@@ -115,14 +112,14 @@ async def test_a_busy_port_is_one_clear_line(start: Start) -> None:
         (("--people", "Ana Lee"), "Ana Lee"),
     ],
 )
-async def test_wrong_usage_is_explained(start: Start, arguments: tuple[str, ...], says: str) -> None:
+async def test_wrong_usage_is_explained(start, arguments, says):
     code, _, err = await ended(await start(*arguments))
     assert code == 2
     assert says in err
     assert "Traceback" not in err
 
 
-async def test_it_writes_the_record_as_it_goes(start: Start, session: aiohttp.ClientSession, tmp_path: Path) -> None:
+async def test_it_writes_the_record_as_it_goes(start, session, tmp_path):
     file = tmp_path / "record.jsonl"
     url = await url_of(await start("--port", "0", "--record", str(file)))
     headers = {"Authorization": "Bearer xoxb-local-alpha"}
@@ -132,13 +129,13 @@ async def test_it_writes_the_record_as_it_goes(start: Start, session: aiohttp.Cl
     assert (entry["what"], entry["method"], entry["ok"]) == ("call", "auth.test", True)
 
 
-async def test_a_record_that_cannot_be_written_is_one_clear_line(start: Start, tmp_path: Path) -> None:
+async def test_a_record_that_cannot_be_written_is_one_clear_line(start, tmp_path):
     code, _, err = await ended(await start("--port", "0", "--record", str(tmp_path / "no" / "where")))
     assert code == 1
     assert err == f"Error: cannot write to {tmp_path / 'no' / 'where'}: No such file or directory\n"
 
 
-async def test_events_go_to_a_request_url_from_all_workspaces(start: Start, session: aiohttp.ClientSession) -> None:
+async def test_events_go_to_a_request_url_from_all_workspaces(start, session):
     async with endpoint() as there:
         arguments = ("--deliver-to", there.url, "--teams", "Playground,Second", "--no-limits")
         process = await start("--port", "0", *arguments)
@@ -157,7 +154,7 @@ async def test_events_go_to_a_request_url_from_all_workspaces(start: Start, sess
         assert "Its bot token in Second: xoxb-second-alpha" in out
 
 
-async def test_a_request_url_that_is_none_is_explained(start: Start) -> None:
+async def test_a_request_url_that_is_none_is_explained(start):
     code, _, err = await ended(await start("--port", "0", "--deliver-to", "localhost:3000"))
     assert code == 1
     assert err.startswith("Error: 'localhost:3000' is not a request URL; use one such as http://127.0.0.1:3000/")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,40 +10,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_sdk.errors import SlackApiError
 
-from local_slack import LocalSlack, SlackRefused
+from local_slack import SlackRefused
 from local_slack.blocks.blocks import check_blocks, with_ids
 
 if TYPE_CHECKING:
-    from slack_sdk.web.async_client import AsyncWebClient
+    pass
 
 Block = dict[str, Any]
 
 
-def plain(text: str = "hi") -> Block:
+def plain(text="hi"):
     return {"type": "plain_text", "text": text}
 
 
-def mrkdwn(text: str = "hi") -> Block:
+def mrkdwn(text="hi"):
     return {"type": "mrkdwn", "text": text}
 
 
-def section(text: str = "hi", **more: Any) -> Block:
+def section(text="hi", **more):
     return {"type": "section", "text": mrkdwn(text), **more}
 
 
-def button(action_id: str = "go", **more: Any) -> Block:
+def button(action_id="go", **more):
     return {"type": "button", "text": plain("Go"), "action_id": action_id, **more}
 
 
-def actions(*elements: Block, **more: Any) -> Block:
+def actions(*elements, **more):
     return {"type": "actions", "elements": list(elements), **more}
 
 
-def option(value: str = "a") -> Block:
+def option(value="a"):
     return {"text": plain(value), "value": value}
 
 
-def rich(*parts: Block) -> Block:
+def rich(*parts):
     return {"type": "rich_text", "elements": list(parts)}
 
 
@@ -168,19 +167,19 @@ WRONG: list[tuple[Block, str]] = [
 
 
 @pytest.mark.parametrize("block", RIGHT, ids=lambda block: str(block["type"]))
-def test_a_right_block_is_taken(block: Block) -> None:
+def test_a_right_block_is_taken(block):
     check_blocks([block])
 
 
 @pytest.mark.parametrize(("block", "message"), WRONG, ids=[message for _, message in WRONG])
-def test_a_wrong_block_is_refused_with_the_place_where_it_is_wrong(block: Block, message: str) -> None:
+def test_a_wrong_block_is_refused_with_the_place_where_it_is_wrong(block, message):
     with pytest.raises(SlackRefused) as refused:
         check_blocks([block])
     assert refused.value.code == "invalid_blocks"
     assert f"[ERROR] {message}" in refused.value.messages
 
 
-def test_the_same_block_id_twice_is_refused_and_the_same_action_in_two_blocks_is_not() -> None:
+def test_the_same_block_id_twice_is_refused_and_the_same_action_in_two_blocks_is_not():
     check_blocks([actions(button(), block_id="a"), actions(button(), block_id="b")])
     with pytest.raises(SlackRefused, match="invalid_blocks") as refused:
         check_blocks([section(block_id="a"), section(block_id="a")])
@@ -189,7 +188,7 @@ def test_the_same_block_id_twice_is_refused_and_the_same_action_in_two_blocks_is
     )
 
 
-def test_all_text_of_a_message_has_a_limit_together() -> None:
+def test_all_text_of_a_message_has_a_limit_together():
     check_blocks([section("x" * 2_600)] * 5)
     with pytest.raises(SlackRefused, match="msg_blocks_too_long"):
         check_blocks([section("x" * 2_700)] * 5)
@@ -197,7 +196,7 @@ def test_all_text_of_a_message_has_a_limit_together() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(_ANYTHING, max_size=4), st.randoms(use_true_random=False))
-def test_whatever_comes_is_taken_or_refused(blocks: list[Any], dice: random.Random) -> None:
+def test_whatever_comes_is_taken_or_refused(blocks, dice):
     odd = [None, 1, "x", [], {}, [None], [{}], ["x"]]
     spoilt = [{**right, dice.choice(list(right)): dice.choice(odd)} for right in dice.sample(RIGHT, 2)]
     with contextlib.suppress(SlackRefused):
@@ -205,7 +204,7 @@ def test_whatever_comes_is_taken_or_refused(blocks: list[Any], dice: random.Rand
         assert all(block["block_id"] for block in with_ids([*blocks, *spoilt]))
 
 
-async def test_the_answer_says_what_is_wrong_twice_over(client: AsyncWebClient) -> None:
+async def test_the_answer_says_what_is_wrong_twice_over(client):
     with pytest.raises(SlackApiError) as refused:
         await client.chat_postMessage(channel="C0GENERAL", text="t", blocks=[section(""), {"type": "divide"}])
     wrong = [
@@ -217,7 +216,7 @@ async def test_the_answer_says_what_is_wrong_twice_over(client: AsyncWebClient) 
     assert answer["response_metadata"]["messages"] == [f"[ERROR] {what}" for what in wrong]
 
 
-async def test_blocks_need_no_text_and_get_ids_where_they_have_none(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_blocks_need_no_text_and_get_ids_where_they_have_none(slack, client):
     unnamed = {"type": "button", "text": plain("Go")}
     blocks = [section(block_id="mine"), actions(unnamed)]
     await client.api_call("chat.postMessage", json={"channel": "C0GENERAL", "blocks": blocks})
@@ -227,7 +226,7 @@ async def test_blocks_need_no_text_and_get_ids_where_they_have_none(slack: Local
     assert second["elements"][0]["action_id"]
 
 
-async def test_blocks_of_an_attachment_are_checked_too(client: AsyncWebClient) -> None:
+async def test_blocks_of_an_attachment_are_checked_too(client):
     with pytest.raises(SlackApiError) as refused:
         await client.chat_postMessage(channel="C0GENERAL", text="t", attachments=[{"blocks": [{"type": "x"}]}])
     assert refused.value.response["errors"] == ["unsupported type: x [json-pointer:/attachments/0/blocks/0/type]"]

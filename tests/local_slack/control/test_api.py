@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
-from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack import Breaks, DropsBefore, Late, LocalSlack, RateLimits, Refuses, Slow, Twice
+from local_slack import Breaks, DropsBefore, Late, RateLimits, Refuses, Slow, Twice
 
 Json = dict[str, Any]
 
 
 class Control:
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, url, session):
         self._url = url
         self._session = session
 
-    async def get(self, path: str) -> Any:
+    async def get(self, path):
         async with self._session.get(self._url + path) as answer:
             assert answer.status == 200
             return await answer.json()
 
-    async def post(self, body: Any) -> tuple[int, Json]:
+    async def post(self, body):
         async with self._session.post(self._url + "faults", json=body) as answer:
             return answer.status, await answer.json()
 
-    async def delete(self) -> Json:
+    async def delete(self):
         async with self._session.delete(self._url + "faults") as answer:
             state: Json = await answer.json()
             return state
 
 
 @pytest.fixture
-async def control(slack: LocalSlack, session: aiohttp.ClientSession) -> AsyncIterator[Control]:
+async def control(slack, session):
     return Control(slack.url, session)
 
 
-async def test_it_says_what_can_be_switched_on_and_what_is(control: Control) -> None:
+async def test_it_says_what_can_be_switched_on_and_what_is(control):
     state = await control.get("faults")
     assert {"chat.postMessage", "apps.connections.open", "auth.test"} <= set(state["methods"])
     assert {"internal_error", "message_not_found", "edit_window_closed"} <= set(state["errors"])
@@ -68,9 +66,7 @@ async def test_it_says_what_can_be_switched_on_and_what_is(control: Control) -> 
         ({"kind": "drops_before"}, DropsBefore()),
     ],
 )
-async def test_a_fault_of_a_method_is_the_same_as_in_python(
-    slack: LocalSlack, control: Control, given: Json, fault: Any
-) -> None:
+async def test_a_fault_of_a_method_is_the_same_as_in_python(slack, control, given, fault):
     status, state = await control.post({"method": "chat.update", "times": 2, **given})
     assert (status, slack.faults.coming) == (200, {"chat.update": (fault, fault)})
     (entry,) = state["calls"]
@@ -80,9 +76,7 @@ async def test_a_fault_of_a_method_is_the_same_as_in_python(
     assert slack.faults.coming == {}
 
 
-async def test_a_call_meets_what_was_announced_over_http(
-    slack: LocalSlack, control: Control, client: AsyncWebClient
-) -> None:
+async def test_a_call_meets_what_was_announced_over_http(slack, control, client):
     await control.post({"method": "auth.test", "kind": "refuses", "error": "token_revoked"})
     with pytest.raises(Exception, match="token_revoked"):
         await client.auth_test()
@@ -91,7 +85,7 @@ async def test_a_call_meets_what_was_announced_over_http(
     assert next(row["used"] for row in limits if row["method"] == "auth.test") == 2
 
 
-async def test_faults_of_deliveries_too(slack: LocalSlack, control: Control) -> None:
+async def test_faults_of_deliveries_too(slack, control):
     await control.post({"delivery": "twice"})
     _, state = await control.post({"delivery": "late", "behind": 3, "times": 2})
     assert slack.deliveries.coming == (Twice(), Late(3), Late(3))
@@ -99,7 +93,7 @@ async def test_faults_of_deliveries_too(slack: LocalSlack, control: Control) -> 
     assert (await control.delete())["deliveries"] == []
 
 
-async def test_connections_are_frozen_cut_and_sent_away(slack: LocalSlack, control: Control, raw_sockets: Any) -> None:
+async def test_connections_are_frozen_cut_and_sent_away(slack, control, raw_sockets):
     sockets = raw_sockets(slack)
     silent = await sockets.open()
     _, state = await control.post({"socket": "freeze"})
@@ -144,22 +138,20 @@ async def test_connections_are_frozen_cut_and_sent_away(slack: LocalSlack, contr
         ({"socket": "drop", "reason": "warning"}, "unknown field `reason`"),
     ],
 )
-async def test_who_asks_wrongly_reads_what_to_send(slack: LocalSlack, control: Control, body: Any, says: str) -> None:
+async def test_who_asks_wrongly_reads_what_to_send(slack, control, body, says):
     status, answer = await control.post(body)
     assert (status, answer["ok"]) == (400, False)
     assert says in answer["error"]
     assert (slack.faults.coming, slack.deliveries.coming) == ({}, ())
 
 
-async def test_what_is_no_json_is_told_so(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_what_is_no_json_is_told_so(slack, session):
     async with session.post(slack.url + "faults", data=b"\xff{") as answer:
         assert (answer.status, "not JSON" in (await answer.json())["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("levels", [150, 100_000])
-async def test_json_that_is_nested_deeply_is_refused_at_every_door(
-    slack: LocalSlack, session: aiohttp.ClientSession, levels: int
-) -> None:
+async def test_json_that_is_nested_deeply_is_refused_at_every_door(slack, session, levels):
     deep, headers = "[" * levels + "]" * levels, {"Authorization": f"Bearer {slack.bot_token}"}
     async with session.post(slack.url + "faults", data=deep) as answer:
         assert (answer.status, "not JSON" in (await answer.json())["error"]) == (400, True)
@@ -179,7 +171,7 @@ async def test_json_that_is_nested_deeply_is_refused_at_every_door(
         assert await socket.receive_json() == {"type": "pong", "id": 7}
 
 
-async def test_other_sites_may_not_control_it(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_other_sites_may_not_control_it(slack, session):
     for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
         for path in ("faults", "limits", "record.jsonl"):
             async with session.get(slack.url + path, headers=headers) as answer:

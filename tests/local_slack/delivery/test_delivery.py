@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from local_slack import Late, Lost, RetrySchedule, Twice
 from local_slack.delivery.delivery import Delivery
-from local_slack.delivery.delivery_faults import DeliveryFault, DeliveryFaults
+from local_slack.delivery.delivery_faults import DeliveryFaults
 from local_slack.delivery.envelope import Envelope
 from local_slack.delivery.recorder import Recorder
 
@@ -26,19 +26,19 @@ apps = st.lists(st.booleans(), max_size=6)
 class Line:
     """A connection of an app that acknowledges some frames, and all from the end of its list on."""
 
-    def __init__(self, delivery: Delivery, acks: list[bool]) -> None:
+    def __init__(self, delivery, acks):
         self._delivery = delivery
         self._acks = iter(acks)
         self.seen: list[str] = []
 
-    def send(self, frame: str) -> None:
+    def send(self, frame):
         envelope = json.loads(frame)["envelope_id"]
         self.seen.append(envelope)
         if next(self._acks, True):
             asyncio.get_running_loop().call_soon(self._delivery.acknowledge, envelope)
 
 
-async def delivered(coming: list[DeliveryFault | None], acks: list[bool], begin: int) -> tuple[Line, Recorder]:
+async def delivered(coming, acks, begin):
     """Offer an event per fault, the first `begin` of them before there is a connection; returns what came."""
     settled, record, announced = asyncio.Event(), Recorder(), DeliveryFaults()
     delivery = Delivery(QUICK, settled.set, announced, record)
@@ -61,9 +61,7 @@ async def delivered(coming: list[DeliveryFault | None], acks: list[bool], begin:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(faults, max_size=8), apps, st.integers(0, 8))
-def test_every_event_arrives_or_is_given_up_by_name(
-    coming: list[DeliveryFault | None], acks: list[bool], begin: int
-) -> None:
+def test_every_event_arrives_or_is_given_up_by_name(coming, acks, begin):
     line, record = asyncio.run(delivered(coming, acks, begin))
     offered = {f"e{number}" for number in range(len(coming))}
     ended = Counter(entry["envelope"] for entry in record if entry["what"] in {"acked", "given_up"})

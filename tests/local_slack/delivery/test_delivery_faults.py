@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -11,18 +11,16 @@ from slack_sdk.errors import SlackApiError
 from local_slack import Late, LocalSlack, Lost, RetrySchedule, Twice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from slack_sdk.web.async_client import AsyncWebClient
+    pass
 
 QUICK = RetrySchedule(ack_timeout_s=0.15, delays_s=(0.0, 0.05, 0.05))
 
 
-async def texts(socket: Any, count: int) -> list[str]:
+async def texts(socket, count):
     return [(await socket.acked_event())["text"] for _ in range(count)]
 
 
-async def test_an_event_comes_twice_over_two_connections(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_an_event_comes_twice_over_two_connections(slack, raw_sockets):
     sockets = raw_sockets(slack)
     one, two = await sockets.open(), await sockets.open()
     slack.deliveries.next(Twice())
@@ -35,7 +33,7 @@ async def test_an_event_comes_twice_over_two_connections(slack: LocalSlack, raw_
     assert slack.deliveries.coming == ()
 
 
-async def test_a_late_event_is_overtaken_by_as_many_as_it_is_behind(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_a_late_event_is_overtaken_by_as_many_as_it_is_behind(slack, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     slack.deliveries.next(Late(behind=2))
     for text in ("one", "two", "three", "four"):
@@ -43,7 +41,7 @@ async def test_a_late_event_is_overtaken_by_as_many_as_it_is_behind(slack: Local
     assert await texts(socket, 4) == ["two", "three", "one", "four"]
 
 
-async def test_two_late_events_keep_their_places(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_two_late_events_keep_their_places(slack, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     slack.deliveries.next(Late(behind=1), times=2)
     for text in ("one", "two", "three"):
@@ -51,7 +49,7 @@ async def test_two_late_events_keep_their_places(slack: LocalSlack, raw_sockets:
     assert sorted(await texts(socket, 3)) == ["one", "three", "two"]
 
 
-async def test_a_late_event_that_nothing_overtakes_comes_all_the_same(raw_sockets: Any) -> None:
+async def test_a_late_event_that_nothing_overtakes_comes_all_the_same(raw_sockets):
     async with LocalSlack(retries=QUICK) as slack:
         socket = await raw_sockets(slack).open()
         slack.deliveries.next(Late(behind=5))
@@ -60,7 +58,7 @@ async def test_a_late_event_that_nothing_overtakes_comes_all_the_same(raw_socket
         assert await texts(socket, 1) == ["alone"]
 
 
-async def test_a_late_event_survives_the_loss_of_the_connection(raw_sockets: Any) -> None:
+async def test_a_late_event_survives_the_loss_of_the_connection(raw_sockets):
     async with LocalSlack(retries=QUICK) as slack:
         sockets = raw_sockets(slack)
         await sockets.open()
@@ -70,7 +68,7 @@ async def test_a_late_event_survives_the_loss_of_the_connection(raw_sockets: Any
         assert await texts(await sockets.open(), 1) == ["kept"]
 
 
-async def test_a_lost_event_comes_as_a_retry(raw_sockets: Any) -> None:
+async def test_a_lost_event_comes_as_a_retry(raw_sockets):
     async with LocalSlack(retries=QUICK) as slack:
         socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
         slack.deliveries.next(Lost())
@@ -85,7 +83,7 @@ async def test_a_lost_event_comes_as_a_retry(raw_sockets: Any) -> None:
         )
 
 
-async def test_what_is_cleared_happens_no_more(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_what_is_cleared_happens_no_more(slack, raw_sockets):
     socket = await raw_sockets(slack).open()
     slack.deliveries.next(Lost(), times=5)
     slack.deliveries.clear()
@@ -93,7 +91,7 @@ async def test_what_is_cleared_happens_no_more(slack: LocalSlack, raw_sockets: A
     assert await texts(socket, 1) == ["here"]
 
 
-async def test_a_frozen_connection_stays_open_and_says_nothing(raw_sockets: Any) -> None:
+async def test_a_frozen_connection_stays_open_and_says_nothing(raw_sockets):
     async with LocalSlack(retries=QUICK) as slack:
         sockets = raw_sockets(slack)
         silent, ana = await sockets.open(), slack.as_person("ana")
@@ -116,7 +114,7 @@ async def test_a_frozen_connection_stays_open_and_says_nothing(raw_sockets: Any)
 
 
 @pytest.mark.parametrize("how", ["drop", "close"])
-async def test_a_frozen_connection_can_be_ended_from_outside(raw_sockets: Any, how: str) -> None:
+async def test_a_frozen_connection_can_be_ended_from_outside(raw_sockets, how):
     async with LocalSlack() as slack:
         silent = await raw_sockets(slack).open()
         slack.socket_mode.freeze()
@@ -124,7 +122,7 @@ async def test_a_frozen_connection_can_be_ended_from_outside(raw_sockets: Any, h
         assert (await silent.socket.receive(timeout=5)).type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
 
 
-async def test_bolt_leaves_a_silent_connection(connect: Callable[..., Any], slack: LocalSlack) -> None:
+async def test_bolt_leaves_a_silent_connection(connect, slack):
     bot = await connect(slack, ping_interval_s=0.05)
     slack.socket_mode.freeze()
     await slack.until(lambda _: slack.socket_mode.opened == 2)
@@ -132,9 +130,7 @@ async def test_bolt_leaves_a_silent_connection(connect: Callable[..., Any], slac
     await bot.event(lambda e: e.get("ts") == ts)
 
 
-async def test_while_the_link_is_disabled_no_connection_opens(
-    slack: LocalSlack, raw_sockets: Any, client: AsyncWebClient
-) -> None:
+async def test_while_the_link_is_disabled_no_connection_opens(slack, raw_sockets, client):
     sockets = raw_sockets(slack)
     socket, unused = await sockets.open(), await sockets.url()
     slack.socket_mode.disconnect("link_disabled")
@@ -153,14 +149,14 @@ async def test_while_the_link_is_disabled_no_connection_opens(
     assert (await (await sockets.open()).acked_event())["ts"] == ts
 
 
-async def test_the_hello_says_where_and_for_how_long(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_the_hello_says_where_and_for_how_long(slack, raw_sockets):
     sockets = raw_sockets(slack)
     socket = await sockets.session.ws_connect(await sockets.url())
     hello = await socket.receive_json()
     assert hello["debug_info"] == {"host": "applink-local", "build_number": 1, "approximate_connection_time": 18060}
 
 
-async def test_a_connection_answers_pings_and_a_close(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_a_connection_answers_pings_and_a_close(slack, raw_sockets):
     sockets = raw_sockets(slack)
     socket = await sockets.session.ws_connect(await sockets.url(), autoping=False)
     assert (await socket.receive_json())["type"] == "hello"

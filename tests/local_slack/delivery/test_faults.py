@@ -9,12 +9,10 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses, Waits
+from local_slack import Breaks, DropsAfterwards, DropsBefore, RateLimits, Refuses, Waits
 
 
-async def test_the_next_calls_meet_the_faults_in_order_and_people_do_not(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_the_next_calls_meet_the_faults_in_order_and_people_do_not(slack, client):
     slack.faults.next("chat.postMessage", Refuses("fatal_error"), times=2)
     slack.faults.next("chat.postMessage", RateLimits(retry_after_s=7))
     slack.faults.next("chat.postMessage", Breaks(503))
@@ -35,7 +33,7 @@ async def test_the_next_calls_meet_the_faults_in_order_and_people_do_not(
     assert [m.text for m in slack.workspace.messages("general")] == ["people are spared", "yes"]
 
 
-async def test_a_call_that_waits_takes_effect_when_it_is_let_go(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_call_that_waits_takes_effect_when_it_is_let_go(slack, client):
     gate = asyncio.Event()
     slack.faults.next("chat.postMessage", Waits(gate))
     post = asyncio.create_task(client.chat_postMessage(channel="C0GENERAL", text="late"))
@@ -46,9 +44,7 @@ async def test_a_call_that_waits_takes_effect_when_it_is_let_go(slack: LocalSlac
     assert [m.text for m in slack.workspace.messages("general")] == ["first", "late"]
 
 
-async def test_a_dropped_connection_leaves_open_whether_the_call_took_effect(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_a_dropped_connection_leaves_open_whether_the_call_took_effect(slack, client):
     slack.faults.next("chat.postMessage", DropsAfterwards())
     slack.faults.next("chat.postMessage", DropsBefore())
     for text in ("done", "not done"):
@@ -57,14 +53,14 @@ async def test_a_dropped_connection_leaves_open_whether_the_call_took_effect(
     assert [m.text for m in slack.workspace.messages("general")] == ["done"]
 
 
-async def test_the_default_client_of_the_sdk_posts_twice_after_a_dropped_connection(slack: LocalSlack) -> None:
+async def test_the_default_client_of_the_sdk_posts_twice_after_a_dropped_connection(slack):
     client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
     slack.faults.next("chat.postMessage", DropsAfterwards())
     await client.chat_postMessage(channel="C0GENERAL", text="twice")
     assert [m.text for m in slack.workspace.messages("general")] == ["twice", "twice"]
 
 
-async def test_the_socket_url_can_be_refused_too(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_the_socket_url_can_be_refused_too(slack, client):
     slack.faults.next("apps.connections.open", Refuses("internal_error"))
     with pytest.raises(SlackApiError, match="internal_error"):
         await client.apps_connections_open(app_token=slack.app_token)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 from aiohttp import web
-from endpoint import Endpoint, endpoint, status
+from endpoint import endpoint, status
 from slack_sdk.signature import SignatureVerifier
 
 from local_slack import LocalSlack, LocalSlackError, Lost, RetrySchedule, Twice
@@ -20,22 +18,22 @@ IMPATIENT = RetrySchedule(ack_timeout_s=0.2, delays_s=(0.0, 0.02, 0.02))
 
 
 @pytest.fixture
-async def there() -> AsyncIterator[Endpoint]:
+async def there():
     async with endpoint() as open_endpoint:
         yield open_endpoint
 
 
 @pytest.fixture
-async def slack(there: Endpoint) -> AsyncIterator[LocalSlack]:
+async def slack(there):
     async with LocalSlack(retries=QUICK, request_url=there.url) as workspace:
         yield workspace
 
 
-async def settled(slack: LocalSlack) -> None:
+async def settled(slack):
     await slack.until(lambda _: not slack.socket_mode.delivery.outstanding)
 
 
-async def test_an_event_is_a_signed_json_request_after_the_challenge(slack: LocalSlack, there: Endpoint) -> None:
+async def test_an_event_is_a_signed_json_request_after_the_challenge(slack, there):
     ts = await slack.as_person("ana").say("general", "höre @alpha")
     message, mention = await there.received(2)
     assert {message.json["event"]["type"], mention.json["event"]["type"]} == {"message", "app_mention"}
@@ -51,7 +49,7 @@ async def test_an_event_is_a_signed_json_request_after_the_challenge(slack: Loca
     await settled(slack)
 
 
-async def test_another_secret_does_not_verify(there: Endpoint) -> None:
+async def test_another_secret_does_not_verify(there):
     async with LocalSlack(request_url=there.url, signing_secret="of this app") as slack:
         await slack.as_person("ana").say("general", "hi")
         (request,) = await there.received(1)
@@ -60,7 +58,7 @@ async def test_another_secret_does_not_verify(there: Endpoint) -> None:
         assert not SignatureVerifier("of another").is_valid_request(request.body, headers)
 
 
-async def test_what_is_refused_comes_again_with_its_number_and_reason(slack: LocalSlack, there: Endpoint) -> None:
+async def test_what_is_refused_comes_again_with_its_number_and_reason(slack, there):
     there.answers += [status(503), status(404), status(204)]
     await slack.as_person("ana").say("general", "hi")
     requests = await there.received(3)
@@ -71,7 +69,7 @@ async def test_what_is_refused_comes_again_with_its_number_and_reason(slack: Loc
     assert told == [(None, None), ("1", "http_error"), ("2", "http_error")]
 
 
-async def test_an_answer_that_is_too_late_is_none(there: Endpoint) -> None:
+async def test_an_answer_that_is_too_late_is_none(there):
     late = asyncio.Event()
     there.answers.append(late)
     async with LocalSlack(retries=IMPATIENT, request_url=there.url) as slack:
@@ -82,7 +80,7 @@ async def test_an_answer_that_is_too_late_is_none(there: Endpoint) -> None:
         await settled(slack)
 
 
-async def test_after_the_last_retry_it_is_given_up(slack: LocalSlack, there: Endpoint) -> None:
+async def test_after_the_last_retry_it_is_given_up(slack, there):
     there.answers += [status(500)] * 4
     await slack.as_person("ana").say("general", "hi")
     await settled(slack)
@@ -90,14 +88,14 @@ async def test_after_the_last_retry_it_is_given_up(slack: LocalSlack, there: End
     assert [entry["reason"] for entry in slack.record if entry["what"] == "given_up"] == ["http_error"]
 
 
-async def test_an_app_can_forbid_the_retry(slack: LocalSlack, there: Endpoint) -> None:
+async def test_an_app_can_forbid_the_retry(slack, there):
     there.answers.append(status(500, X_Slack_No_Retry="1"))
     await slack.as_person("ana").say("general", "hi")
     await settled(slack)
     assert len(there.requests) == 1
 
 
-async def test_a_redirect_is_followed_twice_and_no_further(slack: LocalSlack, there: Endpoint) -> None:
+async def test_a_redirect_is_followed_twice_and_no_further(slack, there):
     onwards = status(307, Location=there.url)
     there.answers += [onwards, onwards, status(200), *[onwards] * 12]
     ana = slack.as_person("ana")
@@ -109,7 +107,7 @@ async def test_a_redirect_is_followed_twice_and_no_further(slack: LocalSlack, th
     assert [entry["reason"] for entry in slack.record if entry["what"] == "given_up"] == ["too_many_redirects"]
 
 
-async def test_an_app_that_is_not_there_yet_gets_the_event_once_it_is() -> None:
+async def test_an_app_that_is_not_there_yet_gets_the_event_once_it_is():
     async with endpoint() as there:
         url = there.url
     often = RetrySchedule(3, (0.02,) * 200)
@@ -137,7 +135,7 @@ async def test_an_app_that_is_not_there_yet_gets_the_event_once_it_is() -> None:
         ),
     ],
 )
-async def test_a_url_that_does_not_echo_the_challenge_is_not_taken(there: Endpoint, echo: Any, says: str) -> None:
+async def test_a_url_that_does_not_echo_the_challenge_is_not_taken(there, echo, says):
     there.echo = echo
     async with LocalSlack(retries=QUICK) as slack:
         with pytest.raises(LocalSlackError, match=says):
@@ -154,7 +152,7 @@ async def test_a_url_that_does_not_echo_the_challenge_is_not_taken(there: Endpoi
         lambda challenge: web.Response(text=f"challenge={challenge}", content_type="application/x-www-form-urlencoded"),
     ],
 )
-async def test_a_challenge_may_be_echoed_as_json_and_as_a_form(there: Endpoint, echo: Any) -> None:
+async def test_a_challenge_may_be_echoed_as_json_and_as_a_form(there, echo):
     there.echo = echo
     async with LocalSlack() as slack:
         await slack.deliver_to(there.url)
@@ -162,12 +160,12 @@ async def test_a_challenge_may_be_echoed_as_json_and_as_a_form(there: Endpoint, 
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/x", "http://", "http://127.0.0.1:99999/", "http://[::/"])
-async def test_what_is_no_url_is_named(slack: LocalSlack, url: str) -> None:
+async def test_what_is_no_url_is_named(slack, url):
     with pytest.raises(LocalSlackError, match="not a request URL"):
         await slack.deliver_to(url)
 
 
-async def test_the_way_can_change_while_it_runs(there: Endpoint, raw_sockets: Any) -> None:
+async def test_the_way_can_change_while_it_runs(there, raw_sockets):
     async with LocalSlack() as slack:
         ana, socket = slack.as_person("ana"), await raw_sockets(slack).open()
         await slack.deliver_to(there.url)
@@ -181,7 +179,7 @@ async def test_the_way_can_change_while_it_runs(there: Endpoint, raw_sockets: An
         assert len(there.requests) == 1
 
 
-async def test_the_faults_of_delivery_are_the_same(there: Endpoint) -> None:
+async def test_the_faults_of_delivery_are_the_same(there):
     async with LocalSlack(retries=IMPATIENT, request_url=there.url) as slack:
         slack.deliveries.next(Twice())
         slack.deliveries.next(Lost())
@@ -195,7 +193,7 @@ async def test_the_faults_of_delivery_are_the_same(there: Endpoint) -> None:
         assert (lost.headers["X-Slack-Retry-Num"], lost.headers["X-Slack-Retry-Reason"]) == ("1", "http_timeout")
 
 
-async def test_a_click_is_a_form_and_comes_once(slack: LocalSlack, there: Endpoint, session: Any) -> None:
+async def test_a_click_is_a_form_and_comes_once(slack, there, session):
     button = {"type": "button", "action_id": "go", "value": "7", "text": {"type": "plain_text", "text": "Go"}}
     body = {"channel": "C0GENERAL", "text": "x", "blocks": [{"type": "actions", "elements": [button]}]}
     headers = {"Authorization": f"Bearer {slack.bot_token}"}
@@ -214,7 +212,7 @@ async def test_a_click_is_a_form_and_comes_once(slack: LocalSlack, there: Endpoi
     assert len(there.requests) == 3
 
 
-async def test_too_many_events_are_announced_without_an_event(slack: LocalSlack, there: Endpoint) -> None:
+async def test_too_many_events_are_announced_without_an_event(slack, there):
     slack.notify_rate_limited()
     (request,) = await there.received(1)
     notice = request.json

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import LocalSlack, Refuses, RetrySchedule, Twice
 from local_slack.delivery.recorder import Recorder
@@ -20,11 +17,11 @@ from local_slack.delivery.recorder import Recorder
 Json = dict[str, Any]
 
 
-def of(slack: LocalSlack, what: str) -> list[Json]:
+def of(slack, what):
     return [entry for entry in slack.record if entry["what"] == what]
 
 
-async def test_an_event_can_be_followed_from_the_post_to_the_ack(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_an_event_can_be_followed_from_the_post_to_the_ack(slack, raw_sockets):
     socket = await raw_sockets(slack).open()
     ts = await slack.as_person("ana").say("general", "hi")
     await socket.acked_event()
@@ -39,7 +36,7 @@ async def test_an_event_can_be_followed_from_the_post_to_the_ack(slack: LocalSla
     assert story == sorted(story, key=lambda entry: entry["at"])
 
 
-async def test_what_nobody_acknowledges_is_told_until_it_is_given_up(raw_sockets: Any) -> None:
+async def test_what_nobody_acknowledges_is_told_until_it_is_given_up(raw_sockets):
     async with LocalSlack(retries=RetrySchedule(0.01, (0.0,))) as slack:
         _socket = await raw_sockets(slack).open()
         await slack.as_person("ana").say("general", "hi")
@@ -48,9 +45,7 @@ async def test_what_nobody_acknowledges_is_told_until_it_is_given_up(raw_sockets
         assert [(e["attempt"], e["reason"]) for e in of(slack, "given_up")] == [(1, "timeout")]
 
 
-async def test_a_call_is_there_with_its_arguments_and_what_it_came_to(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_a_call_is_there_with_its_arguments_and_what_it_came_to(slack, client):
     await client.chat_postMessage(channel="C0GENERAL", text="hi")
     with pytest.raises(SlackApiError):
         await client.chat_postMessage(channel="C0NOWHERE", text="hi")
@@ -67,7 +62,7 @@ async def test_a_call_is_there_with_its_arguments_and_what_it_came_to(
     assert (refused["ok"], refused["error"]) == (False, "channel_not_found")
 
 
-async def test_faults_and_connections_are_there(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
+async def test_faults_and_connections_are_there(slack, client, raw_sockets):
     slack.faults.next("auth.test", Refuses("internal_error"))
     slack.deliveries.next(Twice())
     with pytest.raises(SlackApiError):
@@ -88,7 +83,7 @@ async def test_faults_and_connections_are_there(slack: LocalSlack, client: Async
     ]
 
 
-async def test_no_token_is_ever_in_it(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_no_token_is_ever_in_it(slack, session):
     ana = slack.as_person("ana")
     tokens = (slack.bot_token, slack.app_token, slack.config_token, ana.person.token)
     for token in tokens:
@@ -101,7 +96,7 @@ async def test_no_token_is_ever_in_it(slack: LocalSlack, session: aiohttp.Client
         assert token not in slack.record.text
 
 
-async def test_it_is_served_as_json_lines(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_it_is_served_as_json_lines(slack, session):
     await slack.as_person("ana").say("general", "zwei\nZeilen  hier")
     async with session.get(slack.url + "record.jsonl") as answer:
         assert answer.content_type == "application/x-ndjson"
@@ -111,7 +106,7 @@ async def test_it_is_served_as_json_lines(slack: LocalSlack, session: aiohttp.Cl
     assert entries[1]["arguments"]["text"] == "zwei\nZeilen  hier"
 
 
-def test_it_keeps_the_latest_and_long_texts_are_cut() -> None:
+def test_it_keeps_the_latest_and_long_texts_are_cut():
     record = Recorder(kept=3)
     for number in range(5):
         record.note("counted", number=number)
@@ -124,14 +119,14 @@ def test_it_keeps_the_latest_and_long_texts_are_cut() -> None:
     assert entry["arguments"]["blocks"][0]["text"].endswith("… (5000 characters)")
 
 
-def test_it_writes_as_it_goes() -> None:
+def test_it_writes_as_it_goes():
     record, file = Recorder(clock=lambda: 1.5), io.StringIO()
     record.write_to = file
     record.note("seen")
     assert file.getvalue() == '{"at": 1.5, "what": "seen"}\n'
 
 
-def test_half_a_character_is_written_too(tmp_path: Path) -> None:
+def test_half_a_character_is_written_too(tmp_path):
     record = Recorder()
     with (tmp_path / "record").open("w", encoding="utf-8") as file:
         record.write_to = file
@@ -145,7 +140,7 @@ def test_half_a_character_is_written_too(tmp_path: Path) -> None:
         st.none() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
     )
 )
-def test_whatever_is_noted_stays_one_line_of_json(value: Any) -> None:
+def test_whatever_is_noted_stays_one_line_of_json(value):
     record = Recorder()
     record.note("noted", value=value)
     assert record.text.count("\n") == 1

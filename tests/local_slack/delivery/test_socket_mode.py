@@ -11,13 +11,13 @@ import pytest
 from local_slack import LocalSlack, RetrySchedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 Json = dict[str, Any]
 QUICK = RetrySchedule(ack_timeout_s=0.05, delays_s=(0.0, 0.05))
 
 
-async def test_a_mention_comes_as_message_and_as_app_mention(slack: LocalSlack, bot: Any) -> None:
+async def test_a_mention_comes_as_message_and_as_app_mention(slack, bot):
     ts = await slack.as_person("ana").say("general", "hello @alpha")
     mention = await bot.event(lambda e: e["type"] == "app_mention")
     message = await bot.event(lambda e: e["type"] == "message")
@@ -27,7 +27,7 @@ async def test_a_mention_comes_as_message_and_as_app_mention(slack: LocalSlack, 
     assert message["channel_type"] == "channel"
 
 
-async def test_a_direct_message_is_no_mention(slack: LocalSlack, bot: Any) -> None:
+async def test_a_direct_message_is_no_mention(slack, bot):
     ana = slack.as_person("ana")
     await ana.dm("alpha", "hello <@U0ALPHA>")
     ts = await ana.dm("alpha", "anyone?")
@@ -35,7 +35,7 @@ async def test_a_direct_message_is_no_mention(slack: LocalSlack, bot: Any) -> No
     assert [(e["type"], e["channel_type"]) for e in before] == [("message", "im")]
 
 
-async def test_the_bots_own_posts_are_delivered_but_are_no_mention(slack: LocalSlack, bot: Any) -> None:
+async def test_the_bots_own_posts_are_delivered_but_are_no_mention(slack, bot):
     await bot.client.chat_postMessage(channel="C0GENERAL", text="I am <@U0ALPHA>")
     last = await bot.client.chat_postMessage(channel="C0GENERAL", text="as", username="Ada")
     before = await bot.events_until(last["ts"])
@@ -44,7 +44,7 @@ async def test_the_bots_own_posts_are_delivered_but_are_no_mention(slack: LocalS
     assert (persona["subtype"], persona["username"]) == ("bot_message", "Ada")
 
 
-async def test_edits_deletions_and_reactions_arrive_in_their_shapes(slack: LocalSlack, bot: Any) -> None:
+async def test_edits_deletions_and_reactions_arrive_in_their_shapes(slack, bot):
     ana = slack.as_person("ana")
     ts = await ana.say("general", "one")
     await ana.edit("general", ts, "two")
@@ -63,7 +63,7 @@ async def test_edits_deletions_and_reactions_arrive_in_their_shapes(slack: Local
     assert (deleted["deleted_ts"], deleted["previous_message"]["text"]) == (ts, "two")
 
 
-async def test_deleting_a_root_with_replies_arrives_as_a_change_to_a_tombstone(slack: LocalSlack, bot: Any) -> None:
+async def test_deleting_a_root_with_replies_arrives_as_a_change_to_a_tombstone(slack, bot):
     ana = slack.as_person("ana")
     root = await ana.say("general", "root")
     reply = await ana.say("general", "reply", thread=root)
@@ -75,7 +75,7 @@ async def test_deleting_a_root_with_replies_arrives_as_a_change_to_a_tombstone(s
     assert (arrived["thread_ts"], arrived["parent_user_id"]) == (root, "U0ANA")
 
 
-async def test_a_broadcast_reply_brings_its_root(slack: LocalSlack, bot: Any) -> None:
+async def test_a_broadcast_reply_brings_its_root(slack, bot):
     ana = slack.as_person("ana")
     root = await ana.say("general", "root")
     await ana.say("general", "all", thread=root, broadcast=True)
@@ -83,7 +83,7 @@ async def test_a_broadcast_reply_brings_its_root(slack: LocalSlack, bot: Any) ->
     assert (event["root"]["ts"], event["root"]["reply_count"]) == (root, 1)
 
 
-async def test_a_channel_without_the_bot_is_silent() -> None:
+async def test_a_channel_without_the_bot_is_silent():
     async with LocalSlack(channels=("general", "secret"), bot_channels=("general",)) as slack:
         ana = slack.as_person("ana")
         await ana.say("secret", "hello <@U0ALPHA>")
@@ -92,7 +92,7 @@ async def test_a_channel_without_the_bot_is_silent() -> None:
         assert slack.socket_mode.delivery.outstanding == 1
 
 
-async def test_the_hello_and_the_envelope_have_slacks_fields(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_the_hello_and_the_envelope_have_slacks_fields(slack, raw_sockets):
     sockets = raw_sockets(slack)
     socket = await sockets.session.ws_connect(await sockets.url())
     hello = await socket.receive_json()
@@ -112,7 +112,7 @@ async def test_the_hello_and_the_envelope_have_slacks_fields(slack: LocalSlack, 
     assert await socket.receive_json() == {"type": "pong", "id": 7}
 
 
-async def test_a_socket_url_opens_once(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_a_socket_url_opens_once(slack, raw_sockets):
     sockets = raw_sockets(slack)
     url = await sockets.url()
     await sockets.session.ws_connect(url)
@@ -121,9 +121,7 @@ async def test_a_socket_url_opens_once(slack: LocalSlack, raw_sockets: Any) -> N
     assert caught.value.status == 401
 
 
-async def test_events_of_a_time_without_a_socket_are_delivered_upon_connection_in_order(
-    slack: LocalSlack, raw_sockets: Any
-) -> None:
+async def test_events_of_a_time_without_a_socket_are_delivered_upon_connection_in_order(slack, raw_sockets):
     ana = slack.as_person("ana")
     stamps = [await ana.say("general", str(number)) for number in range(3)]
     socket = await raw_sockets(slack).open()
@@ -131,7 +129,7 @@ async def test_events_of_a_time_without_a_socket_are_delivered_upon_connection_i
     await slack.until(lambda _: slack.socket_mode.delivery.outstanding == 0)
 
 
-async def test_events_go_round_the_connections(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_events_go_round_the_connections(slack, raw_sockets):
     sockets = raw_sockets(slack)
     one, two = await sockets.open(), await sockets.open()
     ana = slack.as_person("ana")
@@ -140,7 +138,7 @@ async def test_events_go_round_the_connections(slack: LocalSlack, raw_sockets: A
     assert [(await two.acked_event())["ts"] for _ in range(2)] == stamps[1::2]
 
 
-async def test_an_event_without_an_ack_comes_again_until_it_is_given_up(raw_sockets: Any) -> None:
+async def test_an_event_without_an_ack_comes_again_until_it_is_given_up(raw_sockets):
     async with LocalSlack(retries=QUICK) as slack:
         socket = await raw_sockets(slack).open()
         await slack.as_person("ana").say("general", "hi")
@@ -156,7 +154,7 @@ async def test_an_event_without_an_ack_comes_again_until_it_is_given_up(raw_sock
         assert slack.socket_mode.delivery.outstanding == 0
 
 
-async def test_an_event_lost_with_its_connection_comes_again_over_the_next(raw_sockets: Any) -> None:
+async def test_an_event_lost_with_its_connection_comes_again_over_the_next(raw_sockets):
     async with LocalSlack(retries=QUICK) as slack:
         sockets = raw_sockets(slack)
         first = await sockets.open()
@@ -168,7 +166,7 @@ async def test_an_event_lost_with_its_connection_comes_again_over_the_next(raw_s
         assert (frame["payload"]["event"]["ts"], frame["retry_attempt"]) == (ts, 1)
 
 
-async def test_an_eleventh_connection_is_sent_away(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_an_eleventh_connection_is_sent_away(slack, raw_sockets):
     sockets = raw_sockets(slack)
     for _ in range(10):
         await sockets.open()
@@ -179,7 +177,7 @@ async def test_an_eleventh_connection_is_sent_away(slack: LocalSlack, raw_socket
     assert slack.socket_mode.connections == 10
 
 
-async def test_a_warning_changes_nothing_yet(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_a_warning_changes_nothing_yet(slack, raw_sockets):
     socket = await raw_sockets(slack).open()
     slack.socket_mode.disconnect("warning")
     assert (await socket.frame())["reason"] == "warning"
@@ -187,7 +185,7 @@ async def test_a_warning_changes_nothing_yet(slack: LocalSlack, raw_sockets: Any
     assert (await socket.acked_event())["ts"] == ts
 
 
-async def test_a_refreshed_connection_gets_no_more_events_but_may_still_ack(raw_sockets: Any) -> None:
+async def test_a_refreshed_connection_gets_no_more_events_but_may_still_ack(raw_sockets):
     async with LocalSlack(retries=QUICK, refresh_grace_s=0.2) as slack:
         sockets = raw_sockets(slack)
         old, ana = await sockets.open(), slack.as_person("ana")
@@ -204,7 +202,7 @@ async def test_a_refreshed_connection_gets_no_more_events_but_may_still_ack(raw_
 
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested", "too_many_websockets"])
-async def test_bolt_comes_back_after_a_disconnect(connect: Callable[..., Any], slack: LocalSlack, reason: Any) -> None:
+async def test_bolt_comes_back_after_a_disconnect(connect, slack, reason):
     bot = await connect(slack)
     slack.socket_mode.disconnect(reason)
     await slack.until(lambda _: slack.socket_mode.opened == 2)
@@ -212,7 +210,7 @@ async def test_bolt_comes_back_after_a_disconnect(connect: Callable[..., Any], s
     await bot.event(lambda e: e.get("ts") == ts)
 
 
-async def test_bolt_comes_back_after_a_dropped_connection(connect: Callable[..., Any], slack: LocalSlack) -> None:
+async def test_bolt_comes_back_after_a_dropped_connection(connect, slack):
     bot = await connect(slack, ping_interval_s=0.2)
     slack.socket_mode.drop()
     assert not slack.workspace.bot_online
@@ -221,7 +219,7 @@ async def test_bolt_comes_back_after_a_dropped_connection(connect: Callable[...,
     assert slack.workspace.bot_online
 
 
-async def test_two_workspaces_do_not_know_each_other(raw_sockets: Any) -> None:
+async def test_two_workspaces_do_not_know_each_other(raw_sockets):
     async with LocalSlack() as one, LocalSlack() as two:
         assert one.url != two.url
         sockets = await asyncio.gather(raw_sockets(one).open(), raw_sockets(two).open())

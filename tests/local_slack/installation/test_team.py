@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 import pytest
 from endpoint import endpoint
 from slack_sdk.errors import SlackApiError
@@ -17,16 +15,16 @@ Json = dict[str, Any]
 
 
 @pytest.fixture
-async def two() -> AsyncIterator[LocalSlack]:
+async def two():
     async with LocalSlack(teams=("Playground", "Second Home")) as slack:
         yield slack
 
 
-def client_of(slack: LocalSlack, team: str, session: aiohttp.ClientSession) -> AsyncWebClient:
+def client_of(slack, team, session):
     return AsyncWebClient(slack.team(team).bot_token, slack.api_url, session=session)
 
 
-async def test_the_first_is_what_a_single_one_is(two: LocalSlack) -> None:
+async def test_the_first_is_what_a_single_one_is(two):
     async with LocalSlack() as single:
         first = two.team("Playground")
         assert (single.team_id, single.bot_token, single.bot_user_id) == (two.team_id, two.bot_token, two.bot_user_id)
@@ -38,7 +36,7 @@ async def test_the_first_is_what_a_single_one_is(two: LocalSlack) -> None:
         assert two.workspace.channels[0].id == single.workspace.channels[0].id
 
 
-async def test_nothing_has_the_same_id_or_token_in_both(two: LocalSlack) -> None:
+async def test_nothing_has_the_same_id_or_token_in_both(two):
     first, second = (team.workspace for team in two.teams)
     assert (two.teams[1].name, two.teams[1].team_id) == ("Second Home", "T1SECONDHOME")
     for these, those in (
@@ -53,7 +51,7 @@ async def test_nothing_has_the_same_id_or_token_in_both(two: LocalSlack) -> None
         two.team("Third")
 
 
-async def test_the_token_says_which_workspace_a_call_is_about(two: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_the_token_says_which_workspace_a_call_is_about(two, session):
     here, there = client_of(two, "Playground", session), client_of(two, "Second Home", session)
     assert (await here.auth_test())["team"] == "Playground"
     told = await there.auth_test()
@@ -65,7 +63,7 @@ async def test_the_token_says_which_workspace_a_call_is_about(two: LocalSlack, s
     assert two.workspace.messages("general") == ()
 
 
-async def test_the_events_of_both_come_over_one_connection_and_say_where(two: LocalSlack, raw_sockets: Any) -> None:
+async def test_the_events_of_both_come_over_one_connection_and_say_where(two, raw_sockets):
     socket, second = await raw_sockets(two).open(), two.team("Second Home")
     assert second.workspace.bot_online
     stamps = [
@@ -83,7 +81,7 @@ async def test_the_events_of_both_come_over_one_connection_and_say_where(two: Lo
     assert len({payload["event_id"] for payload in payloads}) == len({f["envelope_id"] for f in frames}) == 3
 
 
-async def test_both_over_http_too_and_a_click_says_where(session: aiohttp.ClientSession) -> None:
+async def test_both_over_http_too_and_a_click_says_where(session):
     async with endpoint() as there, LocalSlack(teams=("A", "B"), request_url=there.url) as slack:
         button = {"type": "button", "action_id": "go", "value": "1", "text": {"type": "plain_text", "text": "Go"}}
         blocks = [{"type": "actions", "elements": [button]}]
@@ -94,13 +92,13 @@ async def test_both_over_http_too_and_a_click_says_where(session: aiohttp.Client
         assert b"T1B" in click.body
 
 
-async def test_a_change_in_any_of_them_is_seen_by_until(two: LocalSlack) -> None:
+async def test_a_change_in_any_of_them_is_seen_by_until(two):
     second = two.team("Second Home")
     await second.as_person("ana").dm("alpha", "hi")
     await two.until(lambda _: second.workspace.messages("D1ANA"))
 
 
 @pytest.mark.parametrize("teams", [(), ("",), ("A", "A"), ("A", "Local"), ("A", "!?"), ("A", "b c", "B-C")])
-def test_names_that_give_no_different_ids_are_refused(teams: tuple[str, ...]) -> None:
+def test_names_that_give_no_different_ids_are_refused(teams):
     with pytest.raises(ValueError, match="workspace"):
         LocalSlack(teams=teams)

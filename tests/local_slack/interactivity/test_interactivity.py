@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import aiohttp
 import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
@@ -18,15 +17,15 @@ from local_slack.workspace.messages import Body
 Json = dict[str, Any]
 
 
-def text(words: str) -> Json:
+def text(words):
     return {"type": "plain_text", "text": words}
 
 
-def button(action_id: str, value: str) -> Json:
+def button(action_id, value):
     return {"type": "button", "action_id": action_id, "value": value, "text": text(value)}
 
 
-def option(value: str) -> Json:
+def option(value):
     return {"text": text(value), "value": value}
 
 
@@ -41,11 +40,11 @@ BLOCKS = [
 ]
 
 
-async def post(client: AsyncWebClient, channel: str = "C0GENERAL", **given: Any) -> str:
+async def post(client, channel="C0GENERAL", **given):
     return str((await client.chat_postMessage(channel=channel, text="asked", blocks=BLOCKS, **given))["ts"])
 
 
-async def clicked(socket: Any, click: Any, answer: Json | None = None) -> Json:
+async def clicked(socket, click, answer=None):
     """Click, take the envelope from the socket and acknowledge it; returns the payload."""
     clicking = asyncio.create_task(click)
     while (frame := await socket.frame())["type"] != "interactive":
@@ -57,7 +56,7 @@ async def clicked(socket: Any, click: Any, answer: Json | None = None) -> Json:
     return payload
 
 
-async def test_a_click_has_all_that_slack_sends(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
+async def test_a_click_has_all_that_slack_sends(slack, client, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     root = await ana.say("general", "please")
     ts = await post(client, thread_ts=root)
@@ -85,34 +84,28 @@ async def test_a_click_has_all_that_slack_sends(slack: LocalSlack, client: Async
     )
 
 
-async def test_without_a_value_it_is_the_first_button_of_that_name(
-    slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any
-) -> None:
+async def test_without_a_value_it_is_the_first_button_of_that_name(slack, client, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     ts = await post(client)
     assert (await clicked(socket, ana.click("general", ts, "answer")))["actions"][0]["value"] == "yes"
     assert (await clicked(socket, ana.click("general", ts, "more")))["actions"][0]["value"] == "details"
 
 
-async def test_a_menu_tells_what_was_chosen(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
+async def test_a_menu_tells_what_was_chosen(slack, client, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     (action,) = (await clicked(socket, ana.click("general", await post(client), "pick", "b")))["actions"]
     assert (action["type"], action["selected_option"]["value"]) == ("static_select", "b")
     assert "value" not in action
 
 
-async def test_a_click_in_a_direct_message_names_no_channel(
-    slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any
-) -> None:
+async def test_a_click_in_a_direct_message_names_no_channel(slack, client, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     dm = await ana.open_dm("alpha")
     payload = await clicked(socket, ana.click(dm, await post(client, dm), "answer"))
     assert payload["channel"] == {"id": dm, "name": "directmessage"}
 
 
-async def test_a_message_for_one_can_be_clicked_by_that_one_only(
-    slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any
-) -> None:
+async def test_a_message_for_one_can_be_clicked_by_that_one_only(slack, client, raw_sockets):
     socket = await raw_sockets(slack).open()
     answer = await client.chat_postEphemeral(channel="C0GENERAL", user="U0ANA", text="asked", blocks=BLOCKS)
     ts = str(answer["message_ts"])
@@ -132,15 +125,15 @@ async def test_a_message_for_one_can_be_clicked_by_that_one_only(
         ("random", "answer", None, "message_not_found"),
     ],
 )
-async def test_what_is_not_there_cannot_be_clicked(  # noqa: PLR0917 - fixtures
-    slack: LocalSlack, client: AsyncWebClient, channel: str, action_id: str, value: str | None, error: str
-) -> None:
+async def test_what_is_not_there_cannot_be_clicked(  # noqa: PLR0917 - parameters
+    slack, client, channel, action_id, value, error
+):
     ts = await post(client)
     with pytest.raises(SlackRefused, match=error):
         await slack.as_person("ana").click(channel, ts, action_id, value)
 
 
-async def test_a_click_needs_an_app_that_is_there_and_answers(raw_sockets: Any, session: aiohttp.ClientSession) -> None:
+async def test_a_click_needs_an_app_that_is_there_and_answers(raw_sockets, session):
     async with LocalSlack(retries=RetrySchedule(0.3, (0.0,))) as slack:
         client = AsyncWebClient(slack.bot_token, slack.api_url, session=session)
         ts, ana = await post(client), slack.as_person("ana")
@@ -155,9 +148,7 @@ async def test_a_click_needs_an_app_that_is_there_and_answers(raw_sockets: Any, 
         assert (await socket.acked_event())["ts"] == later
 
 
-async def test_the_page_clicks_with_the_token_of_a_person(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_the_page_clicks_with_the_token_of_a_person(slack, client, session):
     body = {"channel": "C0GENERAL", "ts": await post(client), "action_id": "answer"}
     for token, error in ((slack.bot_token, "invalid_auth"), ("", "not_authed")):
         headers = {"Authorization": f"Bearer {token}"}
@@ -165,15 +156,13 @@ async def test_the_page_clicks_with_the_token_of_a_person(
             assert await answer.json() == {"ok": False, "error": error}
 
 
-async def test_the_payload_of_an_ack_is_recorded(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
+async def test_the_payload_of_an_ack_is_recorded(slack, client, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     await clicked(socket, ana.click("general", await post(client), "answer"), {"text": "noted"})
     assert [e["payload"] for e in slack.record if e["what"] == "response_payload"] == [{"text": "noted"}]
 
 
-async def test_the_response_url_replaces_answers_and_deletes(
-    slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any
-) -> None:
+async def test_the_response_url_replaces_answers_and_deletes(slack, client, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     root = await ana.say("general", "please")
     ts = await post(client, thread_ts=root)
@@ -195,7 +184,7 @@ async def test_the_response_url_replaces_answers_and_deletes(
     assert (used.status_code, "used_url" in used.body) == (404, True)
 
 
-async def test_the_response_url_of_nobody_and_of_long_ago_is_gone(slack: LocalSlack) -> None:
+async def test_the_response_url_of_nobody_and_of_long_ago_is_gone(slack):
     unknown = await AsyncWebhookClient(slack.url + "actions/T0LOCAL/1/guessed").send(text="hi")
     assert (unknown.status_code, "expired_url" in unknown.body) == (404, True)
     now = [0.0]
@@ -207,7 +196,7 @@ async def test_the_response_url_of_nobody_and_of_long_ago_is_gone(slack: LocalSl
     assert urls.problem(path) == "expired_url"
 
 
-async def test_the_stop_button_tells_the_app_which_thread(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_the_stop_button_tells_the_app_which_thread(slack, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     await ana.stop_session("general", "1.000100")
     event = await socket.acked_event()
@@ -221,7 +210,7 @@ async def test_the_stop_button_tells_the_app_which_thread(slack: LocalSlack, raw
     }
 
 
-async def test_who_opens_the_app_is_told_to_it(slack: LocalSlack, raw_sockets: Any) -> None:
+async def test_who_opens_the_app_is_told_to_it(slack, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     await ana.open_home()
     event = await socket.acked_event()
@@ -229,7 +218,7 @@ async def test_who_opens_the_app_is_told_to_it(slack: LocalSlack, raw_sockets: A
     assert event["channel"] == await ana.open_dm("alpha")
 
 
-async def test_an_app_without_the_subscription_hears_nothing_of_it() -> None:
+async def test_an_app_without_the_subscription_hears_nothing_of_it():
     async with LocalSlack(events=("message",)) as slack:
         ana = slack.as_person("ana")
         await ana.stop_session("general", "1.000100")
@@ -238,7 +227,7 @@ async def test_an_app_without_the_subscription_hears_nothing_of_it() -> None:
         assert slack.socket_mode.delivery.outstanding == 0
 
 
-async def test_who_joins_is_told_to_the_app(slack: LocalSlack, raw_sockets: Any, client: AsyncWebClient) -> None:
+async def test_who_joins_is_told_to_the_app(slack, raw_sockets, client):
     socket = await raw_sockets(slack).open()
     await slack.as_person("ana").call("conversations.create", name="new")
     await slack.as_person("ana").call("conversations.invite", channel="C0NEW", users=slack.bot_user_id)
@@ -246,7 +235,7 @@ async def test_who_joins_is_told_to_the_app(slack: LocalSlack, raw_sockets: Any,
     assert (event["type"], event["user"], event["inviter"]) == ("member_joined_channel", "U0ALPHA", "U0ANA")
 
 
-async def test_a_click_opens_a_modal_once(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
+async def test_a_click_opens_a_modal_once(slack, client, raw_sockets):
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
     payload = await clicked(socket, ana.click("general", await post(client), "answer"))
     view = {"type": "modal", "title": text("Why"), "blocks": []}
@@ -255,9 +244,9 @@ async def test_a_click_opens_a_modal_once(slack: LocalSlack, client: AsyncWebCli
         await client.views_open(trigger_id=payload["trigger_id"], view=view)
 
 
-async def test_bolt_acknowledges_a_click_and_replaces_the_message(slack: LocalSlack, bot: Any) -> None:
+async def test_bolt_acknowledges_a_click_and_replaces_the_message(slack, bot):
     @bot.app.action("answer")
-    async def answered(ack: Any, body: Json, respond: Any) -> None:
+    async def answered(ack, body, respond):
         await ack()
         await respond(f"{body['user']['name']} says {body['actions'][0]['value']}", replace_original=True)
 

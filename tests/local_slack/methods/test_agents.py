@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from slack_sdk.errors import SlackApiError
@@ -11,23 +11,21 @@ from slack_sdk.web.async_client import AsyncWebClient
 from local_slack import LocalSlack
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    pass
 
 
-async def refused(call: Awaitable[Any]) -> str:
+async def refused(call):
     with pytest.raises(SlackApiError) as caught:
         await call
     return str(caught.value.response["error"])
 
 
 @pytest.fixture
-async def thread(slack: LocalSlack) -> dict[str, str]:
+async def thread(slack):
     return {"channel_id": "C0GENERAL", "thread_ts": await slack.as_person("ana").say("general", "question")}
 
 
-async def test_the_first_status_makes_the_session_and_gives_its_title(
-    slack: LocalSlack, client: AsyncWebClient, thread: dict[str, str]
-) -> None:
+async def test_the_first_status_makes_the_session_and_gives_its_title(slack, client, thread):
     assert slack.workspace.session("general", thread["thread_ts"]) is None
     await client.agents_sessions_setStatus(**thread, status="processing", title="A question")
     answer = await client.agents_sessions_setStatus(**thread, status="suspended", title="Another")
@@ -39,14 +37,12 @@ async def test_the_first_status_makes_the_session_and_gives_its_title(
     assert slack.workspace.sessions == (session,)
 
 
-async def test_a_test_can_wait_for_a_status(slack: LocalSlack, client: AsyncWebClient, thread: dict[str, str]) -> None:
+async def test_a_test_can_wait_for_a_status(slack, client, thread):
     await client.agents_sessions_setStatus(**thread, status="closed")
     await slack.until(lambda workspace: any(session.status == "closed" for session in workspace.sessions))
 
 
-async def test_what_can_not_be_a_session_is_refused(
-    slack: LocalSlack, client: AsyncWebClient, thread: dict[str, str]
-) -> None:
+async def test_what_can_not_be_a_session_is_refused(slack, client, thread):
     here = {"channel_id": "C0GENERAL"}
     set_status = client.agents_sessions_setStatus
     assert await refused(set_status(**thread, status="thinking")) == "invalid_arguments"
@@ -58,9 +54,7 @@ async def test_what_can_not_be_a_session_is_refused(
     assert await refused(client.agents_sessions_rename(**thread, title="x")) == "session_not_found"
 
 
-async def test_a_thread_says_what_the_assistant_does_until_it_is_empty(
-    slack: LocalSlack, client: AsyncWebClient, thread: dict[str, str]
-) -> None:
+async def test_a_thread_says_what_the_assistant_does_until_it_is_empty(slack, client, thread):
     loading = ["Counting", "Thinking"]
     await client.assistant_threads_setStatus(**thread, status="is reading", loading_messages=loading)
     await client.assistant_threads_setTitle(**thread, title="A question")
@@ -75,13 +69,13 @@ async def test_a_thread_says_what_the_assistant_does_until_it_is_empty(
     assert (session.says, session.loading) == ("", ())
 
 
-async def test_what_it_says_holds_until_it_posts_and_two_minutes_at_most() -> None:
+async def test_what_it_says_holds_until_it_posts_and_two_minutes_at_most():
     now = [1_700_000_000.0]
     async with LocalSlack(clock=lambda: now[0]) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         ts = await slack.as_person("ana").say("general", "question")
 
-        def says() -> str:
+        def says():
             session = slack.workspace.session("general", ts)
             assert session is not None
             return session.says
@@ -99,9 +93,7 @@ async def test_what_it_says_holds_until_it_posts_and_two_minutes_at_most() -> No
         assert says() == ""
 
 
-async def test_there_are_at_most_ten_loading_messages_and_four_prompts(
-    client: AsyncWebClient, thread: dict[str, str]
-) -> None:
+async def test_there_are_at_most_ten_loading_messages_and_four_prompts(client, thread):
     many = client.assistant_threads_setStatus(**thread, status="x", loading_messages=["x"] * 11)
     assert await refused(many) == "invalid_arguments"
     prompt = {"title": "a", "message": "b"}
@@ -110,7 +102,7 @@ async def test_there_are_at_most_ten_loading_messages_and_four_prompts(
         assert await refused(call) == "invalid_arguments"
 
 
-async def test_an_app_that_is_no_agent_has_none_of_it() -> None:
+async def test_an_app_that_is_no_agent_has_none_of_it():
     async with LocalSlack(agent_view=False) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         thread = {"channel_id": "C0GENERAL", "thread_ts": await slack.as_person("ana").say("general", "hi")}

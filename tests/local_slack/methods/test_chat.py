@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 from slack_sdk.errors import SlackApiError
 
-from local_slack import LocalSlack, SlackRefused
+from local_slack import SlackRefused
 
 if TYPE_CHECKING:
-    from slack_sdk.web.async_client import AsyncWebClient
+    pass
 
 
-async def refused(awaitable: object) -> str:
+async def refused(awaitable):
     with pytest.raises(SlackApiError) as caught:
         await awaitable  # type: ignore[misc]
     return str(caught.value.response["error"])
 
 
-async def test_a_post_of_the_bot_has_the_fields_of_a_bot(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_post_of_the_bot_has_the_fields_of_a_bot(slack, client):
     answer = await client.chat_postMessage(channel="C0GENERAL", text="hello")
     message = answer["message"]
     assert answer["channel"] == "C0GENERAL"
@@ -28,7 +28,7 @@ async def test_a_post_of_the_bot_has_the_fields_of_a_bot(slack: LocalSlack, clie
     assert "subtype" not in message
 
 
-async def test_a_persona_gives_name_and_icon_and_can_not_be_edited(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_persona_gives_name_and_icon_and_can_not_be_edited(slack, client):
     posted = await client.chat_postMessage(channel="C0GENERAL", text="hi", username="Ada", icon_emoji=":robot_face:")
     message = posted["message"]
     assert (message["subtype"], message["username"]) == ("bot_message", "Ada")
@@ -39,7 +39,7 @@ async def test_a_persona_gives_name_and_icon_and_can_not_be_edited(slack: LocalS
     await client.chat_delete(channel="C0GENERAL", ts=posted["ts"])
 
 
-async def test_timestamps_are_unique_and_rise(slack: LocalSlack) -> None:
+async def test_timestamps_are_unique_and_rise(slack):
     for number in range(20):
         await slack.as_person("ana").say("general", str(number))
     stamps = [message.ts for message in slack.workspace.messages("general")]
@@ -47,7 +47,7 @@ async def test_timestamps_are_unique_and_rise(slack: LocalSlack) -> None:
     assert all(len(ts.partition(".")[2]) == 6 for ts in stamps)
 
 
-async def test_a_reply_to_a_reply_goes_under_the_root(slack: LocalSlack) -> None:
+async def test_a_reply_to_a_reply_goes_under_the_root(slack):
     ana, ben = slack.as_person("ana"), slack.as_person("ben")
     root = await ana.say("general", "root")
     first = await ben.say("general", "first", thread=root)
@@ -61,9 +61,7 @@ async def test_a_reply_to_a_reply_goes_under_the_root(slack: LocalSlack) -> None
     assert thread[2].thread_ts == root
 
 
-async def test_a_reply_to_a_message_that_is_gone_lands_in_the_channel_unthreaded(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_a_reply_to_a_message_that_is_gone_lands_in_the_channel_unthreaded(slack, client):
     ana = slack.as_person("ana")
     root = await ana.say("general", "soon gone")
     await ana.delete("general", root)
@@ -71,9 +69,7 @@ async def test_a_reply_to_a_message_that_is_gone_lands_in_the_channel_unthreaded
     assert "thread_ts" not in answer["message"]
 
 
-async def test_a_deleted_root_with_replies_stays_as_a_tombstone_until_its_last_reply_goes(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_a_deleted_root_with_replies_stays_as_a_tombstone_until_its_last_reply_goes(slack, client):
     ana = slack.as_person("ana")
     root = await ana.say("general", "question")
     reply = await client.chat_postMessage(channel="C0GENERAL", text="answer", thread_ts=root)
@@ -87,9 +83,7 @@ async def test_a_deleted_root_with_replies_stays_as_a_tombstone_until_its_last_r
     assert slack.workspace.messages("general") == ()
 
 
-async def test_a_message_can_be_edited_and_deleted_by_its_author_only(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_a_message_can_be_edited_and_deleted_by_its_author_only(slack, client):
     ana, ben = slack.as_person("ana"), slack.as_person("ben")
     ts = await ana.say("general", "one")
     await ana.edit("general", ts, "two")
@@ -106,7 +100,7 @@ async def test_a_message_can_be_edited_and_deleted_by_its_author_only(
     assert await refused(client.chat_update(channel="C0GENERAL", ts=ts, text="x")) == "message_not_found"
 
 
-async def test_an_update_keeps_what_it_does_not_name(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_an_update_keeps_what_it_does_not_name(slack, client):
     block = {"type": "section", "block_id": "one", "text": {"type": "mrkdwn", "text": "*hi*"}}
     metadata = {"event_type": "run", "event_payload": {"id": "1"}}
     ts = (await client.chat_postMessage(channel="C0GENERAL", text="a", blocks=[block], metadata=metadata))["ts"]
@@ -117,20 +111,18 @@ async def test_an_update_keeps_what_it_does_not_name(slack: LocalSlack, client: 
     assert slack.workspace.messages("general")[0].blocks == ()
 
 
-async def test_too_long_is_refused_earlier_for_an_update_than_for_a_post(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_too_long_is_refused_earlier_for_an_update_than_for_a_post(slack, client):
     ts = (await client.chat_postMessage(channel="C0GENERAL", text="x" * 40_000))["ts"]
     assert await refused(client.chat_postMessage(channel="C0GENERAL", text="x" * 40_001)) == "msg_too_long"
     await client.chat_update(channel="C0GENERAL", ts=ts, text="x" * 4_000)
     assert await refused(client.chat_update(channel="C0GENERAL", ts=ts, text="x" * 4_001)) == "msg_too_long"
 
 
-async def test_blocks_have_their_limits(client: AsyncWebClient) -> None:
+async def test_blocks_have_their_limits(client):
     section = {"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3_001}}
     markdown = {"type": "markdown", "text": "x" * 6_001}
 
-    async def post(*blocks: dict[str, object]) -> str:
+    async def post(*blocks):
         return await refused(client.chat_postMessage(channel="C0GENERAL", text="t", blocks=list(blocks)))
 
     assert await post(section) == "invalid_blocks"
@@ -140,14 +132,12 @@ async def test_blocks_have_their_limits(client: AsyncWebClient) -> None:
     assert await refused(unparsable) == "invalid_blocks_format"
 
 
-async def test_an_empty_post_is_refused(slack: LocalSlack) -> None:
+async def test_an_empty_post_is_refused(slack):
     with pytest.raises(SlackRefused, match="no_text"):
         await slack.as_person("ana").say("general", "  ")
 
 
-async def test_reactions_keep_their_order_and_refuse_what_makes_no_sense(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_reactions_keep_their_order_and_refuse_what_makes_no_sense(slack, client):
     ana = slack.as_person("ana")
     ts = await ana.say("general", "look")
     await client.reactions_add(channel="C0GENERAL", timestamp=ts, name="eyes")
@@ -159,7 +149,7 @@ async def test_reactions_keep_their_order_and_refuse_what_makes_no_sense(
         ("x", ["U0ANA"], 1),
     ]
 
-    async def add(name: str, timestamp: str = ts) -> str:
+    async def add(name, timestamp=ts):
         return await refused(client.reactions_add(channel="C0GENERAL", timestamp=timestamp, name=name))
 
     assert await add("eyes") == "already_reacted"
@@ -175,7 +165,7 @@ async def test_reactions_keep_their_order_and_refuse_what_makes_no_sense(
     assert message.reacted("x", by=slack.person("ana").id)
 
 
-async def test_metadata_comes_back_only_when_asked_for(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_metadata_comes_back_only_when_asked_for(slack, client):
     metadata = {"event_type": "run", "event_payload": {"part": 1}}
     ts = (await client.chat_postMessage(channel="C0GENERAL", text="a", metadata=metadata))["ts"]
     plain = await client.conversations_replies(channel="C0GENERAL", ts=ts)
@@ -184,7 +174,7 @@ async def test_metadata_comes_back_only_when_asked_for(slack: LocalSlack, client
     assert full["messages"][0]["metadata"] == metadata
 
 
-async def test_an_ephemeral_message_is_kept_apart(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_an_ephemeral_message_is_kept_apart(slack, client):
     await client.chat_postEphemeral(channel="C0GENERAL", user="U0ANA", text="psst")
     assert [message.text for message in slack.workspace.whispers("general")] == ["psst"]
     assert (await client.conversations_history(channel="C0GENERAL"))["messages"] == []
@@ -192,7 +182,7 @@ async def test_an_ephemeral_message_is_kept_apart(slack: LocalSlack, client: Asy
     assert await refused(stranger) == "user_not_in_channel"
 
 
-async def test_at_name_becomes_a_mention_as_in_the_composer(slack: LocalSlack) -> None:
+async def test_at_name_becomes_a_mention_as_in_the_composer(slack):
     ana = slack.as_person("ana")
     await ana.say("general", "@alpha. ask @ben, not mail@ben.org or @stranger <@U0ALPHA>")
     assert slack.workspace.messages("general")[0].text == (

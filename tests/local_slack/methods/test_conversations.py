@@ -11,17 +11,17 @@ from slack_sdk.web.async_client import AsyncWebClient
 from local_slack import LocalSlack, SlackRefused
 
 if TYPE_CHECKING:
-    import aiohttp
+    pass
 
 
-async def post(session: aiohttp.ClientSession, url: str, **options: object) -> dict[str, object]:
+async def post(session, url, **options):
     async with session.post(url, **options) as response:  # type: ignore[arg-type]
         assert response.status == 200
         answer: dict[str, object] = await response.json()
         return answer
 
 
-async def test_history_is_newest_first_without_replies_in_pages(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_history_is_newest_first_without_replies_in_pages(slack, client):
     ana = slack.as_person("ana")
     stamps = [await ana.say("general", str(number)) for number in range(5)]
     await ana.say("general", "reply", thread=stamps[0])
@@ -39,11 +39,11 @@ async def test_history_is_newest_first_without_replies_in_pages(slack: LocalSlac
     assert (newest["ts"], newest["subtype"]) == (shown, "thread_broadcast")
 
 
-async def test_history_can_be_cut_by_time(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_history_can_be_cut_by_time(slack, client):
     ana = slack.as_person("ana")
     one, two, three = [await ana.say("general", text) for text in ("1", "2", "3")]
 
-    async def texts(**bounds: object) -> list[str]:
+    async def texts(**bounds):
         answer = await client.conversations_history(channel="C0GENERAL", **bounds)  # type: ignore[arg-type]
         return [message["text"] for message in answer["messages"]]
 
@@ -52,7 +52,7 @@ async def test_history_can_be_cut_by_time(slack: LocalSlack, client: AsyncWebCli
     assert await texts(oldest=two, latest=two, inclusive=True) == ["2"]
 
 
-async def test_replies_give_the_root_and_its_replies_oldest_first(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_replies_give_the_root_and_its_replies_oldest_first(slack, client):
     ana = slack.as_person("ana")
     root = await ana.say("general", "root")
     first = await ana.say("general", "first", thread=root)
@@ -66,7 +66,7 @@ async def test_replies_give_the_root_and_its_replies_oldest_first(slack: LocalSl
         await client.conversations_replies(channel="C0GENERAL", ts="1700000000.000100")
 
 
-async def test_a_direct_message_is_opened_once_and_closed_to_others(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_direct_message_is_opened_once_and_closed_to_others(slack, client):
     ana, ben = slack.as_person("ana"), slack.as_person("ben")
     channel = await ana.open_dm("alpha")
     assert channel == "D0ANA"
@@ -81,11 +81,11 @@ async def test_a_direct_message_is_opened_once_and_closed_to_others(slack: Local
         await ben.call("reactions.get", channel=channel, timestamp=ts)
 
 
-async def test_a_post_to_a_user_goes_to_their_direct_message(client: AsyncWebClient) -> None:
+async def test_a_post_to_a_user_goes_to_their_direct_message(client):
     assert (await client.chat_postMessage(channel="U0BEN", text="hello"))["channel"] == "D0BEN"
 
 
-async def test_a_bot_outside_a_channel_can_not_write_until_it_joins() -> None:
+async def test_a_bot_outside_a_channel_can_not_write_until_it_joins():
     async with LocalSlack(channels=("general", "secret"), bot_channels=("general",)) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         secret = slack.channel("secret").id
@@ -99,12 +99,12 @@ async def test_a_bot_outside_a_channel_can_not_write_until_it_joins() -> None:
 
 
 @pytest.mark.parametrize("name", ["-", "_a", "A", "a b", "x" * 81, ""])
-async def test_a_channel_has_a_plain_name(client: AsyncWebClient, name: str) -> None:
+async def test_a_channel_has_a_plain_name(client, name):
     with pytest.raises(SlackApiError, match="invalid_name"):
         await client.conversations_create(name=name)
 
 
-async def test_channels_are_listed_by_kind(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_channels_are_listed_by_kind(slack, client):
     await slack.as_person("ana").open_dm("alpha")
     await slack.as_person("ana").open_dm("ben")
     public = (await client.conversations_list())["channels"]
@@ -113,7 +113,7 @@ async def test_channels_are_listed_by_kind(slack: LocalSlack, client: AsyncWebCl
     assert [channel["id"] for channel in direct] == ["D0ANA"]
 
 
-async def test_members_can_be_looked_up(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_members_can_be_looked_up(slack, client):
     names = [member["name"] for member in (await client.users_list())["members"]]
     assert names == ["ana", "ben", "chloe", "alpha"]
     assert (await client.users_info(user="U0ANA"))["user"]["profile"]["display_name"] == "Ana"
@@ -122,7 +122,7 @@ async def test_members_can_be_looked_up(slack: LocalSlack, client: AsyncWebClien
         await client.users_info(user="U0NOBODY")
 
 
-async def test_each_token_says_who_it_is(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_each_token_says_who_it_is(slack, client):
     me = await client.auth_test()
     assert (me["user_id"], me["bot_id"], me["team_id"]) == ("U0ALPHA", "B0ALPHA", "T0LOCAL")
     assert "chat:write" in me.headers["x-oauth-scopes"]
@@ -142,16 +142,12 @@ async def test_each_token_says_who_it_is(slack: LocalSlack, client: AsyncWebClie
         ("chat.unheardOf", "xoxb-local-alpha", "unknown_method"),
     ],
 )
-async def test_a_wrong_token_or_method_is_refused_with_status_200(
-    slack: LocalSlack, session: aiohttp.ClientSession, method: str, token: str, error: str
-) -> None:
+async def test_a_wrong_token_or_method_is_refused_with_status_200(slack, session, method, token, error):
     answer = await post(session, slack.api_url + method, headers={"Authorization": f"Bearer {token}"})
     assert (answer["ok"], answer["error"]) == (False, error)
 
 
-async def test_arguments_come_as_form_as_json_or_in_the_query(
-    slack: LocalSlack, session: aiohttp.ClientSession
-) -> None:
+async def test_arguments_come_as_form_as_json_or_in_the_query(slack, session):
     url, arguments = slack.api_url + "chat.postMessage", {"channel": "C0GENERAL", "text": "hi"}
     headers = {"Authorization": f"Bearer {slack.bot_token}"}
     for options in (
@@ -164,9 +160,7 @@ async def test_arguments_come_as_form_as_json_or_in_the_query(
     assert len(slack.workspace.messages("general")) == 4
 
 
-async def test_an_absent_argument_is_named_and_an_empty_one_is_looked_up(
-    slack: LocalSlack, session: aiohttp.ClientSession
-) -> None:
+async def test_an_absent_argument_is_named_and_an_empty_one_is_looked_up(slack, session):
     url, headers = slack.api_url + "conversations.replies", {"Authorization": f"Bearer {slack.bot_token}"}
     absent = await post(session, url, headers=headers)
     assert absent["error"] == "invalid_arguments"

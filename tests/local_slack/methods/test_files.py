@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -13,16 +13,16 @@ from slack_sdk.web.async_client import AsyncWebClient
 from local_slack import LocalSlack, SlackRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    pass
 
 
-async def refused(call: Awaitable[Any]) -> str:
+async def refused(call):
     with pytest.raises(SlackApiError) as caught:
         await call
     return str(caught.value.response["error"])
 
 
-async def upload(client: AsyncWebClient, session: aiohttp.ClientSession, name: str, content: bytes) -> str:
+async def upload(client, session, name, content):
     """Take the first two steps and return the file's id."""
     given = await client.files_getUploadURLExternal(filename=name, length=len(content))
     async with session.post(given["upload_url"], data=io.BytesIO(content)) as response:
@@ -30,9 +30,7 @@ async def upload(client: AsyncWebClient, session: aiohttp.ClientSession, name: s
     return str(given["file_id"])
 
 
-async def test_files_are_shared_in_one_message_of_the_thread_in_their_order(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_files_are_shared_in_one_message_of_the_thread_in_their_order(slack, client, session):
     root = await slack.as_person("ana").say("general", "please")
     first = await upload(client, session, "a.py", b"print()")
     second = await upload(client, session, "b.bin", bytes(range(256)) * 40)
@@ -52,18 +50,14 @@ async def test_files_are_shared_in_one_message_of_the_thread_in_their_order(
     ]
 
 
-async def test_the_share_is_an_event_with_its_files(
-    slack: LocalSlack, session: aiohttp.ClientSession, bot: Any
-) -> None:
+async def test_the_share_is_an_event_with_its_files(slack, session, bot):
     file_id = await upload(bot.client, session, "a.txt", b"hello")
     await bot.client.files_completeUploadExternal(files=[{"id": file_id}], channel_id="C0GENERAL")
     event = await bot.event(lambda e: e.get("subtype") == "file_share")
     assert [file["id"] for file in event["files"]] == [file_id]
 
 
-async def test_an_upload_may_come_as_a_form(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_an_upload_may_come_as_a_form(slack, client, session):
     given = await client.files_getUploadURLExternal(filename="a.txt", length=5)
     form = aiohttp.FormData()
     form.add_field("filename", b"hello", filename="a.txt", content_type="text/plain")
@@ -75,17 +69,13 @@ async def test_an_upload_may_come_as_a_form(
     assert file.content == b"hello"
 
 
-async def test_an_upload_larger_than_any_call_arrives(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_an_upload_larger_than_any_call_arrives(slack, client, session):
     file_id = await upload(client, session, "big.bin", b"x" * 6_000_000)
     await client.files_completeUploadExternal(files=[{"id": file_id}])
     assert (await client.files_info(file=file_id))["file"]["size"] == 6_000_000
 
 
-async def test_an_upload_has_the_length_it_announced_and_happens_before_it_is_completed(
-    client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_an_upload_has_the_length_it_announced_and_happens_before_it_is_completed(client, session):
     given = await client.files_getUploadURLExternal(filename="a.txt", length=5)
     files = [{"id": given["file_id"]}]
     assert await refused(client.files_completeUploadExternal(files=files)) == "file_not_found"
@@ -99,18 +89,14 @@ async def test_an_upload_has_the_length_it_announced_and_happens_before_it_is_co
         assert response.status == 400
 
 
-async def test_nobody_else_completes_an_upload(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_nobody_else_completes_an_upload(slack, client, session):
     files = [{"id": await upload(client, session, "a.txt", b"hello")}]
     with pytest.raises(SlackRefused, match="file_not_found"):
         await slack.as_person("ana").call("files.completeUploadExternal", files=files, channel_id="C0GENERAL")
     await client.files_completeUploadExternal(files=files)
 
 
-async def test_a_share_that_is_refused_leaves_the_upload_to_be_completed_elsewhere(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_a_share_that_is_refused_leaves_the_upload_to_be_completed_elsewhere(slack, client, session):
     file_id = await upload(client, session, "a.txt", b"hello")
     files = [{"id": file_id}]
     for place, error in [("C0NOWHERE", "channel_not_found"), ("C0RANDOM", "is_archived")]:
@@ -124,19 +110,17 @@ async def test_a_share_that_is_refused_leaves_the_upload_to_be_completed_elsewhe
 
 
 @pytest.mark.parametrize(("name", "length"), [("", 5), ("a.txt", 0), ("a.txt", -1)])
-async def test_an_upload_needs_a_name_and_a_length(client: AsyncWebClient, name: str, length: int) -> None:
+async def test_an_upload_needs_a_name_and_a_length(client, name, length):
     call = client.files_getUploadURLExternal(filename=name, length=length)
     assert await refused(call) == "invalid_arguments"
 
 
-async def test_a_download_needs_the_token_or_gets_a_page_to_sign_in(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_a_download_needs_the_token_or_gets_a_page_to_sign_in(slack, client, session):
     file_id = await upload(client, session, "Grüße & more.txt", b"hello")
     await client.files_completeUploadExternal(files=[{"id": file_id}], channel_id="C0GENERAL")
     url = (await client.files_info(file=file_id))["file"]["url_private_download"]
 
-    async def get(token: str) -> tuple[int, str, bytes]:
+    async def get(token):
         async with session.get(url, headers={"Authorization": f"Bearer {token}"}) as response:
             return response.status, response.content_type, await response.read()
 
@@ -149,7 +133,7 @@ async def test_a_download_needs_the_token_or_gets_a_page_to_sign_in(
         assert b"Sign in" in page
 
 
-async def test_a_file_of_one_workspace_is_not_there_for_another(session: aiohttp.ClientSession) -> None:
+async def test_a_file_of_one_workspace_is_not_there_for_another(session):
     async with LocalSlack(teams=("Playground", "Second")) as slack:
         mine = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         other = AsyncWebClient(token=slack.team("Second").bot_token, base_url=slack.api_url)
@@ -165,9 +149,7 @@ async def test_a_file_of_one_workspace_is_not_there_for_another(session: aiohttp
             assert response.content_type == "text/html"
 
 
-async def test_a_deleted_file_is_gone_from_its_message(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
+async def test_a_deleted_file_is_gone_from_its_message(slack, client, session):
     file_id = await upload(client, session, "a.txt", b"hello")
     await client.files_completeUploadExternal(files=[{"id": file_id}], channel_id="C0GENERAL")
     with pytest.raises(SlackRefused, match="cant_delete_file"):
@@ -179,7 +161,7 @@ async def test_a_deleted_file_is_gone_from_its_message(
     assert message["files"] == [{"id": file_id, "mode": "tombstone"}]
 
 
-async def test_people_share_files_too(slack: LocalSlack, session: aiohttp.ClientSession, bot: Any) -> None:
+async def test_people_share_files_too(slack, session, bot):
     ana = slack.as_person("ana")
     given = await ana.call("files.getUploadURLExternal", filename="a.png", length=3)
     await session.post(given["upload_url"], data=b"png")

@@ -17,21 +17,21 @@ from local_slack.methods.web_api import METHOD_NAMES
 class Clock:
     now: float = 1_700_000_000.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def limiter(clock: Clock) -> RateLimiter:
+def limiter(clock):
     return RateLimiter(SLACK_LIMITS, clock)
 
 
-def test_every_method_has_its_limit() -> None:
+def test_every_method_has_its_limit():
     assert set(METHOD_NAMES) <= set(SLACK_LIMITS)
 
 
@@ -46,7 +46,7 @@ def test_every_method_has_its_limit() -> None:
         ("assistant.threads.setStatus", 600),
     ],
 )
-def test_exactly_so_many_calls_fit_into_a_minute(limiter: RateLimiter, clock: Clock, method: str, calls: int) -> None:
+def test_exactly_so_many_calls_fit_into_a_minute(limiter, clock, method, calls):
     assert [limiter.take("T", method, "C") for _ in range(calls)] == [0] * calls
     clock.now += 30.5
     assert limiter.take("T", method, "C") == 30
@@ -55,9 +55,7 @@ def test_exactly_so_many_calls_fit_into_a_minute(limiter: RateLimiter, clock: Cl
     assert limiter.take("T", method, "C") == 0
 
 
-def test_the_window_slides_so_a_burst_over_the_turn_of_the_minute_does_not_fit(
-    limiter: RateLimiter, clock: Clock
-) -> None:
+def test_the_window_slides_so_a_burst_over_the_turn_of_the_minute_does_not_fit(limiter, clock):
     for _ in range(10):
         limiter.take("T", "reactions.remove", "C")
     clock.now += 59
@@ -67,9 +65,7 @@ def test_the_window_slides_so_a_burst_over_the_turn_of_the_minute_does_not_fit(
     assert [limiter.take("T", "reactions.remove", "C") for _ in range(11)] == [0] * 10 + [59]
 
 
-def test_calls_that_were_let_through_over_the_limit_count_until_they_are_a_minute_old(
-    limiter: RateLimiter, clock: Clock
-) -> None:
+def test_calls_that_were_let_through_over_the_limit_count_until_they_are_a_minute_old(limiter, clock):
     for _ in range(25):
         limiter.count("T", "reactions.remove", "C")
         clock.now += 1
@@ -78,20 +74,20 @@ def test_calls_that_were_let_through_over_the_limit_count_until_they_are_a_minut
     assert limiter.take("T", "reactions.remove", "C") == 0
 
 
-def test_posts_to_one_channel_come_in_short_bursts_and_then_one_a_second(limiter: RateLimiter, clock: Clock) -> None:
+def test_posts_to_one_channel_come_in_short_bursts_and_then_one_a_second(limiter, clock):
     assert [limiter.take("T", "chat.postMessage", "C1") for _ in range(6)] == [0] * 5 + [1]
     assert limiter.take("T", "chat.postMessage", "C2") == 0
     clock.now += 1
     assert [limiter.take("T", "chat.postMessage", "C1") for _ in range(2)] == [0, 1]
 
 
-def test_posts_to_many_channels_meet_the_limit_of_the_workspace(limiter: RateLimiter, clock: Clock) -> None:
+def test_posts_to_many_channels_meet_the_limit_of_the_workspace(limiter, clock):
     assert {limiter.take("T", "chat.postMessage", f"C{number}") for number in range(300)} == {0}
     assert limiter.take("T", "chat.postMessage", "C300") == 60
     assert limiter.take("T2", "chat.postMessage", "C300") == 0
 
 
-def test_after_retry_after_there_is_room(limiter: RateLimiter, clock: Clock) -> None:
+def test_after_retry_after_there_is_room(limiter, clock):
     for number in range(200):
         clock.now += 0.137 * (number % 3)
         wait_s = limiter.take("T", "chat.postMessage", "C1")
@@ -100,7 +96,7 @@ def test_after_retry_after_there_is_room(limiter: RateLimiter, clock: Clock) -> 
             assert limiter.take("T", "chat.postMessage", "C1") == 0
 
 
-async def test_a_call_over_the_limit_is_a_429_that_says_when_to_come_again(clock: Clock) -> None:
+async def test_a_call_over_the_limit_is_a_429_that_says_when_to_come_again(clock):
     async with LocalSlack(limits={"reactions.add": (PerMinute(2),)}, clock=clock) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         ts = await slack.as_person("ana").say("general", "hi")
@@ -120,7 +116,7 @@ async def test_a_call_over_the_limit_is_a_429_that_says_when_to_come_again(clock
         assert [reaction.name for reaction in message.reactions] == ["a", "b", "d", "c"]
 
 
-async def test_an_announced_fault_comes_before_the_limit_and_counts(clock: Clock) -> None:
+async def test_an_announced_fault_comes_before_the_limit_and_counts(clock):
     async with LocalSlack(limits={"chat.postMessage": (PerMinute(1),)}, clock=clock) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         client.retry_handlers.clear()
@@ -135,7 +131,7 @@ async def test_an_announced_fault_comes_before_the_limit_and_counts(clock: Clock
         assert [message.text for message in slack.workspace.messages("general")] == ["arrives"]
 
 
-async def test_the_snapshot_shows_what_is_used(clock: Clock) -> None:
+async def test_the_snapshot_shows_what_is_used(clock):
     async with LocalSlack(clock=clock) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         for _ in range(5):
@@ -152,7 +148,7 @@ async def test_the_snapshot_shows_what_is_used(clock: Clock) -> None:
         assert [entry["used"] for entry in slack.rate_limits.snapshot()] == [0, 0]
 
 
-async def test_one_channel_has_one_limit_by_whatever_name_it_is_called(clock: Clock) -> None:
+async def test_one_channel_has_one_limit_by_whatever_name_it_is_called(clock):
     async with LocalSlack(clock=clock) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         for names in (("C0GENERAL", "#general", "general"), ("D0ANA", "U0ANA")):
@@ -164,7 +160,7 @@ async def test_one_channel_has_one_limit_by_whatever_name_it_is_called(clock: Cl
                     await client.chat_postMessage(channel=name, text="hi")
 
 
-async def test_without_limits_nothing_is_refused() -> None:
+async def test_without_limits_nothing_is_refused():
     async with LocalSlack(limits=None) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         for _ in range(8):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -14,7 +12,7 @@ from local_slack import LocalSlack
 from local_slack.installation.app import EVERY_SCOPE
 
 
-def client_of(slack: LocalSlack, token: str | None = None) -> AsyncWebClient:
+def client_of(slack, token=None):
     return AsyncWebClient(token=token or slack.bot_token, base_url=slack.api_url)
 
 
@@ -31,9 +29,7 @@ def client_of(slack: LocalSlack, token: str | None = None) -> AsyncWebClient:
         ("users.info", {"user": "U0ANA"}, "users:read"),
     ],
 )
-async def test_a_missing_scope_is_named_beside_those_that_are_there(
-    method: str, arguments: dict[str, Any], needed: str
-) -> None:
+async def test_a_missing_scope_is_named_beside_those_that_are_there(method, arguments, needed):
     granted = EVERY_SCOPE - {needed}
     async with LocalSlack(scopes=granted) as slack:
         with pytest.raises(SlackApiError) as refused:
@@ -44,7 +40,7 @@ async def test_a_missing_scope_is_named_beside_those_that_are_there(
         assert answer.headers["x-oauth-scopes"] == answer["provided"]
 
 
-async def test_people_and_methods_without_a_scope_work_always() -> None:
+async def test_people_and_methods_without_a_scope_work_always():
     async with LocalSlack(scopes=()) as slack:
         me = await client_of(slack).auth_test()
         assert me.headers["x-oauth-scopes"] == ""
@@ -53,7 +49,7 @@ async def test_people_and_methods_without_a_scope_work_always() -> None:
         await slack.as_person("ana").say("general", "hi")
 
 
-async def test_the_manifest_that_was_given_is_exported_for_the_config_token() -> None:
+async def test_the_manifest_that_was_given_is_exported_for_the_config_token():
     manifest = {"display_information": {"name": "Mine"}}
     async with LocalSlack(manifest=manifest) as slack:
         client = client_of(slack, slack.config_token)
@@ -66,8 +62,8 @@ async def test_the_manifest_that_was_given_is_exported_for_the_config_token() ->
             await client_of(slack, "xoxe-wrong").apps_manifest_export(app_id="A0ALPHA")
 
 
-async def test_the_manifest_names_the_request_url_while_events_go_there() -> None:
-    async def echo(request: web.Request) -> web.Response:
+async def test_the_manifest_names_the_request_url_while_events_go_there():
+    async def echo(request):
         return web.json_response({"challenge": (await request.json())["challenge"]})
 
     app = web.Application()
@@ -82,7 +78,7 @@ async def test_the_manifest_names_the_request_url_while_events_go_there() -> Non
         assert settings["interactivity"]["request_url"] == url
 
 
-async def test_without_one_the_manifest_fits_what_the_app_can_do() -> None:
+async def test_without_one_the_manifest_fits_what_the_app_can_do():
     async with LocalSlack(events=("message", "app_mention"), scopes=("chat:write",), agent_view=False) as slack:
         slack.workspace.rules.messages_tab = False
         client = client_of(slack, slack.config_token)

@@ -12,17 +12,17 @@ from slack_sdk.web.async_client import AsyncWebClient
 from local_slack import LocalSlack
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    pass
 
 
-async def refused(call: Awaitable[Any]) -> str:
+async def refused(call):
     with pytest.raises(SlackApiError) as caught:
         await call
     return str(caught.value.response["error"])
 
 
 @pytest.fixture
-async def place(slack: LocalSlack) -> dict[str, str]:
+async def place(slack):
     """Give the arguments that say where a stream goes, and for whom."""
     root = await slack.as_person("ana").say("general", "question")
     return {
@@ -33,7 +33,7 @@ async def place(slack: LocalSlack) -> dict[str, str]:
     }
 
 
-async def test_a_stream_grows_and_ends(slack: LocalSlack, client: AsyncWebClient, place: dict[str, str]) -> None:
+async def test_a_stream_grows_and_ends(slack, client, place):
     ts = (await client.chat_startStream(**place, markdown_text="**hel"))["ts"]
     here: dict[str, Any] = {"channel": "C0GENERAL", "ts": ts}
     await client.chat_appendStream(**here, markdown_text="lo**")
@@ -52,7 +52,7 @@ async def test_a_stream_grows_and_ends(slack: LocalSlack, client: AsyncWebClient
     await client.chat_update(**here, text="edited")
 
 
-async def test_the_streamer_of_the_sdk_works(slack: LocalSlack, client: AsyncWebClient, place: dict[str, str]) -> None:
+async def test_the_streamer_of_the_sdk_works(slack, client, place):
     streamer = await client.chat_stream(**place, buffer_size=4)
     for piece in ("one ", "two ", "three"):
         await streamer.append(markdown_text=piece)
@@ -60,12 +60,12 @@ async def test_the_streamer_of_the_sdk_works(slack: LocalSlack, client: AsyncWeb
     assert slack.workspace.thread("general", place["thread_ts"])[1].text == "one two three"
 
 
-async def test_a_stream_that_is_open_can_not_be_edited(client: AsyncWebClient, place: dict[str, str]) -> None:
+async def test_a_stream_that_is_open_can_not_be_edited(client, place):
     ts = (await client.chat_startStream(**place))["ts"]
     assert await refused(client.chat_update(channel="C0GENERAL", ts=ts, text="x")) == "streaming_state_conflict"
 
 
-async def test_a_stream_dies_after_five_minutes_even_while_it_is_fed() -> None:
+async def test_a_stream_dies_after_five_minutes_even_while_it_is_fed():
     now = [1_700_000_000.0]
     async with LocalSlack(clock=lambda: now[0]) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
@@ -80,9 +80,7 @@ async def test_a_stream_dies_after_five_minutes_even_while_it_is_fed() -> None:
         assert await refused(late) == "message_not_in_streaming_state"
 
 
-async def test_a_reader_can_stop_a_stream(
-    slack: LocalSlack, client: AsyncWebClient, place: dict[str, str], bot: Any
-) -> None:
+async def test_a_reader_can_stop_a_stream(slack, client, place, bot):
     ts = (await client.chat_startStream(**place))["ts"]
     await slack.as_person("ana").stop_session("general", place["thread_ts"])
     event = await bot.event(lambda e: e["type"] == "agent_session_stopped")
@@ -90,7 +88,7 @@ async def test_a_reader_can_stop_a_stream(
     assert await refused(client.chat_appendStream(channel="C0GENERAL", ts=ts, markdown_text="x")) == "stopped_by_user"
 
 
-async def test_what_can_not_be_streamed_is_refused(client: AsyncWebClient, place: dict[str, str]) -> None:
+async def test_what_can_not_be_streamed_is_refused(client, place):
     for name in ("recipient_user_id", "recipient_team_id"):
         assert await refused(client.chat_startStream(**{**place, name: ""})) == f"missing_{name}"
     assert await refused(client.chat_startStream(**place, chunks=[{"type": "x"}])) == "invalid_chunks"

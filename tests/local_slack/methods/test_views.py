@@ -10,7 +10,7 @@ from slack_sdk.errors import SlackApiError
 from local_slack import LocalSlack
 
 if TYPE_CHECKING:
-    from slack_sdk.web.async_client import AsyncWebClient
+    pass
 
 HOME: dict[str, Any] = {"type": "home", "blocks": [{"type": "divider"}]}
 MODAL: dict[str, Any] = {
@@ -26,7 +26,7 @@ MODAL: dict[str, Any] = {
 }
 
 
-async def test_a_home_tab_is_each_persons_own(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_home_tab_is_each_persons_own(slack, client):
     first = (await client.views_publish(user_id="U0ANA", view=HOME))["view"]
     again = (await client.views_publish(user_id="U0ANA", view={**HOME, "blocks": []}, hash=first["hash"]))["view"]
     assert again["id"] == first["id"]
@@ -38,7 +38,7 @@ async def test_a_home_tab_is_each_persons_own(slack: LocalSlack, client: AsyncWe
     assert slack.workspace.views.home("U0BEN") is None
 
 
-async def test_a_modal_opens_once_per_trigger(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_modal_opens_once_per_trigger(slack, client):
     trigger = slack.workspace.triggers.issue("U0ANA")
     view = (await client.views_open(trigger_id=trigger, view=MODAL))["view"]
     assert [(v.user, v.type) for v in slack.workspace.views.all] == [("U0ANA", "modal")]
@@ -50,7 +50,7 @@ async def test_a_modal_opens_once_per_trigger(slack: LocalSlack, client: AsyncWe
         await client.views_open(trigger_id="1.2.3", view=MODAL)
 
 
-async def test_a_trigger_expires(slack: LocalSlack) -> None:
+async def test_a_trigger_expires(slack):
     now = [0.0]
     async with LocalSlack(clock=lambda: now[0]) as there:
         trigger = there.workspace.triggers.issue("U0ANA")
@@ -71,7 +71,7 @@ async def test_a_trigger_expires(slack: LocalSlack) -> None:
         (MODAL, "must be of type home [json-pointer:/view/type]"),
     ],
 )
-async def test_a_wrong_view_is_refused(client: AsyncWebClient, view: dict[str, Any], message: str) -> None:
+async def test_a_wrong_view_is_refused(client, view, message):
     with pytest.raises(SlackApiError) as refused:
         await client.views_publish(user_id="U0ANA", view=view)
     answer = refused.value.response

@@ -13,9 +13,7 @@ from local_slack.methods.known_errors import KNOWN_ERRORS
 from local_slack.methods.web_api import METHOD_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
-
-    import aiohttp
+    pass
 
 
 # fmt: off
@@ -29,22 +27,20 @@ _ARGUMENTS = (
 # fmt: on
 
 
-async def refused(call: Awaitable[Any]) -> str:
+async def refused(call):
     with pytest.raises(SlackApiError) as caught:
         await call
     return str(caught.value.response["error"])
 
 
 @pytest.mark.parametrize("error", KNOWN_ERRORS)
-async def test_any_error_can_be_ordered(slack: LocalSlack, client: AsyncWebClient, error: str) -> None:
+async def test_any_error_can_be_ordered(slack, client, error):
     slack.faults.next("chat.postMessage", Refuses(error))
     assert await refused(client.chat_postMessage(channel="C0GENERAL", text="no")) == error
     assert slack.workspace.messages("general") == ()
 
 
-async def test_an_archived_channel_takes_nothing_and_can_still_be_read(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_an_archived_channel_takes_nothing_and_can_still_be_read(slack, client):
     ts = (await client.chat_postMessage(channel="C0GENERAL", text="hi"))["ts"]
     await client.conversations_archive(channel="C0GENERAL")
     here: dict[str, Any] = {"channel": "C0GENERAL"}
@@ -60,7 +56,7 @@ async def test_an_archived_channel_takes_nothing_and_can_still_be_read(
     await client.chat_postMessage(**here, text="x")
 
 
-async def test_a_locked_thread_takes_no_replies_and_no_reactions(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_locked_thread_takes_no_replies_and_no_reactions(slack, client):
     ana = slack.as_person("ana")
     root, other = await ana.say("general", "root"), await ana.say("general", "other")
     slack.workspace.rules.lock("C0GENERAL", root)
@@ -72,21 +68,19 @@ async def test_a_locked_thread_takes_no_replies_and_no_reactions(slack: LocalSla
     await client.chat_postMessage(**here, thread_ts=root, text="x")
 
 
-async def test_without_a_messages_tab_the_bot_can_not_write_to_people(
-    slack: LocalSlack, client: AsyncWebClient
-) -> None:
+async def test_without_a_messages_tab_the_bot_can_not_write_to_people(slack, client):
     slack.workspace.rules.messages_tab = False
     assert await refused(client.chat_postMessage(channel="U0ANA", text="x")) == "messages_tab_disabled"
     await client.chat_postMessage(channel="C0GENERAL", text="x")
 
 
-async def test_a_channel_can_be_restricted_to_people(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_channel_can_be_restricted_to_people(slack, client):
     slack.workspace.rules.restricted.add("C0GENERAL")
     assert await refused(client.chat_postMessage(channel="C0GENERAL", text="x")) == "restricted_action"
     await slack.as_person("ana").say("general", "x")
 
 
-async def test_the_edit_window_closes() -> None:
+async def test_the_edit_window_closes():
     now = [1_700_000_000.0]
     async with LocalSlack(clock=lambda: now[0]) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
@@ -100,7 +94,7 @@ async def test_the_edit_window_closes() -> None:
 
 
 @pytest.mark.parametrize("error", ["token_revoked", "account_inactive", "token_expired"])
-async def test_a_token_can_be_refused_from_now_on(slack: LocalSlack, client: AsyncWebClient, error: str) -> None:
+async def test_a_token_can_be_refused_from_now_on(slack, client, error):
     await client.auth_test()
     slack.workspace.rules.refused_tokens[slack.bot_token] = error
     assert await refused(client.auth_test()) == error
@@ -109,7 +103,7 @@ async def test_a_token_can_be_refused_from_now_on(slack: LocalSlack, client: Asy
     await client.auth_test()
 
 
-async def test_a_message_carries_fifty_emoji_and_a_person_gives_twenty_three() -> None:
+async def test_a_message_carries_fifty_emoji_and_a_person_gives_twenty_three():
     async with LocalSlack(limits=None) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         ts = await slack.as_person("ana").say("general", "hi")
@@ -119,13 +113,13 @@ async def test_a_message_carries_fifty_emoji_and_a_person_gives_twenty_three() -
         assert await refused(one_more) == "too_many_reactions"
 
 
-async def test_a_slow_answer_comes_after_its_effect(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_a_slow_answer_comes_after_its_effect(slack, client):
     slack.faults.next("chat.postMessage", Slow(0.01))
     answer = await client.chat_postMessage(channel="C0GENERAL", text="at once")
     assert slack.workspace.message("general", answer["ts"]) is not None
 
 
-async def test_apps_name_a_channel_by_its_id_once_there_is_a_message(slack: LocalSlack, client: AsyncWebClient) -> None:
+async def test_apps_name_a_channel_by_its_id_once_there_is_a_message(slack, client):
     answer = await client.chat_postMessage(channel="#general", text="hi")
     assert answer["channel"] == "C0GENERAL"
     by_name = client.chat_update(channel="#general", ts=answer["ts"], text="x")
@@ -133,15 +127,15 @@ async def test_apps_name_a_channel_by_its_id_once_there_is_a_message(slack: Loca
 
 
 @pytest.fixture
-async def unlimited() -> AsyncIterator[LocalSlack]:
+async def unlimited():
     async with LocalSlack(limits=None) as workspace:
         yield workspace
 
 
-async def test_arguments_of_the_wrong_kind_are_named(unlimited: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_arguments_of_the_wrong_kind_are_named(unlimited, session):
     slack = unlimited
 
-    async def call(method: str, **arguments: Any) -> tuple[str, list[str]]:
+    async def call(method, **arguments):
         headers = {"Authorization": f"Bearer {slack.bot_token}"}
         async with session.post(slack.api_url + method, headers=headers, json=arguments) as response:
             answer = await response.json()
@@ -180,7 +174,7 @@ async def test_arguments_of_the_wrong_kind_are_named(unlimited: LocalSlack, sess
 @pytest.mark.parametrize(
     "odd", [None, True, -1, 10**30, "", "\ud800\x00", "[{", [], [None], [[]], {}, {"type": ["x"]}], ids=repr
 )
-async def test_no_arguments_break_a_method(unlimited: LocalSlack, session: aiohttp.ClientSession, odd: object) -> None:
+async def test_no_arguments_break_a_method(unlimited, session, odd):
     root = await unlimited.as_person("ana").say("general", "hi")
     right = {"channel": "C0GENERAL", "channel_id": "C0GENERAL", "ts": root, "thread_ts": root, "timestamp": root}
     wrong = dict.fromkeys(_ARGUMENTS, odd)
@@ -192,8 +186,8 @@ async def test_no_arguments_break_a_method(unlimited: LocalSlack, session: aioht
                 assert response.status == 200, f"{method} {await response.text()}"
 
 
-async def test_metadata_has_a_size(client: AsyncWebClient) -> None:
-    def post(size: int) -> Awaitable[Any]:
+async def test_metadata_has_a_size(client):
+    def post(size):
         metadata = {"event_type": "run", "event_payload": {"text": "x" * size}}
         return client.chat_postMessage(channel="C0GENERAL", text="hi", metadata=metadata)
 
@@ -201,8 +195,8 @@ async def test_metadata_has_a_size(client: AsyncWebClient) -> None:
     assert await refused(post(20_000)) == "metadata_too_large"
 
 
-async def test_a_token_counts_in_its_header_or_a_form_only(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
-    async def error(**options: Any) -> str | None:
+async def test_a_token_counts_in_its_header_or_a_form_only(slack, session):
+    async def error(**options):
         async with session.post(slack.api_url + "auth.test", **options) as response:
             return (await response.json()).get("error")
 

@@ -16,25 +16,23 @@ from slack_sdk.web.async_client import AsyncWebClient
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from local_slack import LocalSlack
-
     Call = Callable[..., Awaitable[Any]]
 
 
 @pytest.fixture(params=["sync", "async"])
-def call(request: pytest.FixtureRequest, slack: LocalSlack) -> Call:
+def call(request, slack):
     """Call a method of the client by its name: the sync one in a thread of its own."""
     kind = WebClient if request.param == "sync" else AsyncWebClient
     client: Any = kind(token=slack.bot_token, base_url=slack.api_url)
 
-    async def calls(name: str, /, **arguments: Any) -> Any:
+    async def calls(name, /, **arguments):
         answer = await asyncio.to_thread(getattr(client, name), **arguments)
         return await answer if inspect.isawaitable(answer) else answer
 
     return calls
 
 
-async def test_messages_with_block_objects(slack: LocalSlack, call: Call) -> None:
+async def test_messages_with_block_objects(slack, call):
     blocks = [
         SectionBlock(text=MarkdownTextObject(text="*Run* <https://example.org|it>?")),
         ActionsBlock(elements=[ButtonElement(text="Run", action_id="run", value="1", style="primary")]),
@@ -55,7 +53,7 @@ async def test_messages_with_block_objects(slack: LocalSlack, call: Call) -> Non
     assert (await call("chat_getPermalink", channel="C0GENERAL", message_ts=ts))["permalink"].startswith("https://")
 
 
-async def test_files_upload_v2(slack: LocalSlack, call: Call) -> None:
+async def test_files_upload_v2(slack, call):
     root = await slack.as_person("ana").say("general", "please")
     done = await call(
         "files_upload_v2",
@@ -79,7 +77,7 @@ async def test_files_upload_v2(slack: LocalSlack, call: Call) -> None:
     await call("files_delete", file=single["file"]["id"])
 
 
-async def test_people_channels_and_sessions(slack: LocalSlack, call: Call) -> None:
+async def test_people_channels_and_sessions(slack, call):
     assert (await call("api_test", hello="you"))["args"] == {"hello": "you"}
     assert (await call("auth_test"))["user_id"] == slack.bot_user_id
     assert len((await call("users_list"))["members"]) == 4

@@ -6,12 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import expect
 
 if TYPE_CHECKING:
-    from slack_sdk.web.async_client import AsyncWebClient
-
-    from local_slack import LocalSlack
+    pass
 
 pytestmark = pytest.mark.browser
 
@@ -20,24 +18,22 @@ PERSONA = {"username": "Alpha · Researcher", "icon_emoji": ":mag:"}
 LONG = "every word of this line matters to whoever reads it, and the next one is no shorter than this"
 
 
-async def sit_down(page: Page, slack: LocalSlack, place: str) -> None:
+async def sit_down(page, slack, place):
     await page.goto(f"{slack.url}#/ana/{place}")
     await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
 
 
-async def post(client: AsyncWebClient, channel: str, text: str, thread: str | None = None, **persona: str) -> str:
+async def post(client, channel, text, thread=None, **persona):
     return str((await client.chat_postMessage(channel=channel, text=text, thread_ts=thread, **persona))["ts"])
 
 
-async def until_crossed(slack: LocalSlack, channel: str, ts: str) -> list[str]:
+async def until_crossed(slack, channel, ts):
     """Wait until this message has an ❌; returns all that have one."""
     await slack.until(lambda workspace: workspace.message(channel, ts).reacted("x"))
     return [message.ts for message in slack.workspace.messages(channel) if message.reacted("x")]
 
 
-async def test_a_direct_message_shows_that_the_bot_works_and_its_stop_crosses_the_status(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
+async def test_a_direct_message_shows_that_the_bot_works_and_its_stop_crosses_the_status(slack, client, page):
     dm = await slack.as_person("ana").open_dm("alpha")
     await sit_down(page, slack, "@alpha")
     pane = page.get_by_test_id("channel-pane")
@@ -60,9 +56,7 @@ async def test_a_direct_message_shows_that_the_bot_works_and_its_stop_crosses_th
     await expect(stop).to_be_hidden()
 
 
-async def test_stop_in_a_thread_hits_the_status_of_this_run_and_no_older_notice(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
+async def test_stop_in_a_thread_hits_the_status_of_this_run_and_no_older_notice(slack, client, page):
     general = slack.channel("general").id
     ana = slack.as_person("ana")
     root = await ana.say("general", "@alpha look through the notes")
@@ -82,9 +76,7 @@ async def test_stop_in_a_thread_hits_the_status_of_this_run_and_no_older_notice(
     assert left_behind not in await until_crossed(slack, general, status)
 
 
-async def test_a_thread_in_a_direct_message_does_not_claim_the_conversations_run(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
+async def test_a_thread_in_a_direct_message_does_not_claim_the_conversations_run(slack, client, page):
     asked = await slack.as_person("ana").dm("alpha", "look through the notes")
     dm = await slack.as_person("ana").open_dm("alpha")
     await client.reactions_add(channel=dm, timestamp=asked, name=HOURGLASS)
@@ -93,7 +85,7 @@ async def test_a_thread_in_a_direct_message_does_not_claim_the_conversations_run
     await expect(page.get_by_test_id("thread-pane").get_by_test_id("run-bar")).to_contain_text("While Alpha works")
 
 
-async def test_the_thread_stays_open_for_another_person_where_they_may_see_it(slack: LocalSlack, page: Page) -> None:
+async def test_the_thread_stays_open_for_another_person_where_they_may_see_it(slack, page):
     ana = slack.as_person("ana")
     root = await ana.say("general", "who owns the budget?")
     await ana.say("general", "Chloe, I think", thread=root)
@@ -113,7 +105,7 @@ async def test_the_thread_stays_open_for_another_person_where_they_may_see_it(sl
     await expect(thread).to_be_hidden()
 
 
-async def test_the_toolbar_covers_neither_its_line_nor_the_line_above(slack: LocalSlack, page: Page) -> None:
+async def test_the_toolbar_covers_neither_its_line_nor_the_line_above(slack, page):
     ana = slack.as_person("ana")
     root = await ana.say("general", LONG)
     for text in (LONG, f"{LONG}\n{LONG}\nin short", "no"):
@@ -126,7 +118,7 @@ async def test_the_toolbar_covers_neither_its_line_nor_the_line_above(slack: Loc
         assert await covered(messages.nth(number)) == []
 
 
-async def test_both_answers_to_a_deletion_stand_in_one_row(slack: LocalSlack, page: Page) -> None:
+async def test_both_answers_to_a_deletion_stand_in_one_row(slack, page):
     root = await slack.as_person("ana").say("general", "a message that nobody needs")
     await sit_down(page, slack, f"general/{root}")
     message = page.get_by_test_id("thread-pane").get_by_test_id("message")
@@ -139,14 +131,14 @@ async def test_both_answers_to_a_deletion_stand_in_one_row(slack: LocalSlack, pa
     assert drop["y"] == keep["y"]
 
 
-async def become(page: Page, name: str) -> None:
+async def become(page, name):
     await page.get_by_test_id("person-switch").click()
     await page.get_by_test_id(f"person-option-{name}").click()
     await expect(page).to_have_url(re.compile(f"#/{name}/"))
     await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
 
 
-async def covered(message: Locator) -> list[str]:
+async def covered(message):
     """Return the texts of the pane that lie under the message's toolbar."""
     return await message.evaluate(
         """message => {

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    import aiohttp
-    from slack_sdk.web.async_client import AsyncWebClient
-
-    from local_slack import LocalSlack
+    pass
 
 GENERAL = "C0GENERAL"
 
 
-async def uploaded(client: AsyncWebClient, channel: str, thread: str | None = None) -> str:
+async def uploaded(client, channel, thread=None):
     answer = await client.files_upload_v2(
         channel=channel, thread_ts=thread, content="a page", filename="notes.html", title="The notes"
     )
@@ -26,9 +21,7 @@ async def uploaded(client: AsyncWebClient, channel: str, thread: str | None = No
 
 
 @pytest.mark.browser
-async def test_a_session_is_shown_in_its_thread_with_slacks_own_stop_and_its_file(
-    slack: LocalSlack, connect: Callable[..., Awaitable[Any]], page: Page
-) -> None:
+async def test_a_session_is_shown_in_its_thread_with_slacks_own_stop_and_its_file(slack, connect, page):
     bot = await connect(slack)
     root = await slack.as_person("ana").say("general", "@alpha look through the notes")
     place = {"channel_id": GENERAL, "thread_ts": root}
@@ -59,9 +52,7 @@ async def test_a_session_is_shown_in_its_thread_with_slacks_own_stop_and_its_fil
     assert (await saving.value).suggested_filename == "notes.html"
 
 
-async def test_a_file_is_for_those_who_see_it_and_is_never_shown_as_a_page(
-    slack: LocalSlack, session: aiohttp.ClientSession, client: AsyncWebClient
-) -> None:
+async def test_a_file_is_for_those_who_see_it_and_is_never_shown_as_a_page(slack, session, client):
     file = await uploaded(client, await slack.as_person("ana").open_dm("alpha"))
     for token, status in (("", 401), (slack.bot_token, 401), (slack.person("ben").token, 404)):
         async with session.get(f"{slack.url}page/files/{file}?token={token}") as response:

@@ -6,14 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from slack_sdk.web.async_client import AsyncWebClient
-
-    from local_slack import LocalSlack
+    pass
 
 pytestmark = pytest.mark.browser
 
@@ -38,19 +34,19 @@ MARKDOWN = f"""## Findings
 {HOSTILE}"""
 
 
-def plain(text: str) -> Json:
+def plain(text):
     return {"type": "plain_text", "text": text}
 
 
-def button(action_id: str, text: str, **more: Any) -> Json:
+def button(action_id, text, **more):
     return {"type": "button", "action_id": action_id, "text": plain(text), **more}
 
 
-def mrkdwn(text: str) -> Json:
+def mrkdwn(text):
     return {"type": "mrkdwn", "text": text}
 
 
-def section(text: str, **more: Any) -> Json:
+def section(text, **more):
     return {"type": "section", "text": mrkdwn(text), **more}
 
 
@@ -79,9 +75,7 @@ ALL = [
 ]
 
 
-async def test_blocks_are_shown_instead_of_the_text_hostile_ones_stay_text_and_unknown_ones_say_so(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
+async def test_blocks_are_shown_instead_of_the_text_hostile_ones_stay_text_and_unknown_ones_say_so(slack, client, page):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     await client.chat_postMessage(channel=GENERAL, text="only for notifications", blocks=ALL)
@@ -117,15 +111,13 @@ async def test_blocks_are_shown_instead_of_the_text_hostile_ones_stay_text_and_u
     ]
 
 
-async def test_a_button_asks_the_app_looks_pressed_meanwhile_and_survives_an_edit_of_the_rest(
-    slack: LocalSlack, connect: Callable[..., Awaitable[Any]], page: Page
-) -> None:
+async def test_a_button_asks_the_app_looks_pressed_meanwhile_and_survives_an_edit_of_the_rest(slack, connect, page):
     bot = await connect(slack)
     pressed: asyncio.Queue[Json] = asyncio.Queue()
     may_answer = asyncio.Event()
 
     @bot.app.action("stop")
-    async def heard(ack: Any, action: Json) -> None:
+    async def heard(ack, action):
         pressed.put_nowait(action)
         await may_answer.wait()
         await ack()

@@ -6,20 +6,18 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 from slack_sdk.errors import SlackApiError
 
 from local_slack import LocalSlack
 
 if TYPE_CHECKING:
-    from slack_sdk.web.async_client import AsyncWebClient
+    pass
 
 pytestmark = pytest.mark.browser
 
 
-async def test_the_panel_switches_faults_on_and_shows_what_is_left_of_them_and_of_the_limits(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
+async def test_the_panel_switches_faults_on_and_shows_what_is_left_of_them_and_of_the_limits(slack, client, page):
     await client.chat_postMessage(channel="C0GENERAL", text="hello")
     await page.goto(slack.url)
     await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
@@ -52,7 +50,7 @@ async def test_the_panel_switches_faults_on_and_shows_what_is_left_of_them_and_o
     await expect(panel).to_be_hidden()
 
 
-async def test_one_goes_from_one_workspace_to_the_other(page: Page) -> None:
+async def test_one_goes_from_one_workspace_to_the_other(page):
     async with LocalSlack(teams=("Playground", "Second")) as slack:
         await slack.team("Second").as_person("ana").say("general", "only in the second")
         await page.goto(slack.url)

@@ -11,19 +11,19 @@ from yarl import URL
 from local_slack import LocalSlack, NotLoopback, PortInUse
 
 if TYPE_CHECKING:
-    from slack_sdk.web.async_client import AsyncWebClient
+    pass
 
 Json = dict[str, Any]
 
 
-async def page_socket(slack: LocalSlack, session: aiohttp.ClientSession, name: str) -> aiohttp.ClientWebSocketResponse:
+async def page_socket(slack, session, name):
     token = slack.person(name).token
     socket = await session.ws_connect(f"{slack.url}page/events?token={token}")
     assert await socket.receive_json(timeout=5) == {"type": "hello"}
     return socket
 
 
-async def test_the_state_names_everyone_and_everything(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_the_state_names_everyone_and_everything(slack, session):
     await slack.as_person("ana").open_dm("alpha")
     async with session.get(slack.url + "page/state.json") as response:
         assert response.headers["Cache-Control"] == "no-store"
@@ -38,9 +38,7 @@ async def test_the_state_names_everyone_and_everything(slack: LocalSlack, sessio
     ]
 
 
-async def test_the_page_hears_live_what_its_person_can_see(
-    slack: LocalSlack, session: aiohttp.ClientSession, client: AsyncWebClient
-) -> None:
+async def test_the_page_hears_live_what_its_person_can_see(slack, session, client):
     ana, ben = await page_socket(slack, session, "ana"), await page_socket(slack, session, "ben")
     await slack.as_person("ana").dm("alpha", "between us")
     await client.chat_postEphemeral(channel="C0GENERAL", user="U0ANA", text="psst")
@@ -57,9 +55,7 @@ async def test_the_page_hears_live_what_its_person_can_see(
     assert (await ben.receive_json(timeout=5))["ts"] == ts
 
 
-async def test_the_page_sees_the_bot_come_and_go(
-    slack: LocalSlack, session: aiohttp.ClientSession, raw_sockets: Any
-) -> None:
+async def test_the_page_sees_the_bot_come_and_go(slack, session, raw_sockets):
     page = await page_socket(slack, session, "ana")
     await raw_sockets(slack).open()
     assert await page.receive_json(timeout=5) == {"type": "bot_presence", "online": True}
@@ -67,7 +63,7 @@ async def test_the_page_sees_the_bot_come_and_go(
     assert await page.receive_json(timeout=5) == {"type": "bot_presence", "online": False}
 
 
-async def test_live_events_need_a_persons_token(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_live_events_need_a_persons_token(slack, session):
     for token in ("", "xoxp-wrong", slack.bot_token):
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
             await session.ws_connect(f"{slack.url}page/events?token={token}")
@@ -75,9 +71,7 @@ async def test_live_events_need_a_persons_token(slack: LocalSlack, session: aioh
 
 
 @pytest.mark.parametrize("path", ["page/none.js", "page/../server.py", "page/%2e%2e/server.py", "page/.hidden"])
-async def test_only_files_of_the_page_folder_are_served(
-    slack: LocalSlack, session: aiohttp.ClientSession, path: str
-) -> None:
+async def test_only_files_of_the_page_folder_are_served(slack, session, path):
     async with session.get(URL(slack.url + path, encoded=True)) as response:
         assert response.status == 404
 
@@ -97,22 +91,20 @@ async def test_only_files_of_the_page_folder_are_served(
         ({"Sec-Fetch-Site": "same-origin"}, 200),
     ],
 )
-async def test_foreign_hosts_and_pages_are_refused(
-    slack: LocalSlack, session: aiohttp.ClientSession, headers: dict[str, str], status: int
-) -> None:
+async def test_foreign_hosts_and_pages_are_refused(slack, session, headers, status):
     async with session.get(slack.url + "page/state.json", headers=headers) as response:
         assert response.status == status
         if status == 403:
             assert "local_slack" in await response.text()
 
 
-async def test_its_own_page_may_call(slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+async def test_its_own_page_may_call(slack, session):
     headers = {"Origin": slack.url.rstrip("/"), "Authorization": f"Bearer {slack.person('ana').token}"}
     async with session.post(slack.api_url + "auth.test", headers=headers) as response:
         assert (await response.json())["user"] == "ana"
 
 
-async def test_a_busy_port_and_a_public_address_are_refused(slack: LocalSlack) -> None:
+async def test_a_busy_port_and_a_public_address_are_refused(slack):
     port = int(slack.url.rstrip("/").rpartition(":")[2])
     with pytest.raises(PortInUse, match=f"{port}.*--port"):
         await LocalSlack(port=port).__aenter__()
@@ -120,7 +112,7 @@ async def test_a_busy_port_and_a_public_address_are_refused(slack: LocalSlack) -
         await LocalSlack(host="0.0.0.0").__aenter__()  # noqa: S104 - must be refused
 
 
-async def test_until_returns_the_value_or_shows_the_workspace(slack: LocalSlack) -> None:
+async def test_until_returns_the_value_or_shows_the_workspace(slack):
     ana = slack.as_person("ana")
     root = await ana.say("general", "question\nin two lines")
     await ana.say("general", "reply", thread=root)
@@ -134,7 +126,7 @@ async def test_until_returns_the_value_or_shows_the_workspace(slack: LocalSlack)
     assert "#random (C0RANDOM)\n  (empty)" in text
 
 
-def test_names_that_would_share_an_id_are_refused() -> None:
+def test_names_that_would_share_an_id_are_refused():
     with pytest.raises(ValueError, match="same id"):
         LocalSlack(people=("ana", "an-a"))
     with pytest.raises(ValueError, match="same id"):

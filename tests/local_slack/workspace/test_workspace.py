@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_slack import Message, SlackRefused, Workspace
+from local_slack import SlackRefused, Workspace
 from local_slack.delivery.events import event_of
 from local_slack.workspace.messages import Body
 from local_slack.workspace.people import Directory
 
 if TYPE_CHECKING:
-    from local_slack.workspace.changes import Change
+    pass
 
 _WHERE = st.integers(0, 8)
 _WHO = st.sampled_from(["ana", "ben", "alpha"])
@@ -34,13 +34,13 @@ _STEPS = st.lists(
 class Observer:
     """Know only the events, as a client does."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace):
         self.texts: dict[str, str] = {}
         self.reactions: set[tuple[str, str, str]] = set()
         self._workspace = workspace
         workspace.listen(self._hear)
 
-    def _hear(self, change: Change) -> None:
+    def _hear(self, change):
         event = event_of(change, self._workspace)
         match event:
             case {"subtype": "message_changed", "message": {"ts": ts, "text": text, **rest}}:
@@ -57,11 +57,11 @@ class Observer:
             case {"type": "reaction_removed", "user": user, "reaction": name, "item": {"ts": ts}}:
                 self.reactions.remove((ts, user, name))
 
-    def _forget(self, ts: str) -> None:
+    def _forget(self, ts):
         self.reactions = {reaction for reaction in self.reactions if reaction[0] != ts}
 
 
-def perform(workspace: Workspace, step: tuple[str, str, int], number: int) -> None:
+def perform(workspace, step, number):
     """Do one step to the message at this place, counted round; what Slack refuses stays undone."""
     action, name, place = step
     who = workspace.directory.named(name)
@@ -82,7 +82,7 @@ def perform(workspace: Workspace, step: tuple[str, str, int], number: int) -> No
         assert workspace.messages("general") == messages
 
 
-def check(messages: tuple[Message, ...]) -> None:
+def check(messages):
     assert [m.ts for m in messages] == sorted({m.ts for m in messages})
     by_ts = {m.ts: m for m in messages}
     for message in messages:
@@ -98,9 +98,7 @@ def check(messages: tuple[Message, ...]) -> None:
 
 
 @given(_STEPS)
-def test_threads_stay_consistent_and_the_events_alone_give_the_same_picture(
-    steps: list[tuple[str, str, int]],
-) -> None:
+def test_threads_stay_consistent_and_the_events_alone_give_the_same_picture(steps):
     workspace = Workspace(Directory("alpha", ("ana", "ben")), ("general",), clock=lambda: 1_700_000_000.0)
     observer = Observer(workspace)
     for number, step in enumerate(steps):
