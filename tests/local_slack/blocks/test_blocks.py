@@ -1,9 +1,9 @@
-"""Blocks as Slack takes and refuses them."""
+"""Validation of blocks, with Slack's limits and messages."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +15,6 @@ from local_slack.blocks.blocks import check_blocks, with_ids
 
 if TYPE_CHECKING:
     pass
-
-Block = dict[str, Any]
 
 
 def plain(text="hi"):
@@ -63,7 +61,7 @@ FEEDBACK = {
     "negative_button": {"text": plain("Bad"), "value": "bad"},
 }
 
-RIGHT: list[Block] = [
+VALID = [
     section("x" * 3_000),
     {"type": "section", "fields": [mrkdwn("x" * 1_000), plain()]},
     section(accessory=button(style="danger", value="x" * 2_000)),
@@ -87,7 +85,7 @@ RIGHT: list[Block] = [
     {"type": "video", "anything": "goes"},
 ]
 
-_ANYTHING = st.recursive(
+ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
@@ -96,7 +94,7 @@ _ANYTHING = st.recursive(
     max_leaves=8,
 )
 
-WRONG: list[tuple[Block, str]] = [
+INVALID = [
     ({}, "missing required field: type [json-pointer:/blocks/0]"),
     ({"type": "sektion"}, "unsupported type: sektion [json-pointer:/blocks/0/type]"),
     ({"type": ["section"]}, "unsupported type: ['section'] [json-pointer:/blocks/0/type]"),
@@ -166,20 +164,20 @@ WRONG: list[tuple[Block, str]] = [
 ]
 
 
-@pytest.mark.parametrize("block", RIGHT, ids=lambda block: str(block["type"]))
-def test_a_right_block_is_taken(block):
+@pytest.mark.parametrize("block", VALID, ids=lambda block: str(block["type"]))
+def test_a_valid_block_is_accepted(block):
     check_blocks([block])
 
 
-@pytest.mark.parametrize(("block", "message"), WRONG, ids=[message for _, message in WRONG])
-def test_a_wrong_block_is_refused_with_the_place_where_it_is_wrong(block, message):
+@pytest.mark.parametrize(("block", "message"), INVALID, ids=[message for _, message in INVALID])
+def test_an_invalid_block_is_refused_with_its_json_pointer(block, message):
     with pytest.raises(SlackRefused) as refused:
         check_blocks([block])
     assert refused.value.code == "invalid_blocks"
     assert f"[ERROR] {message}" in refused.value.messages
 
 
-def test_the_same_block_id_twice_is_refused_and_the_same_action_in_two_blocks_is_not():
+def test_block_ids_are_unique_in_a_message_and_action_ids_in_a_block():
     check_blocks([actions(button(), block_id="a"), actions(button(), block_id="b")])
     with pytest.raises(SlackRefused, match="invalid_blocks") as refused:
         check_blocks([section(block_id="a"), section(block_id="a")])
@@ -188,35 +186,35 @@ def test_the_same_block_id_twice_is_refused_and_the_same_action_in_two_blocks_is
     )
 
 
-def test_all_text_of_a_message_has_a_limit_together():
+def test_the_total_text_of_a_message_is_limited():
     check_blocks([section("x" * 2_600)] * 5)
     with pytest.raises(SlackRefused, match="msg_blocks_too_long"):
         check_blocks([section("x" * 2_700)] * 5)
 
 
 @settings(max_examples=50)
-@given(st.lists(_ANYTHING, max_size=4), st.randoms(use_true_random=False))
-def test_whatever_comes_is_taken_or_refused(blocks, dice):
+@given(st.lists(ANYTHING, max_size=4), st.randoms(use_true_random=False))
+def test_any_value_is_accepted_or_refused(blocks, random):
     odd = [None, 1, "x", [], {}, [None], [{}], ["x"]]
-    spoilt = [{**right, dice.choice(list(right)): dice.choice(odd)} for right in dice.sample(RIGHT, 2)]
+    changed = [{**valid, random.choice(list(valid)): random.choice(odd)} for valid in random.sample(VALID, 2)]
     with contextlib.suppress(SlackRefused):
-        check_blocks([*blocks, *spoilt])
-        assert all(block["block_id"] for block in with_ids([*blocks, *spoilt]))
+        check_blocks([*blocks, *changed])
+        assert all(block["block_id"] for block in with_ids([*blocks, *changed]))
 
 
-async def test_the_answer_says_what_is_wrong_twice_over(client):
+async def test_the_answer_contains_all_messages(client):
     with pytest.raises(SlackApiError) as refused:
         await client.chat_postMessage(channel="C0GENERAL", text="t", blocks=[section(""), {"type": "divide"}])
-    wrong = [
+    messages = [
         "must be more than 0 characters [json-pointer:/blocks/0/text/text]",
         "unsupported type: divide [json-pointer:/blocks/1/type]",
     ]
     answer = refused.value.response
-    assert (answer["error"], answer["errors"]) == ("invalid_blocks", wrong)
-    assert answer["response_metadata"]["messages"] == [f"[ERROR] {what}" for what in wrong]
+    assert (answer["error"], answer["errors"]) == ("invalid_blocks", messages)
+    assert answer["response_metadata"]["messages"] == [f"[ERROR] {each}" for each in messages]
 
 
-async def test_blocks_need_no_text_and_get_ids_where_they_have_none(slack, client):
+async def test_blocks_need_no_text_and_get_missing_ids(slack, client):
     unnamed = {"type": "button", "text": plain("Go")}
     blocks = [section(block_id="mine"), actions(unnamed)]
     await client.api_call("chat.postMessage", json={"channel": "C0GENERAL", "blocks": blocks})
@@ -226,7 +224,7 @@ async def test_blocks_need_no_text_and_get_ids_where_they_have_none(slack, clien
     assert second["elements"][0]["action_id"]
 
 
-async def test_blocks_of_an_attachment_are_checked_too(client):
+async def test_blocks_of_an_attachment_are_validated(client):
     with pytest.raises(SlackApiError) as refused:
         await client.chat_postMessage(channel="C0GENERAL", text="t", attachments=[{"blocks": [{"type": "x"}]}])
     assert refused.value.response["errors"] == ["unsupported type: x [json-pointer:/attachments/0/blocks/0/type]"]
