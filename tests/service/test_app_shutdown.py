@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from anthropic_server import Gate, text, tool_call
+from anthropic_server import text, tool_call
 
 HANGING_TOOL = """
 import asyncio, sys, time
@@ -68,33 +68,6 @@ async def test_a_service_that_lost_its_connection_ends_and_logs_no_token(slack, 
         assert await service.ended(signal.SIGTERM) == 0
     assert slack.app_token not in service.output
     assert slack.bot_token not in service.output
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_the_next_service_resumes_an_active_run(slack, stage, model, model_env, number):
-    gate, ana = Gate(), slack.as_person("ana")
-    model.reply(text("Half an ", gate, "answer"))
-    model.reply(text("the whole answer"))
-    async with stage.serving(**model_env) as service:
-        await service.says("service.ready")
-        ts = await ana.say("general", "@alpha look")
-        await gate.reached.wait()
-        steer = await ana.say("general", "and that", thread=ts)
-        await slack.until(lambda ws: ws.message("general", steer).reacted("incoming_envelope"))
-        assert await service.ended(number) == (0 if number == signal.SIGTERM else -number)
-        assert slack.workspace.message("general", ts).reacted("hourglass_flowing_sand")
-    gate.open()
-    async with stage.serving(**model_env) as later:
-        await later.says("service.ready")
-        await slack.until(lambda _: stage.found(ts, "the whole answer"), 30)
-        await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"), 30)
-        assert await later.ended(signal.SIGTERM) == 0
-    for output in (service.output, later.output):
-        assert "Traceback" not in output
-        assert "sk-ant-of-the-test" not in output
-    assert stage.said(ts) == ["the whole answer"]
-    assert slack.workspace.message("general", steer).reacted("eyes")
-    assert str(model.bodies[-1]["messages"]).count("and that") == 1
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import signal
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
-from anthropic_server import Gate, text, tool_call
-from service_process import run_command
+from anthropic_server import Gate, tool_call
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions.stores import open_store
@@ -91,29 +90,6 @@ async def test_a_run_that_waits_for_the_store_can_be_stopped(model, durable_redi
         assert sessions.stop("alpha", HERE)
         async with asyncio.timeout(10):
             assert await waiting == ""
-
-
-@pytest.mark.parametrize("kind", ["gone", "hangs"])
-async def test_a_message_written_during_an_outage_is_answered_once_after_it(  # noqa: PLR0917 - fixtures
-    slack, stage, model, env, outage, kind
-):
-    model.reply(text("the first"))
-    async with stage.serving(**env) as service:
-        await service.says("service.ready")
-        ana = slack.as_person("ana")
-        root = await ana.say("general", "@alpha look")
-        await slack.until(lambda _: stage.found(root, "the first"), 30)
-        end = outage(kind)
-        later = await ana.say("general", "and now?", thread=root)
-        await service.says("store.away")
-        end()
-        await slack.until(lambda _: stage.found(root, "fine"), 30)
-        await service.says("store.back")
-        await slack.until(lambda ws: not ws.message("general", later).reacted("hourglass_flowing_sand"), 30)
-        assert await service.ended(signal.SIGTERM) == 0
-    assert stage.said(root) == ["the first", "fine"]
-    assert "Traceback" not in service.output
-    assert (await run_command("doctor", "--store", env["AMPLIFIER_SLACK_STORE"])).code == 0
 
 
 @pytest.mark.parametrize("kind", ["gone", "hangs"])

@@ -70,21 +70,6 @@ async def test_a_run_with_thinking_parallel_tools_and_injected_messages(model, m
         assert messages[-1]["content"][-1]["text"] == "and now?"
 
 
-async def test_a_stopped_and_a_failed_run(model, manager, assert_continues):
-    store, half = SnapshotStore(), Gate()
-    model.reply(text("I begin ", half), tool_call("list_files"))
-    model.fail(400, "invalid_request_error")
-    async with manager(store=store) as sessions:
-        run = asyncio.create_task(sessions.execute("alpha", HERE, "the task"))
-        await half.reached.wait()
-        sessions.stop("alpha", HERE)
-        await run
-        with pytest.raises(Exception, match="refused the request"):
-            await sessions.execute("alpha", HERE, "once more")
-    for snapshot in store.snapshots:
-        await assert_continues(snapshot)
-
-
 async def test_a_summarised_conversation(model, manager, assert_continues):
     store = SnapshotStore()
     async with manager(store=store, context=SUMMARY) as sessions:
