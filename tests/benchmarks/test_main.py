@@ -83,29 +83,29 @@ def test_a_side_that_is_not_installed_is_left_out_with_a_hint(sample):
     assert code == 0
     assert output.count("absent") == 1
     assert "absent is not installed; to compare: pip install it" in output
-    assert "What one should know." in output
+    assert "A note." in output
     assert "Written" not in output
 
 
 def test_a_missing_operation_is_a_dash_and_targets_are_checked(sample):
     _, output, _ = sample
-    assert cells(output, "what both can do, µs")[-1].endswith(": met")
-    assert cells(output, "what one can do, µs")[1:] == ["-", "≤ 0.00: MISSED"]
+    assert cells(output, "done by both, µs")[-1].endswith(": met")
+    assert cells(output, "done by one, µs")[1:] == ["-", "≤ 0.00: MISSED"]
 
 
 def test_an_operation_may_return_its_cost_and_a_row_may_be_a_quotient(sample):
     _, output, _ = sample
-    assert cells(output, "what it holds, KiB") == ["512", "512 x1.00", "-"]
-    assert cells(output, "what it says, ms") == ["250", "250 x1.00", "-"]
-    assert cells(output, "by itself, times") == ["1.00", "1.00", "≤ 1.00: met"]
+    assert cells(output, "memory of it, KiB") == ["512", "512 x1.00", "-"]
+    assert cells(output, "time of it, ms") == ["250", "250 x1.00", "-"]
+    assert cells(output, "quotient, times") == ["1.00", "1.00", "≤ 1.00: met"]
 
 
 def test_a_constant_is_measured_once_in_each_process(monkeypatch):
     monkeypatch.syspath_prepend(HERE)
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     results = measure("sample_benchmark", Effort(processes=2, rounds=3, round_s=0.0001))
-    assert results["ours", "told"] == [512, 512]
-    assert results["ours", "waited"] == [250] * 6
+    assert results["ours", "memory"] == [512, 512]
+    assert results["ours", "time"] == [250] * 6
     assert results["ours", "quotient"] == [1] * 6
 
 
@@ -120,7 +120,7 @@ async def test_a_failing_side_ends_the_command_and_is_named():
     assert code == 1
     assert "LookupError: this side is broken" in errors
     assert "Error: The worker of 'broken' ended while measuring 'second', with code 1." in errors
-    assert "what one can do" not in output
+    assert "done by one" not in output
 
 
 async def test_an_unknown_benchmark_is_an_error_with_the_available_ones():

@@ -27,7 +27,7 @@ BENCHMARK = Benchmark(
         Side("absent", None, packages=("no-such-distribution",), install="pip install it"),
     ),
     pictured=("one", "two"),
-    notes=("What one should know.",),
+    notes=("A note.",),
 )
 RESULTS = {
     ("ours", "one"): [1.0, 3.0],
@@ -59,7 +59,7 @@ def test_the_page_has_a_table_a_picture_and_notes(tmp_path):
     assert "| theirs | 1,000 x500 | 200 x10.0 |\n" in page
     assert "| target | ≤ 5.00: met | - |\n" in page
     assert "absent is not installed; to compare: pip install it" in page
-    assert "\n\nWhat one should know.\n" in page
+    assert "\n\nA note.\n" in page
 
 
 def test_every_row_has_the_same_number_of_cells(tmp_path):

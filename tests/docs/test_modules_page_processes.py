@@ -1,4 +1,4 @@
-"""The page's tool that starts processes: all of them end with its call."""
+"""The page's tool that starts processes: they end with its call."""
 
 from __future__ import annotations
 

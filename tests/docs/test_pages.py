@@ -1,4 +1,4 @@
-"""Named tests exist, and examples print what the page says."""
+"""Named tests exist, and the output of examples is that on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service as a process beside a local Slack."""
+"""The service in its own process, with a local Slack."""
 
 from __future__ import annotations
 

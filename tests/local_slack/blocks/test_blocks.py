@@ -95,72 +95,44 @@ ANYTHING = st.recursive(
 )
 
 INVALID = [
-    ({}, "missing required field: type [json-pointer:/blocks/0]"),
-    ({"type": "sektion"}, "unsupported type: sektion [json-pointer:/blocks/0/type]"),
-    ({"type": ["section"]}, "unsupported type: ['section'] [json-pointer:/blocks/0/type]"),
-    ({"type": "section"}, "must define either `text` or `fields` [json-pointer:/blocks/0]"),
-    (section(""), "must be more than 0 characters [json-pointer:/blocks/0/text/text]"),
-    (section("x" * 3_001), "must be less than 3001 characters [json-pointer:/blocks/0/text/text]"),
-    (section(colour="red"), "invalid additional property: colour [json-pointer:/blocks/0]"),
-    ({"type": "section", "text": "hi"}, "must provide an object [json-pointer:/blocks/0/text]"),
-    (
-        {"type": "section", "text": {**mrkdwn(), "emoji": True}},
-        "invalid additional property: emoji [json-pointer:/blocks/0/text]",
-    ),
-    ({"type": "section", "fields": [plain()] * 11}, "no more than 10 items allowed [json-pointer:/blocks/0/fields]"),
-    ({"type": "header", "text": mrkdwn()}, "unsupported type: mrkdwn [json-pointer:/blocks/0/text/type]"),
-    (
-        {"type": "header", "text": plain("x" * 151)},
-        "must be less than 151 characters [json-pointer:/blocks/0/text/text]",
-    ),
-    ({"type": "context", "elements": []}, "no less than 1 items allowed [json-pointer:/blocks/0/elements]"),
-    ({"type": "actions"}, "missing required field: elements [json-pointer:/blocks/0]"),
-    (
-        actions(*[button(f"b{number}") for number in range(26)]),
-        "no more than 25 items allowed [json-pointer:/blocks/0/elements]",
-    ),
-    (actions(button(text=plain(""))), "must be more than 0 characters [json-pointer:/blocks/0/elements/0/text/text]"),
-    (
-        actions(button(text=plain("x" * 76))),
-        "must be less than 76 characters [json-pointer:/blocks/0/elements/0/text/text]",
-    ),
-    (
-        actions(button(value="x" * 2_001)),
-        "must be less than 2001 characters [json-pointer:/blocks/0/elements/0/value]",
-    ),
-    (actions(button(style="warning")), "must be a valid enum value [json-pointer:/blocks/0/elements/0/style]"),
-    (
-        actions(button(), button()),
-        '`action_id` "go" already exists for another element [json-pointer:/blocks/0/elements/1/action_id]',
-    ),
-    (
-        actions({"type": "plain_text_input"}),
-        "unsupported type: plain_text_input [json-pointer:/blocks/0/elements/0/type]",
-    ),
+    ({}, "missing required field: type", ""),
+    ({"type": "sektion"}, "unsupported type: sektion", "type"),
+    ({"type": ["section"]}, "unsupported type: ['section']", "type"),
+    ({"type": "section"}, "must define either `text` or `fields`", ""),
+    (section(""), "must be more than 0 characters", "text/text"),
+    (section("x" * 3_001), "must be less than 3001 characters", "text/text"),
+    (section(colour="red"), "invalid additional property: colour", ""),
+    ({"type": "section", "text": "hi"}, "must provide an object", "text"),
+    ({"type": "section", "text": {**mrkdwn(), "emoji": True}}, "invalid additional property: emoji", "text"),
+    ({"type": "section", "fields": [plain()] * 11}, "no more than 10 items allowed", "fields"),
+    ({"type": "header", "text": mrkdwn()}, "unsupported type: mrkdwn", "text/type"),
+    ({"type": "header", "text": plain("x" * 151)}, "must be less than 151 characters", "text/text"),
+    ({"type": "context", "elements": []}, "no less than 1 items allowed", "elements"),
+    ({"type": "actions"}, "missing required field: elements", ""),
+    (actions(*[button(f"b{number}") for number in range(26)]), "no more than 25 items allowed", "elements"),
+    (actions(button(text=plain(""))), "must be more than 0 characters", "elements/0/text/text"),
+    (actions(button(text=plain("x" * 76))), "must be less than 76 characters", "elements/0/text/text"),
+    (actions(button(value="x" * 2_001)), "must be less than 2001 characters", "elements/0/value"),
+    (actions(button(style="warning")), "must be a valid enum value", "elements/0/style"),
+    (actions(button(), button()), '`action_id` "go" already exists for another element', "elements/1/action_id"),
+    (actions({"type": "plain_text_input"}), "unsupported type: plain_text_input", "elements/0/type"),
     (
         actions({"type": "overflow", "options": [option(str(number)) for number in range(6)]}),
-        "no more than 5 items allowed [json-pointer:/blocks/0/elements/0/options]",
+        "no more than 5 items allowed",
+        "elements/0/options",
     ),
-    (
-        actions({"type": "static_select"}),
-        "must define either `options` or `option_groups` [json-pointer:/blocks/0/elements/0]",
-    ),
-    ({"type": "divider", "block_id": "x" * 256}, "must be less than 256 characters [json-pointer:/blocks/0/block_id]"),
-    (
-        {"type": "image", "image_url": "https://example.org"},
-        "missing required field: alt_text [json-pointer:/blocks/0]",
-    ),
-    ({"type": "markdown", "text": ""}, "must be more than 0 characters [json-pointer:/blocks/0/text]"),
-    (rich({"type": "text"}), "unsupported type: text [json-pointer:/blocks/0/elements/0/type]"),
+    (actions({"type": "static_select"}), "must define either `options` or `option_groups`", "elements/0"),
+    ({"type": "divider", "block_id": "x" * 256}, "must be less than 256 characters", "block_id"),
+    ({"type": "image", "image_url": "https://example.org"}, "missing required field: alt_text", ""),
+    ({"type": "markdown", "text": ""}, "must be more than 0 characters", "text"),
+    (rich({"type": "text"}), "unsupported type: text", "elements/0/type"),
     (
         rich({"type": "rich_text_list", "style": "round", "elements": []}),
-        "must be a valid enum value [json-pointer:/blocks/0/elements/0/style]",
+        "must be a valid enum value",
+        "elements/0/style",
     ),
-    (
-        {"type": "context_actions", "elements": [button()]},
-        "unsupported type: button [json-pointer:/blocks/0/elements/0/type]",
-    ),
-    ({"type": "input", "label": plain()}, "missing required field: element [json-pointer:/blocks/0]"),
+    ({"type": "context_actions", "elements": [button()]}, "unsupported type: button", "elements/0/type"),
+    ({"type": "input", "label": plain()}, "missing required field: element", ""),
 ]
 
 
@@ -169,12 +141,13 @@ def test_a_valid_block_is_accepted(block):
     check_blocks([block])
 
 
-@pytest.mark.parametrize(("block", "message"), INVALID, ids=[message for _, message in INVALID])
-def test_an_invalid_block_is_refused_with_its_json_pointer(block, message):
+@pytest.mark.parametrize(("block", "problem", "place"), INVALID)
+def test_an_invalid_block_is_refused_with_its_json_pointer(block, problem, place):
     with pytest.raises(SlackRefused) as refused:
         check_blocks([block])
     assert refused.value.code == "invalid_blocks"
-    assert f"[ERROR] {message}" in refused.value.messages
+    pointer = f"/blocks/0/{place}".rstrip("/")
+    assert f"[ERROR] {problem} [json-pointer:{pointer}]" in refused.value.messages
 
 
 def test_block_ids_are_unique_in_a_message_and_action_ids_in_a_block():

@@ -1,4 +1,4 @@
-"""Each event is acknowledged, or given up with a record, whatever goes wrong."""
+"""Each event is acknowledged, or given up with a record, after any faults."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 GENERAL = "C0GENERAL"
 HOURGLASS = "hourglass_flowing_sand"
 PERSONA = {"username": "Alpha · Researcher", "icon_emoji": ":mag:"}
-LONG = "every word of this line matters to whoever reads it, and the next one is no shorter than this"
+LONG = "every word of this line matters to its readers, and the next one is no shorter than this"
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ COVERED_TEXTS = """message => {
 
 
 async def test_the_buttons_that_confirm_a_deletion_are_in_one_row(ana, page, open_page):
-    root = await ana.say("general", "a message that nobody needs")
+    root = await ana.say("general", "a message without a purpose")
     await open_page(f"general/{root}")
     message = page.get_by_test_id("thread-pane").get_by_test_id("message")
     await message.hover()

@@ -21,11 +21,11 @@ def columns_of(line, count=4):
 class TestList:
     def test_the_most_recent_conversation_is_first(self, kept, output_of):
         kept.talk("look at the roadmap", "and the budget")
-        kept.talk("what is new?", place=THERE, agent="beta")
+        kept.talk("any news?", place=THERE, agent="beta")
         head, first, second = output_of(kept.run("list")).splitlines()
         assert head.startswith("conversation  ")
         assert columns_of(first) == [THERE, "beta", "2", "1"]
-        assert first.endswith("  what is new?")
+        assert first.endswith("  any news?")
         assert columns_of(second) == [HERE, "alpha", "4", "1"]
         assert second.endswith("  and the budget")
 
@@ -43,8 +43,8 @@ class TestList:
         assert line.endswith("  the task in two lines [31mand red")
 
     def test_a_prompt_of_blocks_is_shown_by_its_text(self, kept, output_of):
-        kept.push(UserMessageState([{"type": "image", "source": {}}, {"type": "text", "text": "what is this?"}]))
-        assert output_of(kept.run("list")).rstrip().endswith("what is this?")
+        kept.push(UserMessageState([{"type": "image", "source": {}}, {"type": "text", "text": "describe this"}]))
+        assert output_of(kept.run("list")).rstrip().endswith("describe this")
 
     @pytest.mark.parametrize("columns", [100, 140])
     def test_no_line_is_wider_than_the_terminal(self, kept, output_of, columns):

@@ -108,10 +108,7 @@ def test_prune_can_be_limited_to_a_conversation_or_an_agent(kept, output_of):
     assert [key.agent_id for key in kept.logs()] == ["alpha", "alpha"]
 
 
-STEPS = st.lists(
-    st.tuples(st.sampled_from(["push", "fork", "rewind", "checkout"]), st.integers(0, 9)),
-    max_size=25,
-)
+STEPS = st.lists(st.tuples(st.sampled_from(["push", "fork", "rewind", "checkout"]), st.integers(0, 9)), max_size=25)
 
 
 @settings(max_examples=60)

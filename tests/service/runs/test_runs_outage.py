@@ -165,7 +165,7 @@ async def test_at_most_a_thousand_entries_wait_during_an_outage(durable_redis, p
                     async with asyncio.timeout(0.5):
                         await one.admit(1)
                 except TimeoutError:
-                    continue  # not all of them have found the store away
+                    continue  # not all have found the store away
                 except StoreAway:
                     break
         durable_redis.start()

@@ -23,7 +23,7 @@ HERE = KEY.conversation_id
 
 
 class RecordingStore(MemoryStore):
-    """Records what is read, and raises `problem` when a log is loaded."""
+    """Records all reads, and raises `problem` when a log is loaded."""
 
     def __init__(self):
         super().__init__()

@@ -235,9 +235,6 @@ def test_a_store_behaves_as_the_model(kind, request):
     run_state_machine_as_test(
         Runs,
         settings=settings(
-            max_examples=EXAMPLES[kind],
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
+            max_examples=EXAMPLES[kind], stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

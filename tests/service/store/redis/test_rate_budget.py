@@ -160,7 +160,7 @@ class Pause:
     for_s: float
 
 
-# No sum of these times is the instant at which one call is available: there, two clocks may round differently.
+# No sum of times is the instant at which one call is available: there, two clocks may round differently.
 takes = st.builds(Take, st.integers(0, 1), st.sampled_from((0.0, 0.0, 0.0, 0.3, 1.0, 7.0, 70.0)))
 steps = st.one_of(takes, takes, takes, st.builds(Pause, st.integers(0, 1), st.sampled_from((0.55, 5.05, 30.05))))
 limits = st.sampled_from([limits_of("chat.update", "C", 1)["chat.update"], Limit(3, 0.7), Limit(1, 2.0)])
