@@ -5,12 +5,16 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from chat import ALPHA, BETA, Chat
-from held_sessions import HeldSessions
-from stage import Hold
+from fake_sessions import FakeSessionManager
+from slack_environment import Hold
+from slack_sdk.web.async_client import AsyncWebClient
 
 from connector import HttpTransport, Instance, SlackCredentials, SocketTransport, connected
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
@@ -26,9 +30,9 @@ async def slack() -> AsyncIterator[LocalSlack]:
 
 
 @pytest.fixture
-def sessions() -> Iterator[HeldSessions]:
+def sessions() -> Iterator[FakeSessionManager]:
     """The agents' sessions; like their logs, they outlive a process."""
-    sessions = HeldSessions()
+    sessions = FakeSessionManager()
     yield sessions
     assert not sessions.overlapped, "one run at a time in a conversation"
 
@@ -56,8 +60,8 @@ def holds(slack: LocalSlack) -> Iterator[list[Hold]]:
 
 
 @pytest.fixture
-def process(slack: LocalSlack, sessions: HeldSessions, store: RunStore, holds: list[Hold]) -> Process:
-    """Run a process of the service, and end it as SIGTERM does. `on` is another workspace; other options: `connected`."""
+def process(slack: LocalSlack, sessions: FakeSessionManager, store: RunStore, holds: list[Hold]) -> Process:
+    """Run a process of the service, and end it as SIGTERM does. `on` is another workspace; see `connected`."""
 
     @asynccontextmanager
     async def process(
@@ -91,5 +95,8 @@ async def chat(process: Process) -> AsyncIterator[Chat]:
 
 
 @pytest.fixture
-def ana(slack: LocalSlack):
-    return slack.as_person("ana")
+async def client(slack: LocalSlack) -> AsyncIterator[SlackClient]:
+    """A client of the workspace, whose rate limits do not delay a test."""
+    async with aiohttp.ClientSession() as http, RateLimiter("T", scale=100) as rate_limiter:
+        web_client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
+        yield SlackClient(web_client, rate_limiter)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from kept_conversations import Kept
+from stored_conversations import StoredConversations
 
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
 from service.config.config import Environment, load_config
@@ -27,7 +27,7 @@ async def test_the_example_file_is_valid(page, tmp_path, monkeypatch):
 
 def test_the_commands_have_the_described_effect(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    kept = Kept(tmp_path / "kept.db")
+    kept = StoredConversations(tmp_path / "kept.db")
     kept.talk(*(f"message {number}" for number in range(10)), place=PLACE)
     (block,) = (block for block in page.blocks("sh") if "conversations" in block)
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]

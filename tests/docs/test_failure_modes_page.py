@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 import pytest
-from named_tests import TESTS, names_of_tests
+from documented_tests import TESTS, names_of_tests
 
 SIMULATED = TESTS / "simulation" / "simulated"
 PAGE = (TESTS.parent / "docs" / "failure-modes.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ FAILURES = {
 
 @pytest.fixture(scope="module")
 def loop_invariants():
-    text = (SIMULATED / "judge" / "judges.py").read_text(encoding="utf-8")
+    text = (SIMULATED / "invariants" / "all_invariants.py").read_text(encoding="utf-8")
     return set(re.findall(r"self\.\w+ = ([A-Z]\w+)\(", text))
 
 

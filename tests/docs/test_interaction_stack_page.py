@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from named_tests import TESTS, names_of_tests, there_are
+from documented_tests import TESTS, names_of_tests, there_are
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock

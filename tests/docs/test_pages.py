@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from named_tests import TESTS, names_of_tests, there_are
+from documented_tests import TESTS, names_of_tests, there_are
 
 DOCS = TESTS.parent / "docs"
 

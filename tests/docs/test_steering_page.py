@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from named_tests import names_of_tests
+from documented_tests import names_of_tests
 
 
 @pytest.mark.parametrize("columns", [3, 4])

@@ -10,7 +10,7 @@ import pytest
 from anthropic_server import AnthropicServer, message, text
 from redis_cluster import RedisCluster, redis_cluster
 from redis_server import RedisServer, redis_server
-from stage import Stage
+from slack_environment import SlackEnvironment
 
 from local_slack import LocalSlack
 
@@ -22,8 +22,8 @@ async def slack() -> AsyncIterator[LocalSlack]:
 
 
 @pytest.fixture
-def stage(slack: LocalSlack, tmp_path: Path) -> Stage:
-    return Stage.of(slack, tmp_path)
+def stage(slack: LocalSlack, tmp_path: Path) -> SlackEnvironment:
+    return SlackEnvironment.of(slack, tmp_path)
 
 
 @pytest.fixture

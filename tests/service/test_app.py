@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anthropic_server import Gate, text
 from redis_server import redis_server
-from stage import Stage
+from slack_environment import SlackEnvironment
 
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
 from local_slack import LocalSlack
@@ -29,7 +29,7 @@ async def test_the_required_scopes_suffice_for_answers_and_stops(tmp_path, model
     model.reply(text("Here you are."))
     model.reply(text("I begin. "), gate, text("And end."))
     async with LocalSlack(scopes=REQUIRED_SCOPES, events=EVENTS) as slack:
-        stage, ana = Stage.of(slack, tmp_path), slack.as_person("ana")
+        stage, ana = SlackEnvironment.of(slack, tmp_path), slack.as_person("ana")
         async with stage.serving(**model_env) as service:
             await service.says("service.ready")
             answered = await ana.say("general", "@alpha look")

@@ -87,7 +87,7 @@ async def test_a_hanging_tool_does_not_prevent_the_end(  # noqa: PLR0917 - fixtu
         await slack.as_person("ana").say("general", "@alpha look")
         await service.says("it hangs")
         assert await service.ended(signal.SIGTERM, within_s=20) == 1
-    assert "service.cut" in service.output
+    assert "service.killed" in service.output
 
 
 async def test_a_hanging_call_of_slack_does_not_prevent_the_end(posting):

@@ -68,7 +68,10 @@ async def test_a_run_waits_for_the_end_of_an_outage(model, durable_redis, tmp_pa
             async with asyncio.timeout(20):
                 assert await run == "fine"
             assert await sessions.delivered("alpha", HERE, [HERE], fence=1) == {HERE}
-    assert [line["event"] for line in lines if line["event"].startswith("store.")] == ["store.away", "store.back"]
+    assert [line["event"] for line in lines if line["event"].startswith("store.")] == [
+        "store.unavailable",
+        "store.available",
+    ]
     assert len(model.requests) == 2
 
 
@@ -104,7 +107,7 @@ async def test_a_service_ends_in_time_during_an_outage(  # noqa: PLR0917 - fixtu
         await gate.reached.wait()
         outage(kind)
         if kind == "gone":
-            await service.says("store.away")
+            await service.says("store.unavailable")
         gate.open()
         assert await service.ended(signal.SIGTERM, within_s=2 + SLOW_S) == 0
     assert "Traceback" not in service.output
@@ -147,9 +150,9 @@ async def test_a_message_written_while_the_disk_is_full_is_answered_later(slack,
         _, hard = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (0, hard))  # no file can grow, as on a full disk
         ts = await slack.as_person("ana").say("general", "@alpha hello")
-        await service.says("store.away")
+        await service.says("store.unavailable")
         assert stage.said(ts) == []
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-        await service.says("store.back")
+        await service.says("store.available")
         await slack.until(lambda _: len(stage.said(ts)) == 1)
         assert "Traceback" not in service.output

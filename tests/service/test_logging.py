@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from local_slack import Breaks, DropsBefore, Refuses
+from local_slack import DropBeforeCall, ErrorResponse, ServerError
 from service.logging import hide_secrets
 
 SECRET = "sk-ant-api03-abcdefghijklmnop"
@@ -23,14 +23,14 @@ async def test_the_log_of_failing_runs_contains_no_token(  # noqa: PLR0917 - fix
     env = {**model_env, "ANTHROPIC_API_KEY": SECRET}
     async with stage.serving("--config", str(config), **env) as service:
         await service.says("service.ready")
-        slack.faults.next("users.info", Refuses(f"refused:\n{slack.bot_token}"))
-        slack.faults.next("reactions.add", DropsBefore())
+        slack.faults.next("users.info", ErrorResponse(f"refused:\n{slack.bot_token}"))
+        slack.faults.next("reactions.add", DropBeforeCall())
         ts = await slack.as_person("ana").say("general", "@alpha look")
         await slack.until(lambda _: stage.found(ts, "does not accept our API key"))
         slack.socket_mode.drop()
         await slack.until(lambda ws: ws.bot_online)
         await service.says("run.failed")
-        slack.faults.next("chat.delete", Breaks(500))
+        slack.faults.next("chat.delete", ServerError(500))
     assert "Traceback" in service.output, "an error was logged"
     for secret in (slack.bot_token, slack.app_token, SECRET):
         assert secret not in service.output

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from stage import Hold
+from slack_environment import Hold
 
 from connector import Instance, Persona
-from local_slack import Waits
+from local_slack import BlockUntil
 from local_slack.delivery.delivery import Envelope
 
 if TYPE_CHECKING:
-    from held_sessions import HeldRun, HeldSessions
+    from fake_sessions import FakeRun, FakeSessionManager
 
     from local_slack import Fault, LocalSlack, Message, PersonClient
 
@@ -30,7 +30,7 @@ class Chat:
     """The workspace as people see it, and the runs that the bot starts."""
 
     slack: LocalSlack
-    sessions: HeldSessions
+    sessions: FakeSessionManager
     holds: list[Hold] = field(default_factory=list)
 
     @property
@@ -52,7 +52,7 @@ class Chat:
     def hold(self, method: str, times: int = 1) -> Hold:
         """Hold the next calls of a method until the event is set."""
         self.holds.append(Hold())
-        self.fail(method, Waits(self.holds[-1]), times)
+        self.fail(method, BlockUntil(self.holds[-1]), times)
         return self.holds[-1]
 
     def calls(self, method: str) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ class Chat:
         """Wait until the bot has acknowledged every event."""
         await self.slack.until(lambda _: not self.slack.socket_mode.delivery.outstanding, within_s)
 
-    async def starts_next(self, prompt: str = "elsewhere") -> HeldRun:
+    async def starts_next(self, prompt: str = "elsewhere") -> FakeRun:
         """Check that the next run is one that begins now with this prompt, so that nothing has started one before."""
         await self.acknowledged()
         await self.ana.say("random", f"@alpha {prompt}")
@@ -110,7 +110,7 @@ class Thread:
     chat: Chat
     ts: str
     channel: str = "general"
-    run: HeldRun = None  # type: ignore[assignment]
+    run: FakeRun = None  # type: ignore[assignment]
 
     @property
     def posts(self) -> list[Message]:
@@ -124,7 +124,7 @@ class Thread:
     def _messages(self) -> tuple[Message, ...]:
         return self.chat.slack.workspace.thread(self.channel, self.ts)
 
-    async def next_run(self) -> HeldRun:
+    async def next_run(self) -> FakeRun:
         self.run = await self.chat.sessions.next_run()
         return self.run
 

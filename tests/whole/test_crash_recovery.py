@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from anthropic_server import Gate, message, text, tool_call
-from scene import ENVELOPE, Scene, StoreKind, reached_again, scene
+from scenario import ENVELOPE, Scenario, StoreKind, reached_again, scenario
 
-from local_slack import DropsAfterwards, DropsBefore, Refuses
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    Opened = Callable[..., AbstractAsyncContextManager[Scene]]
+    Opened = Callable[..., AbstractAsyncContextManager[Scenario]]
 
 UNKNOWN = (
     "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
@@ -30,16 +30,16 @@ def opened(tmp_path: Path) -> Opened:
 
 
 @asynccontextmanager
-async def _opened(folder: Path, store: StoreKind, **options: Any) -> AsyncIterator[Scene]:
+async def _opened(folder: Path, store: StoreKind, **options: Any) -> AsyncIterator[Scenario]:
     """The first process serves: alone over SQLite; over Redis beside another one, which serves once that is dead."""
-    async with scene(folder, store, replicas=1 if store == "sqlite" else 2, **options) as there:
+    async with scenario(folder, store, replicas=1 if store == "sqlite" else 2, **options) as there:
         first, *others = [await there.start(replica) for replica in there.replicas.each]
         if others:
             there.board.choose(first)
         yield there
 
 
-async def kill(there: Scene) -> None:
+async def kill(there: Scenario) -> None:
     """End the process at work at once; the next one is there when this returns."""
     there.board.choose(None)
     await there.replicas.each[0].kill()
@@ -84,7 +84,7 @@ async def test_people_hear_of_it_too_where_the_next_process_was_killed_before_it
         await there.say("@alpha check it")
         await silent.reached.wait()
         await there.sees_mark(await there.say("and run the tests"), ENVELOPE)
-        there.slack.faults.next("chat.postMessage", Refuses("service_unavailable"), times=1000)
+        there.slack.faults.next("chat.postMessage", ErrorResponse("service_unavailable"), times=1000)
         there.model.reply(tool_call("run_tests", {}))
         silent.open()
         await there.tests.reached.wait()
@@ -146,7 +146,7 @@ async def test_an_answer_that_was_half_said_is_said_anew(opened):
         assert prompts(there.model.bodies[-1]) == ["Ana (U0ANA): check it"]
 
 
-@pytest.mark.parametrize(("store", "fault"), [("sqlite", DropsAfterwards()), ("redis", DropsBefore())])
+@pytest.mark.parametrize(("store", "fault"), [("sqlite", DropAfterCall()), ("redis", DropBeforeCall())])
 async def test_an_answer_whose_posting_is_in_doubt_is_posted_once(opened, store, fault):
     silent = Gate()
     async with opened(store) as there:

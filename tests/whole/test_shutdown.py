@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from anthropic_server import Gate, text, tool_call
-from scene import EYES, scene
+from scenario import EYES, scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 
 async def test_a_tool_may_end_and_another_replica_goes_on_with_the_same_status(tmp_path: Path):
     silent = Gate()
-    async with scene(tmp_path, "redis", replicas=2) as there:
+    async with scenario(tmp_path, "redis", replicas=2) as there:
         one, other = there.replicas.each
         there.board.choose(await there.start(one))
         await there.start(other)
@@ -36,11 +36,11 @@ async def test_a_tool_may_end_and_another_replica_goes_on_with_the_same_status(t
         assert await there.told() == ["All passed."]
         assert there.tests.calls == 1
         assert "all passed" in str(there.model.bodies[-1]["messages"][-1])
-        assert '"run.taken_up"' in other.log
+        assert '"run.taken_over"' in other.log
 
 
 async def test_a_tool_that_does_not_end_is_cut_within_the_grace_and_told_of(tmp_path: Path):
-    async with scene(tmp_path, "sqlite") as there:
+    async with scenario(tmp_path, "sqlite") as there:
         (one,) = there.replicas.each
         await there.start(one)
         there.model.reply(tool_call("run_tests", {}))
@@ -59,7 +59,7 @@ async def test_a_tool_that_does_not_end_is_cut_within_the_grace_and_told_of(tmp_
 
 async def test_a_model_call_is_given_up_and_made_anew(tmp_path: Path):
     half = Gate()
-    async with scene(tmp_path, "sqlite") as there:
+    async with scenario(tmp_path, "sqlite") as there:
         (one,) = there.replicas.each
         await there.start(one)
         there.model.reply(text("I begin ", half, "too late"))

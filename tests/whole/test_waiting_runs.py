@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from redis_server import redis_server
-from stage import Stage
+from slack_environment import SlackEnvironment
 
 from local_slack import LocalSlack
 
@@ -41,7 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 async def test_what_waits_when_the_process_ends_is_answered_once_by_the_next_one(store, tmp_path, number):
     config = tmp_path / "agents.yaml"
     async with LocalSlack(channels=CHANNELS) as slack:
-        stage, ana = Stage.of(slack, tmp_path), slack.as_person("ana")
+        stage, ana = SlackEnvironment.of(slack, tmp_path), slack.as_person("ana")
         config.write_text(CONFIG.format(think_s=60, per_person=2, grace_s=GRACE_S))
         async with stage.serving("--config", str(config), AMPLIFIER_SLACK_STORE=store) as service:
             await service.says("service.ready")
@@ -73,7 +73,9 @@ async def test_a_process_in_which_many_wait_ends_within_its_grace(store, tmp_pat
     config.write_text(CONFIG.format(think_s=60, per_person=10, grace_s=GRACE_S))
     async with LocalSlack() as slack:
         ana = slack.as_person("ana")
-        async with Stage.of(slack, tmp_path).serving("--config", str(config), AMPLIFIER_SLACK_STORE=store) as service:
+        async with SlackEnvironment.of(slack, tmp_path).serving(
+            "--config", str(config), AMPLIFIER_SLACK_STORE=store
+        ) as service:
             await service.says("service.ready")
             await asyncio.gather(*(ana.say("general", f"@alpha number {at}") for at in range(150)))
             await slack.until(lambda _: not slack.socket_mode.delivery.outstanding, 90)

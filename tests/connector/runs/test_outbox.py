@@ -1,85 +1,162 @@
-"""A very long answer: a file in the thread, and in a message what is in it."""
-
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 
-import aiohttp
 import pytest
-from endpoint import Endpoint, serving, status
-from slack_sdk.web.async_client import AsyncWebClient
-from stage import Hold
 
 from connector import Persona
-from connector.events import SlackMessage as Asked
-from connector.events import ThreadAddress
-from connector.formatting.content import Content
+from connector.events import SlackMessage
 from connector.protocols import Claim, LeaseLost
 from connector.records.inbox import PendingMessage
 from connector.records.run_record import RunRecord
 from connector.runs.answers import posts_of
 from connector.runs.outbox import Outbox
 from connector.runs.post import Post
-from connector.slack_api.client import SlackClient
-from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.rate_limiter import RateLimiter
-from connector.slack_api.uploads import file_name, share, summary_of
-from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, Refuses, Waits
+from connector.slack_api.uploads import file_name
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
 
+GET_URL, SHARE = "files.getUploadURLExternal", "files.completeUploadExternal"
 CHAPTER = "paragraph " * 500
-BEGINNING = "# Report\n\nIt begins **here**."
-LONG = f"{BEGINNING}\n\n## Findings\n\n{CHAPTER}\n\n## Proof <!channel>\n\n{CHAPTER * 3}\n\n## End\n\nbye"
-LOOKS = {"GET": "files.getUploadURLExternal", "SHARE": "files.completeUploadExternal"}
+HEAD = "# Report\n\nIt begins **here**."
+LONG = f"{HEAD}\n\n## Findings\n\n{CHAPTER}\n\n## Proof <!channel>\n\n{CHAPTER * 3}\n\n## End\n\nbye"
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[LocalSlack]:
+async def slack():
     async with LocalSlack(limits=None) as slack:
         yield slack
 
 
-async def answered(scene, *faults):
-    """The replies of the bot to an answer that is too long for messages."""
-    ts = await scene.ana.say("general", "@alpha look")
-    run = await scene.sessions.next_run()
-    await scene.status("general", ts)
-    for method, fault in faults:
-        scene.slack.faults.next(LOOKS[method], fault)
-    await run.answer(LONG)
-    await scene.reacted("general", ts, "hourglass_flowing_sand", gone=True)
-    return [
-        message for message in scene.slack.workspace.thread(scene.slack.channel("general").id, ts) if message.by_bot
-    ]
+@pytest.mark.parametrize(
+    "fault",
+    [
+        DropBeforeCall(),
+        DropAfterCall(),
+        ServerError(503),
+        ServerError(200),
+        RateLimited(0),
+        ErrorResponse("fatal_error"),
+    ],
+)
+async def test_an_answer_is_posted_exactly_once_whatever_slack_does(chat, fault):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", fault)
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
 
 
-async def test_a_very_long_answer_is_a_file_and_a_message_that_says_what_is_in_it(scene):
-    shared, said = await answered(scene)
+@pytest.mark.parametrize("fault", [ServerError(503), DropAfterCall()])
+async def test_an_answer_in_doubt_is_posted_once_when_its_look_up_fails_too(chat, fault):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", fault)
+    chat.fail("conversations.replies", ServerError(503), times=4)
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
+
+
+async def test_an_answer_in_doubt_is_found_in_a_direct_message(chat):
+    dm = await chat.ana.open_dm("alpha")
+    thread = await chat.start("hello", dm)
+    await chat.slack.until(lambda ws: [m for m in ws.messages(dm) if m.by_bot])
+    chat.fail("chat.postMessage", DropAfterCall())
+    await thread.run.answer("hi")
+    await chat.slack.until(lambda ws: [m.text for m in ws.messages(dm)] == ["hello", "hi"])
+
+
+async def test_an_answer_in_doubt_is_found_in_a_thread_of_more_than_a_hundred_replies(chat):
+    thread = await chat.say("a long talk")
+    for number in range(101):
+        await thread.say(f"reply {number}", who="ben")
+    await thread.say("@alpha sum this up")
+    run = await thread.next_run()
+    await thread.status()
+    chat.fail("chat.postMessage", DropAfterCall())
+    await run.answer("the answer")
+    await thread.shows("the answer")
+
+
+async def test_an_answer_waits_through_several_rate_limits(chat):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", RateLimited(0), times=5)
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
+
+
+@pytest.mark.parametrize("error", ["msg_too_long", "msg_blocks_too_long", "invalid_arguments"])
+async def test_an_answer_that_slack_refuses_is_not_followed_by_silence(chat, error):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", ErrorResponse(error))
+    await thread.run.answer("the answer")
+    assert await thread.ended()
+
+
+@pytest.mark.parametrize("error", ["msg_too_long", "invalid_blocks", "markdown_text_conflict"])
+async def test_an_answer_that_slack_refuses_in_shorter_pieces_too_is_reported_once(chat, error):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", ErrorResponse(error), times=2)
+    await thread.run.answer("the answer")
+    (text,) = await thread.ended()
+    assert error in text
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("thread_locked", "the thread is locked"),
+        ("is_archived", "the channel is archived"),
+        ("not_in_channel", "Invite me"),
+    ],
+)
+async def test_a_conversation_closed_to_the_bot_is_reported_in_a_direct_message(chat, error, reason):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", ErrorResponse(error))
+    chat.fail("chat.postMessage", DropBeforeCall())
+    await thread.run.answer("the answer")
+    dm = await chat.ana.open_dm("alpha")
+    (message,) = await chat.slack.until(lambda ws: ws.messages(dm))
+    assert reason in message.text
+    assert f"<#{chat.general}>" in message.text
+
+
+async def test_a_long_answer_is_posted_in_pieces_in_their_order(chat):
+    thread = await chat.start()
+    answer = "\n\n".join(f"line {n} {'x' * 80}" for n in range(100))
+    await thread.run.answer(answer)
+    pieces, _ = posts_of(answer)
+    assert len(pieces) > 1
+    await thread.shows(*pieces)
+
+
+async def test_a_very_long_answer_is_a_file_and_a_message_with_its_headings(chat):
+    thread = await chat.start()
+    await thread.run.answer(LONG)
+    await thread.ended()
+    shared, summary = thread.posts
     (file,) = shared.body.files
-    assert scene.slack.workspace.file(file.id).content.decode() == LONG
+    assert chat.slack.workspace.file(file.id).content.decode() == LONG
     assert file.title == "Report"
-    assert said.text.startswith("*Report*\n\nIt begins *here*.\n\n• Findings\n• Proof &lt;!channel&gt;\n• End\n\n📎")
-    assert said.persona.username == "Alpha"
+    assert summary.text.startswith("*Report*\n\nIt begins *here*.\n\n• Findings\n• Proof &lt;!channel&gt;\n• End\n\n📎")
+    assert summary.persona.username == "Alpha"
 
 
-@pytest.mark.parametrize("fault", [DropsBefore(), DropsAfterwards(), Breaks(503)])
-@pytest.mark.parametrize("method", ["GET", "SHARE"])
-async def test_a_file_is_shared_exactly_once_whatever_slack_does(scene, method, fault):
-    shared, said = await answered(scene, (method, fault))
-    assert len(shared.body.files) == 1
-    assert "📎" in said.text
+@pytest.mark.parametrize("fault", [DropBeforeCall(), DropAfterCall(), ServerError(503)])
+@pytest.mark.parametrize("method", [GET_URL, SHARE])
+async def test_a_file_is_shared_exactly_once_whatever_slack_does(chat, method, fault):
+    thread = await chat.start()
+    chat.fail(method, fault)
+    await thread.run.answer(LONG)
+    await thread.ended()
+    assert [len(post.body.files) for post in thread.posts] == [1, 0]
 
 
 @dataclass
 class Lease:
-    """The lease of a conversation in which somebody else had begun to post."""
+    """A lease with the pending posts of an earlier owner; it is lost after so many confirmations."""
 
-    posts: dict
-    lost_after: int | None = None
+    posts: dict = field(default_factory=dict)
+    lost_after: int = 1_000
     written: list = field(default_factory=list)
 
     @property
@@ -90,35 +167,9 @@ class Lease:
         self.written.append(changes.posts)
 
     async def confirm(self) -> None:
-        if self.lost_after == 0:
+        self.lost_after -= 1
+        if self.lost_after < 0:
             raise LeaseLost
-        self.lost_after = None if self.lost_after is None else self.lost_after - 1
-
-
-@pytest.fixture
-def outbox(slack):
-    @asynccontextmanager
-    async def outbox(lease, root, closed=None):
-        asked = Asked("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
-        record = RunRecord("run", PendingMessage(asked, "alpha", "look", asked.id), False, root, was_taken_over=True)
-        async with aiohttp.ClientSession() as http, RateLimiter("T", scale=100) as scheduler:
-            client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
-            persona = Persona("Alpha", ":owl:")
-            on_closed = (closed if closed is not None else []).append
-            box = Outbox(SlackClient(client, scheduler), lease, record, persona, None, on_closed=on_closed)
-            working = asyncio.create_task(box.work())
-            yield box
-            empty = asyncio.create_task(box.empty())
-            await asyncio.wait((working, empty), return_when=asyncio.FIRST_COMPLETED)
-            for task in (working, empty):
-                task.cancel()
-            await asyncio.gather(working, empty, return_exceptions=True)
-
-    return outbox
-
-
-def pending(number: int = 1, **more) -> dict:
-    return {"number": number, "texts": ["summary"], "by_agent": True, "file": LONG, **more}
 
 
 @pytest.fixture
@@ -126,171 +177,92 @@ async def root(slack) -> str:
     return await slack.as_person("ana").say("general", "look")
 
 
+@pytest.fixture
+def sent(slack, client, root):
+    """Send the pending posts of a lease, and more; return the errors of closed conversations."""
+
+    @asynccontextmanager
+    async def working(lease):
+        message = SlackMessage("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
+        first = PendingMessage(message, "alpha", "look", message.id)
+        record = RunRecord("run", first, was_waiting=False, newest_ts=root, was_taken_over=True)
+        closed: list[str] = []
+        outbox = Outbox(client, lease, record, Persona("Alpha", ":owl:"), None, on_closed=closed.append)
+        working = asyncio.create_task(outbox.work())
+        yield outbox, closed
+        empty = asyncio.create_task(outbox.empty())
+        await asyncio.wait((working, empty), return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, empty):
+            task.cancel()
+        await asyncio.gather(working, empty, return_exceptions=True)
+
+    async def sent(lease, *posts: Post) -> list[str]:
+        async with working(lease) as (outbox, closed):
+            for post in posts:
+                await outbox.add(post)
+        return closed
+
+    return sent
+
+
+WITH_FILE = Post("1", ("summary",), by_agent=True, file=LONG)
+PENDING_FILE = {"1": {"number": 1, "texts": ["summary"], "by_agent": True, "file": LONG}}
+
+
 def replies(slack, root):
-    return slack.workspace.thread(slack.channel("general").id, root)[1:]
+    return slack.workspace.thread("general", root)[1:]
 
 
-async def test_who_goes_on_with_a_file_that_was_not_shared_shares_it(slack, outbox, root):
-    async with outbox(Lease({"1": pending()}), root):
-        pass
-    shared, said = replies(slack, root)
+async def test_the_next_owner_shares_a_file_that_was_not_shared(slack, sent, root):
+    await sent(Lease(PENDING_FILE))
+    shared, summary = replies(slack, root)
     assert [file.name for file in shared.body.files] == [file_name("run:1")]
-    assert said.text == "summary"
+    assert summary.text == "summary"
 
 
-async def test_who_goes_on_with_a_file_that_was_shared_does_not_share_it_again(slack, outbox, root):
-    async with outbox(Lease({}), root) as box:
-        await box.add(Post("1", ("summary",), by_agent=True, file=LONG))
-    async with outbox(Lease({"1": pending()}), root):
-        pass
+async def test_the_next_owner_does_not_share_a_shared_file_again(slack, sent, root):
+    await sent(Lease(), WITH_FILE)
+    await sent(Lease(PENDING_FILE))
     assert [len(message.body.files) for message in replies(slack, root)] == [1, 0]
 
 
 @pytest.mark.parametrize("error", ["missing_scope", "file_uploads_disabled", "not_allowed_token_type"])
-@pytest.mark.parametrize("method", ["GET", "SHARE"])
-async def test_where_slack_takes_no_file_the_answer_comes_in_messages(slack, outbox, root, method, error):
-    slack.faults.next(LOOKS[method], Refuses(error))
-    lease = Lease({})
-    async with outbox(lease, root) as box:
-        await box.add(Post("1", ("summary",), by_agent=True, file=LONG))
-    said = replies(slack, root)
-    assert not any(message.body.files or "summary" in message.text for message in said)
-    assert sum(message.text.count("paragraph") for message in said) == LONG.count("paragraph")
-    first, second, third = (posts["1"] for posts in lease.written)
+@pytest.mark.parametrize("method", [GET_URL, SHARE])
+async def test_an_answer_is_posted_in_messages_where_slack_accepts_no_file(slack, sent, root, method, error):
+    slack.faults.next(method, ErrorResponse(error))
+    await sent(lease := Lease(), WITH_FILE)
+    posts = replies(slack, root)
+    assert not any(post.body.files or "summary" in post.text for post in posts)
+    assert sum(post.text.count("paragraph") for post in posts) == LONG.count("paragraph")
+    first, second, third = (written["1"] for written in lease.written)
     assert first["file"] == LONG
-    assert "file" not in second, "before anything is posted, it is written down how"
-    assert len(second["texts"]) == len(said)
+    assert "file" not in second, "the change is stored before anything is posted"
+    assert len(second["texts"]) == len(posts)
     assert third == ""
 
 
-async def test_who_does_not_own_the_conversation_any_more_shares_nothing(slack, outbox, root):
-    async with outbox(Lease({"1": pending()}, lost_after=0), root):
-        pass
+async def test_nothing_is_shared_after_the_lease_is_lost(slack, sent, root):
+    await sent(Lease(PENDING_FILE, lost_after=0))
     assert replies(slack, root) == ()
 
 
-@pytest.fixture
-async def wire(slack):
-    async with aiohttp.ClientSession() as http, RateLimiter("T", scale=100) as scheduler:
-        yield SlackClient(
-            AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[]), scheduler
-        )
-
-
-@pytest.fixture
-def place(slack, root) -> ThreadAddress:
-    return ThreadAddress("T0LOCAL", slack.channel("general").id, root)
-
-
-@pytest.fixture
-def sharing(wire, place):
-    return partial(share, wire, place, "run:1", LONG, in_doubt=False, confirm=Lease({}).confirm)
-
-
-async def test_where_the_thread_is_gone_no_file_goes_into_the_channel(slack, sharing, root):
+async def test_nothing_is_posted_after_the_thread_is_deleted(slack, sent, root):
     await slack.as_person("ana").delete("general", root)
-    with pytest.raises(SlackCallFailed, match="thread_not_found"):
-        await sharing()
-    assert slack.workspace.messages(slack.channel("general").id) == ()
+    await sent(lease := Lease(), WITH_FILE)
+    assert [bool(written["1"]) for written in lease.written] == [True, False]
+    assert slack.workspace.messages("general") == ()
 
 
-async def test_nothing_of_an_answer_is_posted_where_its_thread_is_gone(slack, outbox, root):
-    await slack.as_person("ana").delete("general", root)
-    lease = Lease({})
-    async with outbox(lease, root) as box:
-        await box.add(Post("1", ("summary",), by_agent=True, file=LONG))
-    assert lease.written[-1] == {"1": ""}
-    assert len(lease.written) == 2
-    assert slack.workspace.messages(slack.channel("general").id) == ()
-
-
-async def test_a_file_whose_thread_goes_while_it_is_shared_is_taken_out_of_the_channel(slack, sharing, root):
-    hold = Hold()
-    slack.faults.next(LOOKS["SHARE"], Waits(hold))
-    shared = asyncio.create_task(sharing())
-    await hold.reached.wait()
-    await slack.as_person("ana").delete("general", root)
-    hold.set()
-    with pytest.raises(SlackCallFailed, match="thread_not_found"):
-        await shared
-    left = slack.workspace.messages(slack.channel("general").id)
-    assert not any(slack.workspace.file(file.id) for message in left for file in message.body.files)
-
-
-async def test_a_text_that_slack_has_put_into_the_channel_unseen_is_taken_out_of_it(slack, wire, place, root):
-    await slack.as_person("ana").delete("general", root)
-    slack.faults.next("chat.postMessage", DropsAfterwards())
-    with pytest.raises(SlackCallFailed, match="thread_not_found"):
-        await wire.post(place, Content("text"), "key")
-    assert slack.workspace.messages(slack.channel("general").id) == ()
-
-
-async def test_half_a_character_does_not_keep_a_file_from_being_shared(slack, outbox, root):
-    async with outbox(Lease({}), root) as box:
-        await box.add(Post("1", ("summary",), by_agent=True, file="a \ud800 b"))
+async def test_half_a_character_is_replaced_in_a_file(slack, sent, root):
+    await sent(Lease(), Post("1", ("summary",), by_agent=True, file="a \ud800 b"))
     (file,) = replies(slack, root)[0].body.files
     assert slack.workspace.file(file.id).content.decode() == "a \ufffd b"
 
 
-async def test_a_text_that_cannot_be_sent_is_refused_before_it_is_sent(wire, place):
-    with pytest.raises(SlackCallFailed, match="unsendable") as refused:
-        await wire.post(place, Content("a \ud800 b"), "key")
-    assert not refused.value.is_passing
-
-
-async def test_a_conversation_that_is_closed_to_us_is_told_once_and_nothing_more_is_tried(slack, outbox, root):
-    slack.faults.next("chat.postMessage", Refuses("is_archived"))
-    closed: list[str] = []
-    lease = Lease({})
-    async with outbox(lease, root, closed) as box:
-        await box.add(Post("1", ("first", "second"), by_agent=True))
-        await box.add(Post("2", ("third",), by_agent=True))
-    assert closed == ["is_archived"]
+async def test_a_closed_conversation_is_reported_once_and_gets_no_further_posts(slack, sent, root):
+    slack.faults.next("chat.postMessage", ErrorResponse("is_archived"))
+    lease = Lease()
+    posts = Post("1", ("first", "second"), by_agent=True), Post("2", ("third",), by_agent=True)
+    assert await sent(lease, *posts) == ["is_archived"]
     assert replies(slack, root) == ()
     assert {"closed": ""} in lease.written
-
-
-@pytest.mark.parametrize(
-    ("code", "error"), [(200, ""), (403, "403"), (302, "302"), (500, "no_answer"), (503, "no_answer")]
-)
-async def test_an_upload_that_does_not_arrive_is_told_from_one_that_is_refused(code, error):
-    endpoint = Endpoint(answers=deque([status(code)]))
-    async with serving(endpoint.handle) as url, aiohttp.ClientSession() as http, RateLimiter("T") as scheduler:
-        wire = SlackClient(AsyncWebClient("", session=http), scheduler)
-        with pytest.raises(SlackCallFailed) if error else nullcontext() as failed:
-            await wire.upload(url, b"content")
-    assert not error or failed.value.error == error
-    assert [received.body for received in endpoint.requests] == [b"content"]
-
-
-def test_a_summary_keeps_to_the_size_of_messages_however_many_headings_there_are():
-    texts = summary_of("".join(f"## {'&' * 300} {number}\n\ntext\n\n" for number in range(200)))
-    assert len(texts) < 5
-    assert all(len(text) <= 3900 for text in texts)
-    assert "and 179 more" in texts[-1]
-
-
-def test_a_summary_of_an_answer_without_headings_is_its_beginning():
-    (text,) = summary_of("first " * 1000)
-    assert text.startswith("first first")
-    assert len(text) < 1700
-
-
-def test_a_fence_with_signs_of_headings_has_no_headings():
-    (text,) = summary_of("begin\n\n```\n# no heading\n```\n\n## One\n\ntext")
-    assert "• One" in text
-    assert "• no heading" not in text
-
-
-def test_a_text_becomes_messages_or_a_file_with_what_is_in_it():
-    assert posts_of("**short**\n") == (("*short*",), "")
-    assert posts_of("\n \n") == ((), "")
-    (summary,), file = posts_of(f"begin \ud800\n\n{'words ' * 5000}")
-    assert file.startswith("begin \ufffd\n\nwords ")
-    assert "📎" in summary
-
-
-def test_a_long_link_at_the_beginning_of_a_long_answer_is_not_cut():
-    long_link = f"[l](https://a.b/{'x' * 1280})"
-    texts = summary_of(f"intro {long_link} tail\n\n# One\n\n{'word ' * 9000}")
-    assert f"<https://a.b/{'x' * 1280}|l>" in texts[0]

@@ -1,123 +1,105 @@
-"""Every message that people write comes to an end that they can see."""
-
 from __future__ import annotations
 
 import asyncio
 
 import pytest
+from chat import ENVELOPE, EYES, HOURGLASS
 
-from connector import RunFailed
-
-ONE_WAITS = "1 message has not been read yet. I will read it with your next message."
-
-
-async def begun(scene):
-    """A run with its hourglass and its status."""
-    ts = await scene.ana.say("general", "@alpha look")
-    run = await scene.sessions.next_run()
-    await scene.status("general", ts)
-    await scene.reacted("general", ts, "hourglass_flowing_sand")
-    return ts, run
+from connector.protocols import MessageAuthor
 
 
-async def test_a_refused_message_is_named_with_what_to_do_and_the_next_one_may_fit_again(scene):
-    ts, run = await begun(scene)
+async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_state(chat):
+    thread = await chat.start()
+    steer = await thread.accept("and the tests", who="ben")
+    assert [(s.text, s.author) for s in thread.run.injections] == [
+        ("and the tests", MessageAuthor(chat.ben.person.id, "Ben"))
+    ]
+    assert not thread.message(steer).reacted(EYES), "not delivered yet"
+    await thread.run.deliver()
+    await thread.marked(steer, EYES)
+    await thread.contains("⚙️ Incorporating your input…")
+    await thread.run.answer("ok")
+    await thread.shows("ok")
+
+
+async def test_injections_keep_their_order_while_names_are_looked_up(chat):
+    thread = await chat.start()
+    for number in range(5):
+        await thread.say(f"steer {number}", who="ben" if number % 2 else "chloe")
+    await thread.run.injected(*(f"steer {number}" for number in range(5)))
+
+
+async def test_the_same_text_twice_is_two_messages(chat):
+    thread = await chat.start()
+    for _ in range(2):
+        await thread.say("and again")
+    await thread.run.injected("and again", "and again")
+    assert len({each.id for each in thread.run.injections}) == 2
+
+
+async def test_a_message_during_set_up_is_injected_as_soon_as_the_loop_accepts_it(chat):
+    chat.sessions.hold_setup = asyncio.Event()
+    thread = await chat.say("@alpha look")
+    await thread.marked(thread.ts, HOURGLASS)
+    await thread.accept("and this")
+    chat.sessions.hold_setup.set()
+    assert (await thread.next_run()).texts == ["and this"]
+
+
+async def test_a_refused_message_is_reported_with_the_reason_and_the_next_one_may_be_accepted(chat):
+    thread = await chat.start()
+    thread.run.refuses = True
+    refused = await thread.say("one too many <https://a.b|here>")
+    await thread.contains("📭 Not accepted: “one too many here (https://a.b)”. It has no words; send it with some.")
+    thread.run.refuses = False
+    await thread.accept("fits")
+    assert thread.run.texts == ["fits"]
+    assert not thread.message(refused).reacted(ENVELOPE)
+
+
+@pytest.mark.parametrize("is_in_flight", [False, True])
+async def test_a_message_that_is_refused_after_set_up_loses_its_envelope(chat, is_in_flight):
+    chat.sessions.hold_setup = asyncio.Event()
+    thread = await chat.say("@alpha look")
+    await thread.marked(thread.ts, HOURGLASS)
+    mark = chat.hold("reactions.add")
+    early = await thread.say("one too many")
+    await mark.reached.wait()
+    if not is_in_flight:
+        mark.set()
+        await thread.marked(early, ENVELOPE)
+    (run,) = chat.sessions._active.values()
     run.refuses = True
-    refused = await scene.ana.say("general", "one too many <https://a.b|here>", thread=ts)
-    text = "📭 Not accepted: “one too many here (https://a.b)”. It has no words; send it with some."
-    await scene.posted("general", ts, text)
-    run.refuses = False
-    taken = await scene.ana.say("general", "fits", thread=ts)
-    await scene.reacted("general", taken, "incoming_envelope")
-    assert [s.text for s in run.steers] == ["fits"]
-    assert not scene.message("general", refused).reacted("incoming_envelope")
-    await run.answer("ok")
+    chat.sessions.hold_setup.set()
+    await thread.contains("Not accepted: “one too many”.")
+    mark.set()
+    await thread.marked(early, ENVELOPE, gone=True)
 
 
-async def test_what_the_loop_has_no_room_for_waits_until_it_has_read_something(scene):
-    ts, run = await begun(scene)
-    run.full = True
-    waiting = [await scene.ana.say("general", f"number {n}", thread=ts) for n in range(3)]
-    await scene.reacted("general", waiting[-1], "incoming_envelope")
-    assert (run.steers, [text for text in scene.texts("general", ts) if "Not accepted" in text]) == ([], [])
-    run.full = False
-    await run.read_steers()
-    await run.until(lambda r: [s.text for s in r.steers] == ["number 0", "number 1", "number 2"])
-    await run.answer("ok")
+async def test_messages_wait_while_the_injection_queue_is_full(chat):
+    thread = await chat.start()
+    thread.run.full = True
+    texts = [f"number {n}" for n in range(3)]
+    for text in texts:
+        await thread.accept(text)
+    assert (thread.run.injections, [text for text in thread.texts if "Not accepted" in text]) == ([], [])
+    thread.run.full = False
+    await thread.run.deliver()
+    await thread.run.injected(*texts)
 
 
-async def test_a_mark_of_acceptance_that_is_still_on_its_way_is_taken_back_all_the_same(scene, hold):
-    scene.sessions.hold_setup = asyncio.Event()
-    ts = await scene.ana.say("general", "@alpha look")
-    await scene.reacted("general", ts, "hourglass_flowing_sand")
-    marking = hold("reactions.add")
-    early = await scene.ana.say("general", "one too many", thread=ts)
-    await marking.reached.wait()
-    (run,) = scene.sessions._active.values()
-    run.refuses = True
-    scene.sessions.hold_setup.set()
-    await scene.posted("general", ts, "Not accepted: “one too many”.")
-    marking.set()
-    await scene.reacted("general", early, "incoming_envelope")
-    await scene.reacted("general", early, "incoming_envelope", gone=True)
-    await run.answer("ok")
+async def test_an_injection_by_a_module_does_not_keep_eyes_from_the_messages(chat):
+    thread = await chat.start()
+    steer = await thread.inject("and this")
+    ids = ["5f0c5d4ee3a84b64a0b2e1a2c0d9f7aa", thread.run.injections[0].id]
+    await thread.run.progress("injection:applied", ids=ids, messages=["from a tool", "and this"], count=2)
+    await thread.marked(steer, EYES)
 
 
-@pytest.mark.parametrize("status", ["success", "incomplete", "cancelled"])
-async def test_a_message_that_the_loop_took_and_did_not_read_begins_the_next_run_however_the_run_ends(scene, status):
-    ts, run = await begun(scene)
-    await scene.ana.say("general", "and this", thread=ts)
-    await run.until(lambda r: len(r.steers) == 1)
-    await run.answer("the answer", status=status)
-    assert (await scene.sessions.next_run()).prompt == "and this"
-
-
-async def test_a_message_that_a_failed_run_did_not_read_begins_the_next_one(scene):
-    ts, run = await begun(scene)
-    await scene.ana.say("general", "and this", thread=ts)
-    await run.until(lambda r: len(r.steers) == 1)
-    await run.fail(RunFailed("The model is away."))
-    await scene.posted("general", ts, "⚠️ The model is away.")
-    assert (await scene.sessions.next_run()).prompt == "and this"
-
-
-async def test_a_message_that_a_stopped_run_did_not_read_is_named_and_waits(scene, of_bot):
-    ts, run = await begun(scene)
-    await scene.ana.say("general", "and this", thread=ts)
-    await run.until(lambda r: len(r.steers) == 1)
-    await scene.ana.say("general", "stop", thread=ts)
-    await run.until(lambda r: bool(r.stops))
-    await run.answer("", status="cancelled")
-    assert of_bot(await scene.quiet("general", ts)) == [f"🛑 Stopped by Ana. {ONE_WAITS}"]
-    await scene.ana.say("general", "go on", thread=ts)
-    run = await scene.sessions.next_run()
-    await run.until(lambda r: len(r.steers) == 1)
-    assert [run.prompt, run.steers[0].text] == ["and this", "go on"]
-
-
-async def test_a_message_that_waited_is_not_lost_when_the_run_that_it_leads_is_stopped_in_its_set_up(scene):
-    ts, run = await begun(scene)
-    run.listening = False
-    waiting = await scene.ana.say("general", "waits", thread=ts)
-    await scene.reacted("general", waiting, "incoming_envelope")
-    await scene.ana.say("general", "stop", thread=ts)
-    await run.until(lambda r: bool(r.stops))
-    await run.answer("", status="cancelled")
-    await scene.reacted("general", ts, "hourglass_flowing_sand", gone=True)
-
-    scene.sessions.obedient, scene.sessions.hold_setup = True, asyncio.Event()
-    go_on = await scene.ana.say("general", "go on", thread=ts)
-    await scene.reacted("general", go_on, "incoming_envelope")
-    await scene.slack.until(lambda _: not scene.sessions.idle)
-    await scene.ana.react("general", waiting, "x")
-    await scene.slack.until(lambda _: not scene.slack.socket_mode.delivery.outstanding)
-    scene.sessions.hold_setup.set()
-    await scene.posted("general", ts, "🛑 Stopped by Ana. 2 messages have not been read yet")
-    assert not scene.message("general", waiting).reacted("eyes")
-    await scene.reacted("general", waiting, "hourglass_flowing_sand", gone=True)
-    await scene.ana.say("general", "now", thread=ts)
-    run = await scene.sessions.next_run()
-    await run.until(lambda r: len(r.steers) == 2)
-    assert [run.prompt, *(s.text for s in run.steers)] == ["waits", "go on", "now"]
-    await scene.reacted("general", waiting, "eyes")
-    await run.answer("ok")
+async def test_a_message_that_is_delivered_while_its_envelope_is_in_flight_gets_eyes(chat):
+    thread = await chat.start_shown()
+    mark = chat.hold("reactions.add")
+    steer = await thread.inject("also this")
+    await thread.run.deliver()
+    mark.set()
+    await thread.marked(steer, EYES)

@@ -1,24 +1,17 @@
+"""A message that begins with `!`."""
+
 from __future__ import annotations
 
 import asyncio
 
 import pytest
+from chat import ENVELOPE, EYES, HOURGLASS
 
 from connector.protocols import MessageAuthor
 
-BOUND_S = 3
-
-
-async def begun(scene):
-    """A run whose people's names Slack has not been asked for."""
-    ts = await scene.ana.say("general", "@alpha look")
-    run = await scene.sessions.next_run()
-    await scene.status("general", ts)
-    return ts, run
-
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("posted", "injected"),
     [
         ("!only the roadmap", "!only the roadmap"),
         ("@alpha !only the roadmap", "!only the roadmap"),
@@ -28,99 +21,73 @@ async def begun(scene):
         ("!!stop at chapter three", "!!stop at chapter three"),
     ],
 )
-async def test_an_urgent_message_goes_in_as_it_was_written(scene, written, read):
-    ts, run = await begun(scene)
-    steer = await scene.ana.say("general", written, thread=ts)
-    await run.until(lambda r: len(r.steers) == 1)
-    assert run.steers[0].text == read
-    assert run.stops == []
-    await scene.reacted("general", steer, "incoming_envelope")
-    await run.read_steers()
-    await scene.reacted("general", steer, "eyes")
-    await run.answer("ok")
+async def test_an_urgent_message_is_injected_with_its_exclamation_mark(chat, posted, injected):
+    thread = await chat.start()
+    steer = await thread.say(posted)
+    await thread.run.injected(injected)
+    assert thread.run.stops == []
+    await thread.marked(steer, ENVELOPE)
+    await thread.run.deliver()
+    await thread.marked(steer, EYES)
 
 
-async def test_an_urgent_message_waits_for_no_name_and_takes_along_what_stands_before_it(scene, hold):
-    ts, run = await begun(scene)
-    lookups = [hold("users.info") for _ in range(2)]
+async def test_an_urgent_message_waits_for_no_name_and_takes_the_earlier_messages_along(chat):
+    thread = await chat.start_shown()
+    lookup = chat.hold("users.info", times=2)
     for name in ("ben", "chloe"):
-        await scene.slack.as_person(name).say("general", f"from {name}", thread=ts)
-    await scene.ana.say("general", "@alpha !ask @ben and @chloe", thread=ts)
-    async with asyncio.timeout(BOUND_S):
-        await run.until(lambda r: len(r.steers) == 3)
-    assert not any(lookup.is_set() for lookup in lookups), "nobody has told a name yet"
-    assert [s.text for s in run.steers][:2] == ["from ben", "from chloe"]
-    assert run.steers[2].text.startswith("!ask @")
-    await run.answer("ok")
+        await thread.say(f"from {name}", who=name)
+    await thread.say("@alpha !ask @ben and @chloe")
+    async with asyncio.timeout(3):
+        await thread.run.until(lambda r: len(r.injections) == 3)
+    assert not lookup.is_set()
+    assert thread.run.texts[:2] == ["from ben", "from chloe"]
+    assert thread.run.texts[2].startswith("!ask @")
 
 
-async def test_an_urgent_message_is_in_before_a_plain_one_elsewhere_that_waits_for_its_names(scene, hold):
-    (plain_ts, plain), (urgent_ts, urgent) = await begun(scene), await begun(scene)
-    for _ in range(3):
-        hold("users.info")
-    await scene.ben.say("general", "@alpha ask @chloe", thread=plain_ts)
-    await scene.ana.say("general", "!now", thread=urgent_ts)
-    for run in (plain, urgent):
-        await run.until(lambda r: len(r.steers) == 1)
-        await run.answer("ok")
-    assert scene.sessions.injected[0] == "!now"
+async def test_an_urgent_message_is_injected_before_a_plain_one_in_another_thread_that_waits_for_names(chat):
+    plain, urgent = await chat.start_shown(), await chat.start_shown()
+    chat.hold("users.info", times=3)
+    await plain.say("@alpha ask @chloe", who="ben")
+    await urgent.say("!now")
+    for thread in (plain, urgent):
+        await thread.run.until(lambda r: len(r.injections) == 1)
+    assert chat.sessions.injected[0] == "!now"
 
 
-async def test_names_are_asked_for_all_at_once(scene, hold):
-    ts, run = await begun(scene)
-    lookups = [hold("users.info") for _ in range(2)]
-    await scene.ana.say("general", "@alpha ask @ben and @chloe", thread=ts)
+async def test_names_are_looked_up_concurrently(chat):
+    thread = await chat.start_shown()
+    lookups = [chat.hold("users.info") for _ in range(2)]
+    await thread.say("@alpha ask @ben and @chloe")
     for lookup in lookups:
         await lookup.reached.wait()
     for lookup in lookups:
         lookup.set()
-    await run.until(lambda r: len(r.steers) == 1)
-    ana, ben, chloe = (scene.slack.person(name).id for name in ("ana", "ben", "chloe"))
-    assert run.steers[0].text == f"ask @Ben ({ben}) and @Chloe ({chloe})"
-    assert run.steers[0].author == MessageAuthor(ana, "Ana")
-    await run.answer("ok")
+    ana, ben, chloe = (chat.slack.person(name).id for name in ("ana", "ben", "chloe"))
+    await thread.run.injected(f"ask @Ben ({ben}) and @Chloe ({chloe})")
+    assert thread.run.injections[0].author == MessageAuthor(ana, "Ana")
 
 
-async def test_a_message_for_another_instance_does_not_keep_an_urgent_one_from_the_run(scene):
-    ts, run = await begun(scene)
-    other = await scene.ana.say("general", "beta: you do the rest", thread=ts)
-    await scene.reacted("general", other, "incoming_envelope")
-    await scene.ana.say("general", "alpha: !only the roadmap", thread=ts)
-    await run.until(lambda r: len(r.steers) == 1)
-    assert run.steers[0].text == "!only the roadmap"
-    await run.answer("ok")
-    beta = await scene.sessions.next_run()
-    assert (beta.instance, beta.prompt) == ("beta", "you do the rest")
-    await beta.answer("ok")
+async def test_an_urgent_message_does_not_wait_for_one_to_another_instance(chat):
+    thread = await chat.start()
+    await thread.accept("beta: you do the rest")
+    await thread.say("alpha: !only the roadmap")
+    await thread.run.injected("!only the roadmap")
+    await thread.run.answer("ok")
+    run = await thread.next_run()
+    assert (run.instance, run.prompt) == ("beta", "you do the rest")
 
 
-async def test_an_urgent_message_during_set_up_goes_in_as_soon_as_the_loop_listens(scene, hold):
-    _, known = await begun(scene)
-    await known.answer("so that Ana's name is known")
-    scene.sessions.hold_setup = asyncio.Event()
-    ts = await scene.ana.say("general", "@alpha look")
-    await scene.reacted("general", ts, "hourglass_flowing_sand")
-    hold("users.info")
-    early = await scene.ben.say("general", "!and this", thread=ts)
-    await scene.reacted("general", early, "incoming_envelope")
-    scene.sessions.hold_setup.set()
-    run = await scene.sessions.next_run()
-    assert [(s.text, s.author) for s in run.steers] == [("!and this", MessageAuthor(scene.ben.person.id))]
-    await run.answer("ok")
+async def test_an_urgent_message_during_set_up_is_injected_without_a_name(chat):
+    await (await chat.start_shown()).run.answer("so that Ana's name is known")
+    chat.sessions.hold_setup = asyncio.Event()
+    thread = await chat.say("@alpha look")
+    await thread.marked(thread.ts, HOURGLASS)
+    chat.hold("users.info")
+    await thread.accept("!and this", who="ben")
+    chat.sessions.hold_setup.set()
+    run = await thread.next_run()
+    assert [(s.text, s.author) for s in run.injections] == [("!and this", MessageAuthor(chat.ben.person.id))]
 
 
-@pytest.mark.parametrize("word", ["!stop", "! Stop!", "alpha: !halt", "@alpha !cancel."])
-async def test_an_exclamation_mark_before_the_word_stop_is_a_stop_and_no_steer(scene, word):
-    ts, run = await begun(scene)
-    await scene.ana.say("general", word, thread=ts)
-    await run.until(lambda r: bool(r.stops or r.steers))
-    assert (run.stops, run.steers) == ([False], [])
-    await run.answer("", status="cancelled")
-    await scene.posted("general", ts, "🛑 Stopped by Ana.")
-
-
-async def test_an_urgent_message_without_a_run_starts_one(scene):
-    await scene.ana.say("general", "@alpha !look at this")
-    run = await scene.sessions.next_run()
-    assert run.prompt == "!look at this"
-    await run.answer("ok")
+async def test_an_urgent_message_without_a_run_starts_one(chat):
+    assert (await chat.start("@alpha !look at this")).run.prompt == "!look at this"

@@ -1,10 +1,10 @@
-"""A run ends though Slack does not answer what decorates it; in virtual time."""
-
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from virtual_time import in_virtual_time
 
 from connector import Persona
@@ -17,30 +17,88 @@ from connector.runs.background_tasks import BackgroundTasks
 from connector.runs.view import RunView
 from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import SlackCallFailed
-
-if TYPE_CHECKING:
-    from connector.protocols import ConversationLease
-    from connector.slack_api.client import Confirm
-    from connector.slack_api.rate_limiter import CallSlot
-
-MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
-ANSWERED_AFTER_S = 15.0
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, ServerError
 
 
-class _Wire:
-    """A Slack that answers for a mark only after a while, and has no sessions."""
+@pytest.mark.parametrize("fault", [ServerError(503), ServerError(200)], ids=["503", "error page"])
+@pytest.mark.parametrize("method", ["reactions.add", "chat.postMessage", "chat.delete", "reactions.remove"])
+async def test_a_gateway_error_leaves_the_answer_and_nothing_else_in_the_thread(chat, method, fault):
+    chat.fail(method, fault)
+    thread = await chat.start()
+    await thread.status()
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
 
-    insisting = staticmethod(SlackClient.insisting)
+
+@pytest.mark.parametrize("fault", [ServerError(503), ServerError(200)], ids=["503", "error page"])
+async def test_a_gateway_error_on_an_envelope_does_not_end_the_service(chat, fault):
+    thread = await chat.start_shown()
+    chat.fail("reactions.add", fault)
+    await thread.inject("and the tests")
+    await thread.run.answer("the answer")
+    await thread.contains("the answer")
+    await chat.start("@alpha still there?")
+
+
+@pytest.mark.parametrize("method", ["chat.update", "chat.delete", "reactions.add", "reactions.remove"])
+async def test_an_answer_is_posted_though_slack_refuses_the_status_and_the_reactions(chat, method):
+    chat.fail(method, ErrorResponse("internal_error"), times=10)
+    thread = await chat.start()
+    await thread.run.progress("thinking", iteration=1)
+    await thread.run.answer("the answer")
+    await thread.contains("the answer")
+
+
+async def test_a_run_without_a_status_message_answers(chat):
+    chat.fail("chat.postMessage", ErrorResponse("invalid_arguments"))
+    thread = await chat.start()
+    await chat.slack.until(lambda _: not chat.slack.faults.pending("chat.postMessage"))
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
+
+
+@pytest.mark.parametrize(
+    ("posts", "lookups"),
+    [([DropBeforeCall()] * 3 + [DropAfterCall()], []), ([DropAfterCall()], [ServerError(503)] * 4)],
+    ids=["at the last attempt", "and its look-up fails"],
+)
+async def test_a_status_message_whose_post_is_in_doubt_is_removed_at_the_end(chat, posts, lookups):
+    for fault in posts:
+        chat.fail("chat.postMessage", fault)
+    for fault in lookups:
+        chat.fail("conversations.replies", fault)
+    thread = await chat.start()
+    await thread.status()
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
+
+
+async def test_a_run_in_a_conversation_closed_to_the_bot_is_stopped(chat):
+    thread = await chat.start()
+    await thread.run.answer("so that Ana's name is known")
+    await thread.shows("so that Ana's name is known")
+    chat.fail("chat.postMessage", ErrorResponse("is_archived"))
+    thread = await chat.start()
+    await thread.run.stopped(True)
+    await thread.run.answer("", status="cancelled")
+    dm = await chat.ana.open_dm("alpha")
+    assert len(await chat.slack.until(lambda ws: ws.messages(dm))) == 1
+
+
+class Client:
+    """A client whose `reactions.add` takes 15 s; the workspace has no agent sessions."""
+
+    retry_until_done = staticmethod(SlackClient.retry_until_done)
 
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    async def react(self, _channel: str, _ts: str, _name: str, _turn: CallSlot, confirm: Confirm) -> None:
+    async def react(self, channel: str, ts: str, name: str, slot: object, confirm: Any) -> None:
         await confirm()
-        await asyncio.sleep(ANSWERED_AFTER_S)
+        await asyncio.sleep(15)
         self.done.append("marked")
 
-    async def unreact(self, *_mark: str) -> None:
+    async def unreact(self, *reaction: str) -> None:
         self.done.append("unmarked")
 
     async def post(self, *_: Any, **__: Any) -> str:
@@ -49,47 +107,34 @@ class _Wire:
     async def update(self, *_: Any) -> None:
         pass
 
-    async def delete(self, _channel: str, ts: str, _run: str = "") -> None:
+    async def delete(self, channel: str, ts: str, run: str = "") -> None:
         self.done.append(f"{ts} deleted")
 
     async def call(self, method: str, *_: Any) -> None:
         raise SlackCallFailed(method, "feature_disabled")
 
 
-class _Kept:
-    """A lease that holds, and whoever is told of the traces."""
-
-    claim = Claim(1)
-
-    async def confirm(self) -> None:
-        pass
-
-    async def write(self, _changes: object) -> None:
-        pass
-
-    async def keep_status(self, _ts: str) -> None:
-        pass
-
-    def on_closed(self, _error: str) -> None:
-        pass
+async def nothing(*_: object) -> None:
+    pass
 
 
 @in_virtual_time
-async def test_a_mark_that_slack_does_not_answer_for_is_taken_away_later_and_holds_no_run_up():
-    wire, kept = _Wire(), _Kept()
-    record = RunRecord.begun_with(
-        PendingMessage(MESSAGE, "alpha", "look", MESSAGE.id), was_waiting=False, newest_ts="1.0"
-    )
+async def test_a_reaction_without_a_response_delays_no_run_and_is_removed_later():
+    client = Client()
+    message = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
+    first = PendingMessage(message, "alpha", "look", message.id)
+    record = RunRecord.begun_with(first, was_waiting=False, newest_ts="1.0")
+    lease = SimpleNamespace(claim=Claim(1), confirm=nothing, write=nothing, keep_status=nothing, on_closed=None)
     clock = asyncio.get_running_loop()
-    async with BackgroundTasks(cast("SlackClient", wire)) as desk:
-        lease = cast("ConversationLease", kept)
-        view, aftermath = RunView(desk, lease, record, Persona("Alpha", ":owl:"), kept), Cleanup(lease, desk)
+    async with BackgroundTasks(client) as background:
+        view = RunView(background, lease, record, Persona("Alpha", ":owl:"), lease)
+        cleanup = Cleanup(lease, background)
         async with view.posting(), view.shown():
             await asyncio.sleep(1)
             ends_at_s = clock.time()
         assert clock.time() - ends_at_s < 3
-        await aftermath.end_run({}, artifacts=view.artifacts)
-        await aftermath.recent_done()
+        await cleanup.end_run({}, artifacts=view.artifacts)
+        await cleanup.recent_done()
         assert clock.time() - ends_at_s < 5
-        await aftermath.done(asyncio.Event())
-    assert wire.done == ["2.0 deleted", "marked", "unmarked"]
+        await cleanup.done(asyncio.Event())
+    assert client.done == ["2.0 deleted", "marked", "unmarked"]

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from slack_errors import error_of
 
-from local_slack import Breaks, DropsBefore, Late, RateLimits, Refuses, Slow, Twice
+from local_slack import Delayed, DropBeforeCall, Duplicated, ErrorResponse, RateLimited, ServerError, SlowResponse
 
 
 class Control:
@@ -54,12 +54,12 @@ async def test_the_state_lists_possible_and_active_faults(control):
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ({"kind": "refuses", "error": "fatal_error"}, Refuses("fatal_error")),
-        ({"kind": "rate_limits", "retry_after_s": 7}, RateLimits(7)),
-        ({"kind": "rate_limits"}, RateLimits()),
-        ({"kind": "breaks", "status": 503}, Breaks(503)),
-        ({"kind": "slow", "delay_s": 0.5}, Slow(0.5)),
-        ({"kind": "drops_before"}, DropsBefore()),
+        ({"kind": "refuses", "error": "fatal_error"}, ErrorResponse("fatal_error")),
+        ({"kind": "rate_limits", "retry_after_s": 7}, RateLimited(7)),
+        ({"kind": "rate_limits"}, RateLimited()),
+        ({"kind": "breaks", "status": 503}, ServerError(503)),
+        ({"kind": "slow", "delay_s": 0.5}, SlowResponse(0.5)),
+        ({"kind": "drops_before"}, DropBeforeCall()),
     ],
 )
 async def test_a_fault_of_a_method_is_the_same_as_in_python(slack, control, body, fault):
@@ -81,7 +81,7 @@ async def test_a_call_meets_the_fault_and_counts_towards_its_limit(control, clie
 async def test_a_fault_of_deliveries_is_the_same_as_in_python(slack, control):
     await control.post({"delivery": "twice"})
     _, state = await control.post({"delivery": "late", "behind": 3, "times": 2})
-    assert slack.deliveries.coming == (Twice(), Late(3), Late(3))
+    assert slack.deliveries.coming == (Duplicated(), Delayed(3), Delayed(3))
     assert state["deliveries"] == [{"kind": "twice", "times": 1}, {"kind": "late", "times": 2, "behind": 3}]
     assert (await control.delete())["deliveries"] == []
 

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from slack_errors import error_of
 
-from local_slack import Late, Lost, RetrySchedule, Twice
+from local_slack import Delayed, Dropped, Duplicated, RetrySchedule
 
 QUICK = pytest.mark.slack(retries=RetrySchedule(ack_timeout_s=0.15, delays_s=(0.0, 0.05, 0.05)))
 
@@ -17,7 +17,7 @@ async def texts(socket, count):
 
 async def test_twice_sends_an_event_over_two_connections(slack, ana, sockets):
     one, two = await sockets.open(), await sockets.open()
-    slack.deliveries.next(Twice())
+    slack.deliveries.next(Duplicated())
     await ana.say("general", "twice")
     frames = [await one.frame(), await two.frame()]
     assert frames[0] == frames[1]
@@ -28,18 +28,18 @@ async def test_twice_sends_an_event_over_two_connections(slack, ana, sockets):
 
 
 async def test_late_delays_an_event_behind_later_ones(slack, ana, socket):
-    slack.deliveries.next(Late(behind=2))
+    slack.deliveries.next(Delayed(behind=2))
     for text in ("one", "two", "three", "four"):
         await ana.say("general", text)
     assert await texts(socket, 4) == ["two", "three", "one", "four"]
-    slack.deliveries.next(Late(behind=1), times=2)
+    slack.deliveries.next(Delayed(behind=1), times=2)
     for text in ("one", "two", "three"):
         await ana.say("general", text)
     assert sorted(await texts(socket, 3)) == ["one", "three", "two"]
 
 
 async def test_cleared_faults_have_no_effect(slack, ana, socket):
-    slack.deliveries.next(Lost(), times=5)
+    slack.deliveries.next(Dropped(), times=5)
     slack.deliveries.clear()
     await ana.say("general", "here")
     assert await texts(socket, 1) == ["here"]
@@ -47,7 +47,7 @@ async def test_cleared_faults_have_no_effect(slack, ana, socket):
 
 @QUICK
 async def test_a_late_event_without_a_later_one_is_delivered(slack, ana, socket):
-    slack.deliveries.next(Late(behind=5))
+    slack.deliveries.next(Delayed(behind=5))
     await ana.say("general", "alone")
     assert slack.socket_mode.delivery.outstanding == 1
     assert await texts(socket, 1) == ["alone"]
@@ -56,7 +56,7 @@ async def test_a_late_event_without_a_later_one_is_delivered(slack, ana, socket)
 @QUICK
 async def test_a_late_event_is_delivered_over_the_next_connection(slack, ana, sockets):
     await sockets.open()
-    slack.deliveries.next(Late())
+    slack.deliveries.next(Delayed())
     await ana.say("general", "kept")
     slack.socket_mode.drop()
     assert await texts(await sockets.open(), 1) == ["kept"]
@@ -64,7 +64,7 @@ async def test_a_late_event_is_delivered_over_the_next_connection(slack, ana, so
 
 @QUICK
 async def test_lost_delivers_an_event_as_a_retry(slack, ana, socket):
-    slack.deliveries.next(Lost())
+    slack.deliveries.next(Dropped())
     await ana.say("general", "lost")
     await ana.say("general", "next")
     assert await texts(socket, 1) == ["next"]

@@ -11,7 +11,7 @@ from aiohttp import web
 from endpoint import endpoint, status
 from slack_sdk.signature import SignatureVerifier
 
-from local_slack import LocalSlack, LocalSlackError, Lost, RetrySchedule, Twice
+from local_slack import Dropped, Duplicated, LocalSlack, LocalSlackError, RetrySchedule
 
 QUICK = RetrySchedule(ack_timeout_s=3, delays_s=(0.0, 0.02, 0.02))
 IMPATIENT = RetrySchedule(ack_timeout_s=0.2, delays_s=(0.0, 0.02, 0.02))
@@ -183,8 +183,8 @@ async def test_the_transport_can_change_at_run_time(app, raw_sockets):
 
 async def test_delivery_faults_work_over_http(app):
     async with LocalSlack(retries=IMPATIENT, request_url=app.url) as slack:
-        slack.deliveries.next(Twice())
-        slack.deliveries.next(Lost())
+        slack.deliveries.next(Duplicated())
+        slack.deliveries.next(Dropped())
         ana = slack.as_person("ana")
         await ana.say("general", "one")
         one, again = await app.received(2)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_errors import error_of
 
-from local_slack import Refuses, RetrySchedule, Twice
+from local_slack import Duplicated, ErrorResponse, RetrySchedule
 from local_slack.delivery.recorder import Recorder
 
 
@@ -51,8 +51,8 @@ async def test_a_call_is_recorded_with_its_arguments_and_its_result(slack, clien
 
 
 async def test_faults_and_connections_are_recorded(slack, ana, client, sockets):
-    slack.faults.next("auth.test", Refuses("internal_error"))
-    slack.deliveries.next(Twice())
+    slack.faults.next("auth.test", ErrorResponse("internal_error"))
+    slack.deliveries.next(Duplicated())
     await error_of(client.auth_test())
     assert entries(slack, "call")[-1]["fault"] == "refuses"
     _socket = await sockets.open()

@@ -7,7 +7,7 @@ import pytest
 from slack_errors import error_of
 from slack_sdk.errors import SlackApiError
 
-from local_slack import SLACK_LIMITS, DropsAfterwards, PerMinute, RateLimiter, Refuses
+from local_slack import SLACK_LIMITS, DropAfterCall, ErrorResponse, PerMinute, RateLimiter
 from local_slack.methods.web_api import METHOD_NAMES
 
 
@@ -112,8 +112,8 @@ async def test_a_call_of_the_bot_over_the_limit_is_a_429_with_retry_after(slack,
 
 @pytest.mark.slack(limits={"chat.postMessage": (PerMinute(1),)})
 async def test_a_fault_has_precedence_over_the_limit_and_counts(slack, post, clock):
-    slack.faults.next("chat.postMessage", DropsAfterwards())
-    slack.faults.next("chat.postMessage", Refuses("fatal_error"))
+    slack.faults.next("chat.postMessage", DropAfterCall())
+    slack.faults.next("chat.postMessage", ErrorResponse("fatal_error"))
     with pytest.raises(aiohttp.ClientConnectionError):
         await post(text="arrives")
     assert [await error_of(post()) for _ in range(2)] == ["fatal_error", "ratelimited"]

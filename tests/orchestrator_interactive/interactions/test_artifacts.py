@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fault_injecting_store import FaultInjectingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import brought, called, conversations, said
-from lossy_store import LossyStore
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.artifacts import Artifact, NoSuchArtifact, artifact, artifacts, children
@@ -165,7 +165,7 @@ async def test_what_a_pruned_branch_shared_belongs_to_the_one_that_still_has_it(
 
 
 async def test_a_damaged_state_has_an_artifact_that_says_so() -> None:
-    store = LossyStore({1})
+    store = FaultInjectingStore({1})
     pushed = await InteractionStack(store, "c", "a").push(said("Hi"), called("a"), brought("a"))
     there = await found(artifacts(store, session="c"))
     assert [each.ref for each in there] == list(pushed)

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import Recorder, ScriptedTool, Shelf, call, make_agent, never, say, soon, use
+from agents import Recorder, ScriptedTool, StaticLoader, call, make_agent, never, say, soon, use
 
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.testing import MockContextManager, MockDisplaySystem, MockProvider, ScriptedOrchestrator
@@ -38,7 +38,7 @@ class Books:
             "waits": self._mount("waits", self._wait),
             "fails": self._mount("fails", self._fail),
         }
-        shelf: Any = Shelf(**own, **(mounts or {}))
+        shelf: Any = StaticLoader(**own, **(mounts or {}))
         plan = {"session": {"orchestrator": "o", "context": "c", **policy}, "tools": tools}
         return AmplifierSession(plan, loader=shelf)
 

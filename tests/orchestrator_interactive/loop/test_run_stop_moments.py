@@ -9,13 +9,13 @@ import pytest
 from agents import (
     Recorder,
     ScriptedProvider,
-    Shelf,
+    StaticLoader,
     call,
     doing,
     gated,
     goes_on,
     make_agent,
-    mount_watched_context,
+    mount_observed_context,
     never,
     say,
     soon,
@@ -95,7 +95,7 @@ async def test_a_stop_requested_while_the_session_starts_holds_for_the_run() -> 
     async def mount_provider(coordinator: Any, _config: Any) -> None:
         await coordinator.mount("providers", ScriptedProvider(say("went on")))
 
-    shelf: Any = Shelf(watched=mount_watched_context, scripted=mount_provider)
+    shelf: Any = StaticLoader(watched=mount_observed_context, scripted=mount_provider)
     plan = {"session": {"orchestrator": "loop-interactive", "context": "watched"}, "providers": ["scripted"]}
     session = AmplifierSession(plan, loader=shelf)
     starting = Recorder().listen(session.coordinator.hooks, "session:start")

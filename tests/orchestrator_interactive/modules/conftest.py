@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from anthropic_server import AnthropicServer
-from mounted_claude import mounted_at
+from mounted_anthropic import mounted_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mounted_claude import MountedClaude
+    from mounted_anthropic import MountedAnthropic
 
 
 @pytest.fixture
@@ -21,6 +21,6 @@ async def server() -> AsyncIterator[AnthropicServer]:
 
 
 @pytest.fixture
-async def mounted(server: AnthropicServer) -> AsyncIterator[MountedClaude]:
+async def mounted(server: AnthropicServer) -> AsyncIterator[MountedAnthropic]:
     async with mounted_at(server.base_url) as mounted:
         yield mounted

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from agent_house import AgentHouse
 from agents import call, deaf_tool, fail, having, never, say, soon, use
+from registry_fixtures import RegistryFixture
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions.states import (
@@ -24,13 +24,13 @@ def asking(agent_id: str, message: str = "Please help.", call_id: str = "q") -> 
     return call(use("ask_agent", call_id, agent_id=agent_id, message=message))
 
 
-async def results(house: AgentHouse, agent_id: str = "alpha") -> list[str]:
+async def results(house: RegistryFixture, agent_id: str = "alpha") -> list[str]:
     """What the tools of an agent brought it."""
     return [state.result for state in await house.states(ToolResultState, agent_id)]
 
 
 async def test_an_agent_asks_another_and_gets_its_answer() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("helper_agent", "Please analyze this data."), say("Done."), tools=["ask_agent"])
     helper = await house.add("helper_agent", say("Analysis complete"))
     assert await house.run("alpha") == "Done."
@@ -39,7 +39,7 @@ async def test_an_agent_asks_another_and_gets_its_answer() -> None:
 
 
 async def test_the_question_and_the_answer_stand_in_the_log_of_who_asked() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("helper_agent"), say("Done."), tools=["ask_agent"])
     await house.add("helper_agent", say("Analysis complete"))
     await house.run("alpha")
@@ -65,7 +65,7 @@ async def test_the_question_and_the_answer_stand_in_the_log_of_who_asked() -> No
 
 
 async def test_the_one_who_was_asked_has_a_conversation_of_its_own_that_leads_back() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("helper_agent"), say("Done."), tools=["ask_agent"])
     await house.add("helper_agent", say("Analysis complete"))
     await house.run("alpha", conversation_id="talk")
@@ -76,7 +76,7 @@ async def test_the_one_who_was_asked_has_a_conversation_of_its_own_that_leads_ba
 
 
 async def test_several_are_asked_at_once() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     questions = call(*(use("ask_agent", each, agent_id=each, message="Who are you?") for each in ("beta", "gamma")))
     await house.add("alpha", questions, say("Done."), tools=["ask_agent"])
     for each in ("beta", "gamma"):
@@ -88,7 +88,7 @@ async def test_several_are_asked_at_once() -> None:
 
 
 async def test_an_agent_that_does_not_exist_is_told_with_those_that_do() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("nobody"), say("Done."), tools=["ask_agent"])
     assert await house.run("alpha") == "Done."
     assert await results(house) == ["There is no agent 'nobody'. Registered: alpha."]
@@ -96,7 +96,7 @@ async def test_an_agent_that_does_not_exist_is_told_with_those_that_do() -> None
 
 
 async def test_the_failure_of_another_agent_is_a_failed_call() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
     await house.add("beta", fail(AuthenticationError("no such key", provider="x")))
     assert await house.run("alpha") == "Without it, then."
@@ -106,7 +106,7 @@ async def test_the_failure_of_another_agent_is_a_failed_call() -> None:
 
 
 async def test_an_agent_that_asks_itself_for_ever_comes_to_an_end() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     script = await house.add("alpha", *[asking("alpha")] * 6, *[say("Enough.")] * 6, tools=["ask_agent"])
     assert await soon(house.run("alpha")) == "Enough."
     refused = [row["content"] for row in script.sent(6) if row["role"] == "tool"]
@@ -116,7 +116,7 @@ async def test_an_agent_that_asks_itself_for_ever_comes_to_an_end() -> None:
 
 
 async def test_whoever_stops_an_agent_stops_the_one_that_it_asked_and_both_can_go_on() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     alpha = await house.add("alpha", asking("beta"), tools=["ask_agent"])
     beta = await house.add("beta", never())
     running = asyncio.create_task(house.run("alpha"))
@@ -137,7 +137,7 @@ async def test_whoever_stops_an_agent_stops_the_one_that_it_asked_and_both_can_g
 @in_virtual_time
 async def test_an_answer_that_takes_too_long_is_not_waited_for_and_the_asking_agent_goes_on() -> None:
     release = asyncio.Event()
-    house = AgentHouse(tools=[having(deaf_tool(release), timeout_s=10_000)])
+    house = RegistryFixture(tools=[having(deaf_tool(release), timeout_s=10_000)])
     await house.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
     await house.add("beta", call(use("deaf", "d")), tools=["deaf"])
     assert await house.run("alpha") == "Without it, then."
@@ -148,7 +148,7 @@ async def test_an_answer_that_takes_too_long_is_not_waited_for_and_the_asking_ag
 
 
 async def test_an_agent_in_a_session_of_others_says_that_there_is_nobody_to_ask() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     await house.add("alpha", asking("beta"), say("Done."), tools=["ask_agent"])
     async with house.make.session(await house.repository.load("alpha"), "talk", None) as session:
         assert await session.execute("go") == "Done."

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent_house import AgentHouse
 from agents import call, echo, fail, having, never, raising, say, soon, told, use
+from registry_fixtures import RegistryFixture
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions.states import AgentResultState, AssistantMessageState, ToolResultState
@@ -25,9 +25,9 @@ async def weather(location: str) -> str:
     return f"Sunny in {location}."
 
 
-async def a_house(*verdicts: Any, tools: tuple[Any, ...] = (weather,), **parts: Any) -> AgentHouse:
+async def a_house(*verdicts: Any, tools: tuple[Any, ...] = (weather,), **parts: Any) -> RegistryFixture:
     """An agent that asks for the weather, and one that judges."""
-    house = AgentHouse(tools=tools, **parts)
+    house = RegistryFixture(tools=tools, **parts)
     asks = call(use(getattr(tools[0], "name", "weather"), "w", location="Paris"))
     names = [name for name in house.tools.list_tools() if name != "ask_agent"]
     await house.add("alpha", asks, say("Done."), tools=names, **REFLECTING)
@@ -35,11 +35,11 @@ async def a_house(*verdicts: Any, tools: tuple[Any, ...] = (weather,), **parts: 
     return house
 
 
-async def rewards(house: AgentHouse) -> list[float | None]:
+async def rewards(house: RegistryFixture) -> list[float | None]:
     return [state.reward for state in await house.states(ToolResultState, "alpha")]
 
 
-async def comments(house: AgentHouse) -> list[tuple[Any, Any]]:
+async def comments(house: RegistryFixture) -> list[tuple[Any, Any]]:
     said = await house.states(AssistantMessageState, "alpha")
     return [(state.content, state.meta) for state in said if str(state.meta).startswith("reflection:")]
 
@@ -137,7 +137,7 @@ async def test_only_successes_of_tools_that_wish_it_are_judged() -> None:
 
 
 async def test_nobody_judges_an_agent_that_does_not_reflect() -> None:
-    house = AgentHouse(tools=[weather])
+    house = RegistryFixture(tools=[weather])
     steps = call(use("weather", "w", location="Paris")), say("Done.")
     await house.add("alpha", *steps, tools=["weather"], reflection_agent_id="judge")
     await house.add("judge")
@@ -146,7 +146,7 @@ async def test_nobody_judges_an_agent_that_does_not_reflect() -> None:
 
 
 async def test_a_reflection_agent_is_not_judged_itself() -> None:
-    house = AgentHouse(tools=[weather])
+    house = RegistryFixture(tools=[weather])
     steps = call(use("weather", "w", location="Paris")), say("Done.")
     await house.add("alpha", *steps, tools=["weather"], **REFLECTING)
     judging = call(use("weather", "v", location="Paris")), say(GOOD)
@@ -157,7 +157,7 @@ async def test_a_reflection_agent_is_not_judged_itself() -> None:
 
 
 async def test_the_answer_of_another_agent_gets_a_score() -> None:
-    house = AgentHouse()
+    house = RegistryFixture()
     asks = call(use("ask_agent", "q", agent_id="helper_agent", message="Please analyze this data"))
     alpha = await house.add("alpha", asks, say("Done."), tools=["ask_agent"], **REFLECTING)
     await house.add("helper_agent", say("Analysis complete"))

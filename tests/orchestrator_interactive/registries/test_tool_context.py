@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_house import AgentHouse
 from agents import call, echo, make_agent, results, say, use
+from registry_fixtures import RegistryFixture
 
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.registries import NotRegistered, ToolContext, ToolRegistry, mount_tools, tool
@@ -58,7 +58,7 @@ async def test_of_unknown_tools_none_is_mounted() -> None:
 
 
 async def test_a_function_knows_its_conversation() -> None:
-    house = AgentHouse(tools=[located()])
+    house = RegistryFixture(tools=[located()])
     await house.add("alpha", call(use("where_am_i", "a")), say("ok"), tools=["where_am_i"])
     await house.run("alpha", "Hello!", "talk")
     assert house.scripts["alpha"].sent(1)[-1]["content"] == '["talk", "alpha", "Hello!"]'
@@ -72,7 +72,7 @@ async def test_without_a_log_a_function_knows_the_session_at_least() -> None:
 
 
 async def test_what_depends_on_the_conversation_is_kept_for_that_one_alone() -> None:
-    house = AgentHouse(tools=[located(cache_ttl=60, dedup_ttl=60)])
+    house = RegistryFixture(tools=[located(cache_ttl=60, dedup_ttl=60)])
     steps = call(use("where_am_i", "a")), say("ok")
     script = await house.add("alpha", *steps, *steps, *steps, tools=["where_am_i"])
     seen = []

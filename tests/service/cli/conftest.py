@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from kept_conversations import Kept
+from stored_conversations import StoredConversations
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    return Kept(tmp_path / "kept.db")
+def kept(tmp_path: Path) -> StoredConversations:
+    return StoredConversations(tmp_path / "kept.db")
 
 
 @pytest.fixture

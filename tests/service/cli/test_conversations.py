@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kept_conversations import HERE, THERE, run_told
+from stored_conversations import HERE, THERE, run_told
 
 from orchestrator_interactive.interactions.states import (
     AssistantMessageState,

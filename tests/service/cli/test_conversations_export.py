@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from kept_conversations import HERE
 from service_process import AMPLIFIER_SLACK
+from stored_conversations import HERE
 
 
 @pytest.fixture

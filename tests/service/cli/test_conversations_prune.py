@@ -11,7 +11,7 @@ from contextlib import aclosing, closing
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept_conversations import DAY_S, HERE, THERE, Kept, made_older
+from stored_conversations import DAY_S, HERE, THERE, StoredConversations, made_older
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
@@ -26,7 +26,7 @@ NOTHING = "Nothing to delete: everything was written to within the last 30 days,
 
 @pytest.fixture
 def empty(tmp_path):
-    return Kept(tmp_path / "empty.db")
+    return StoredConversations(tmp_path / "empty.db")
 
 
 @pytest.fixture

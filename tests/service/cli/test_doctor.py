@@ -9,8 +9,8 @@ from contextlib import aclosing, closing
 
 import pytest
 from anthropic_server import Gate, text
-from kept_conversations import run
 from service_process import run_command
+from stored_conversations import run
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from kept_conversations import run
+from stored_conversations import run
 
 URL = "https://agents.example.com/slack/events"
 
@@ -15,7 +15,7 @@ def run_with(config_file):
 
     def run_with(door, *options):
         owl, fox = "{persona: {name: Wise Owl, emoji: ':owl:'}}", "{persona: {name: Fox, emoji: ':fox_face:'}}"
-        config = config_file(f"slack: {{door: {door}}}\ninstances: {{owl: {owl}, fox: {fox}}}")
+        config = config_file(f"slack: {{transport: {door}}}\ninstances: {{owl: {owl}, fox: {fox}}}")
         return run("manifest", "--config", str(config), *options)
 
     return run_with
@@ -61,7 +61,7 @@ def test_for_http_the_manifest_contains_the_request_url(run_with, url, request_u
         ("http", ("--url", "https://[::1"), "--url is not a valid HTTPS URL."),
         ("http", ("--url", "https://a b"), "--url is not a valid HTTPS URL."),
         ("socket", ("--url", URL), "this configuration uses Socket Mode. Leave it out."),
-        ("window", (), "slack.door: must be 'socket' or 'http'."),
+        ("window", (), "slack.transport: must be 'socket' or 'http'."),
     ],
 )
 def test_a_missing_or_wrong_url_is_an_error(run_with, door, options, message):

@@ -57,7 +57,7 @@ async def test_the_service_is_a_script_and_a_package(program):
     ("text", "message"),
     [
         ("lease_s: 1.5", "lease_s: must be 2 or more."),
-        ("slack: {door: http}", "SLACK_SIGNING_SECRET is not set: `door: http` requires it."),
+        ("slack: {transport: http}", "SLACK_SIGNING_SECRET is not set: `transport: http` requires it."),
         (instance("tools: [tool-nowhere]"), "instances.a: There is no module 'tool-nowhere'."),
         (instance("tools: [provider-demo]"), "it is under the wrong key."),
         (instance("providers: [provider-anthropic]"), "set ANTHROPIC_API_KEY"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kept_conversations import HERE, Kept, run, run_told
+from stored_conversations import HERE, StoredConversations, run, run_told
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def config(kept, config_file):
 
 @pytest.fixture
 def other(tmp_path):
-    other = Kept(tmp_path / "other.db")
+    other = StoredConversations(tmp_path / "other.db")
     other.talk("elsewhere")
     return other
 

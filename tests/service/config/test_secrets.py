@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from anthropic_server import tool_call
-from kept_conversations import run
 from pydantic import SecretStr
+from stored_conversations import run
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config.config import Environment, InstanceConfig, WorkspaceConfig, load_config
@@ -70,7 +70,7 @@ def test_child_processes_inherit_no_secret_of_the_service(monkeypatch, config_fi
     ],
 )
 async def test_a_provider_gets_the_key_that_was_removed_from_the_environment(model, answer, providers, key):
-    environment = Environment.take()
+    environment = Environment.take_from_environ()
     assert await answer({"providers": providers}, anthropic_api_key=environment.anthropic_key) == "fine"
     assert any(value.endswith(key) for value in model.requests[-1].headers.values())
 

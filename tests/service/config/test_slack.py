@@ -10,7 +10,7 @@ from service.config.slack import address_of
 
 def test_by_default_all_users_have_access_in_all_channels_over_socket_mode():
     config = load_config(None).slack
-    assert (config.door, config.users, config.channels) == ("socket", None, None)
+    assert (config.transport, config.users, config.channels) == ("socket", None, None)
     assert (config.external, config.guests, config.rate_scale) == (False, "allow", 1)
 
 
@@ -24,7 +24,7 @@ def test_the_section_limits_users_and_channels(config_file):
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("{door: window}", "slack.door: must be 'socket' or 'http'."),
+        ("{transport: window}", "slack.transport: must be 'socket' or 'http'."),
         ("{users: [ana]}", "slack.users.0: must be a user id such as U012AB3CD"),
         ("{users: [U012AB3CD, C012AB3CD]}", "slack.users.1: must be a user id"),
         ("{users: U012AB3CD}", "slack.users: must be a list"),
@@ -41,7 +41,10 @@ def test_the_section_limits_users_and_channels(config_file):
         ("{listen: here}", "slack.listen: must be a host and a port, such as 127.0.0.1:3000."),
         ("{listen: 'http://host:3000'}", "slack.listen: must be a host and a port"),
         ("{listen: '127.0.0.1:99999'}", "slack.listen: must be a host and a port"),
-        ("{user: [U012AB3CD]}", "slack.user: unknown key; valid keys: door, listen, users, channels, external, guests"),
+        (
+            "{user: [U012AB3CD]}",
+            "slack.user: unknown key; valid keys: transport, listen, users, channels, external",
+        ),
         ("socket", "slack: must be a mapping"),
     ],
 )

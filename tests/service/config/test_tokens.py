@@ -35,7 +35,7 @@ def test_a_missing_or_invalid_token_is_a_config_error_that_does_not_repeat_it(gi
 @pytest.mark.parametrize(
     ("secret", "message"),
     [
-        (None, "SLACK_SIGNING_SECRET is not set: `door: http` requires it."),
+        (None, "SLACK_SIGNING_SECRET is not set: `transport: http` requires it."),
         ("xoxb-1-of-the-test", "SLACK_SIGNING_SECRET is a token"),
         ("0123456789abcdef\n", "SLACK_SIGNING_SECRET has invalid characters"),
         ("sécret", "SLACK_SIGNING_SECRET has invalid characters"),
@@ -51,7 +51,7 @@ def test_the_http_transport_needs_a_valid_signing_secret(secret, message):
 
 def test_each_transport_needs_its_own_credential_only_and_shows_none():
     http = environment(slack_app_token=None, slack_signing_secret="0123456789")
-    assert "0123456789" not in repr(slack_access(SlackConfig(door="http"), http))
+    assert "0123456789" not in repr(slack_access(SlackConfig(transport="http"), http))
     assert "xoxb" not in repr(slack_access(SlackConfig(), environment()))
 
 

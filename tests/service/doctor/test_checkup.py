@@ -9,14 +9,14 @@ from email.utils import formatdate
 import aiohttp
 import pytest
 from anthropic_server import AnthropicServer
-from kept_conversations import run
 from pydantic import SecretStr
 from redis_server import redis_server
 from service_process import run_command
+from stored_conversations import run
 
 from connector.setup.manifest import manifest
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
-from local_slack import LocalSlack, Refuses
+from local_slack import ErrorResponse, LocalSlack
 from service.config.config import Environment, load_config
 from service.doctor import FindingLevel
 from service.doctor.app import of_two_apps
@@ -24,10 +24,10 @@ from service.doctor.bot import findings_in
 from service.doctor.checkup import examined
 from service.doctor.web_api import WebApiAnswer
 
-WELL, LACKING, WRONG, UNKNOWN = FindingLevel.WELL, FindingLevel.LACKING, FindingLevel.WRONG, FindingLevel.UNKNOWN
+PASSED, WARNING, FAILED, SKIPPED = FindingLevel.PASSED, FindingLevel.WARNING, FindingLevel.FAILED, FindingLevel.SKIPPED
 ALL_SCOPES = {need.name for need in BOT_SCOPES}
 URL = "https://agents.example.com/slack/events"
-HTTP = "slack: {door: http, listen: '127.0.0.1:%d'}"
+HTTP = "slack: {transport: http, listen: '127.0.0.1:%d'}"
 INSTANCE = "instances: {alpha: {persona: {name: Alpha, emoji: ':owl:'}}}\n"
 KEY = "sk-ant-of-the-test"
 
@@ -58,7 +58,7 @@ def findings(config_file, config_text):
         areas = {}
         config = load_config(config_file(config_text(text, workspace)))
         async for finding in examined(config, Environment(**given)):
-            assert "\n" not in finding.said
+            assert "\n" not in finding.message
             for secret in (slack.bot_token, slack.app_token, slack.config_token, slack.signing_secret):
                 assert secret not in finding.line
             areas.setdefault(finding.area, []).append(finding)
@@ -84,7 +84,7 @@ async def test_a_working_set_up_has_no_problem_and_nothing_is_changed(findings, 
         called = {entry["method"] for entry in slack.record if entry["what"] == "call"}
     checks = ["bot token", "scopes", "clock", "Socket Mode", "events", "app", "store", "workspace", "disk"]
     assert list(areas) == [*checks, "agent alpha", "model anthropic"]
-    assert [[each.verdict for each in found] for found in areas.values()] == [[WELL]] * len(areas)
+    assert [[each.level for each in found] for found in areas.values()] == [[PASSED]] * len(areas)
     assert [request.path.partition("?")[0] for request in model.requests] == ["/v1/models"], "which is free of charge"
     assert not (tmp_path / "files").exists()
     assert not (tmp_path / "kept.db").exists()
@@ -93,20 +93,20 @@ async def test_a_working_set_up_has_no_problem_and_nothing_is_changed(findings, 
 
 async def test_each_missing_scope_is_reported_with_its_purpose_and_remedy(findings):
     async with LocalSlack(scopes=ALL_SCOPES - {"reactions:write", "users:read"}) as slack:
-        lacking, needed = sorted((await findings(slack))["scopes"], key=lambda finding: finding.verdict)
-    assert (needed.verdict, lacking.verdict) == (WRONG, LACKING)
-    assert needed.said.startswith("reactions:write is missing; it is required to show the state of a message")
-    assert lacking.said.startswith("users:read is missing: agents see user ids instead of names, and")
-    assert needed.said.endswith("Add it under OAuth & Permissions → Scopes, and reinstall the app.")
+        lacking, needed = sorted((await findings(slack))["scopes"], key=lambda finding: finding.level)
+    assert (needed.level, lacking.level) == (FAILED, WARNING)
+    assert needed.message.startswith("reactions:write is missing; it is required to show the state of a message")
+    assert lacking.message.startswith("users:read is missing: agents see user ids instead of names, and")
+    assert needed.message.endswith("Add it under OAuth & Permissions → Scopes, and reinstall the app.")
 
 
 @pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "account_inactive"])
 async def test_a_refused_bot_token_leaves_the_other_checks_working(slack, findings, error):
-    slack.faults.next("auth.test", Refuses(error))
+    slack.faults.next("auth.test", ErrorResponse(error))
     areas = await findings(slack)
-    assert f"({error})" in areas["bot token"][0].said
-    verdicts = [areas[area][0].verdict for area in ("bot token", "scopes", "Socket Mode")]
-    assert verdicts == [WRONG, UNKNOWN, WELL]
+    assert f"({error})" in areas["bot token"][0].message
+    levels = [areas[area][0].level for area in ("bot token", "scopes", "Socket Mode")]
+    assert levels == [FAILED, SKIPPED, PASSED]
 
 
 @pytest.mark.parametrize(
@@ -125,23 +125,23 @@ async def test_a_refused_bot_token_leaves_the_other_checks_working(slack, findin
 )
 async def test_a_wrong_environment_variable_is_reported(slack, finding, given, area, message):
     found = await finding(area, slack, **given)
-    assert found.verdict is WRONG
-    assert message in found.said
+    assert found.level is FAILED
+    assert message in found.message
 
 
 async def test_an_unreachable_slack_is_reported_by_each_check_that_needs_it(findings):
     async with LocalSlack() as gone:
         pass
     areas = await findings(gone)
-    assert areas["Slack"][0].said.startswith(f"cannot be reached at {gone.api_url}")
-    assert areas["Socket Mode"][0].verdict is WRONG
+    assert areas["Slack"][0].message.startswith(f"cannot be reached at {gone.api_url}")
+    assert areas["Socket Mode"][0].level is FAILED
 
 
 def test_tokens_of_two_apps_are_reported_if_both_apps_are_known():
     (finding,) = of_two_apps("A0ONE", "A0OTHER")
-    assert finding.verdict is WRONG
-    assert "A0ONE" in finding.said
-    assert "A0OTHER" in finding.said
+    assert finding.level is FAILED
+    assert "A0ONE" in finding.message
+    assert "A0OTHER" in finding.message
     assert [*of_two_apps("A0ONE", "A0ONE"), *of_two_apps(None, "A0ONE"), *of_two_apps("A0ONE", None)] == []
 
 
@@ -155,15 +155,15 @@ def test_tokens_of_two_apps_are_reported_if_both_apps_are_known():
     ],
 )
 async def test_a_refused_connection_is_reported_with_its_remedy(slack, finding, error, area, message):
-    slack.faults.next("apps.connections.open", Refuses(error))
+    slack.faults.next("apps.connections.open", ErrorResponse(error))
     found = await finding(area, slack)
-    assert (found.verdict, message in found.said) == (WRONG, True)
+    assert (found.level, message in found.message) == (FAILED, True)
 
 
 async def test_disabled_socket_mode_is_reported(slack, finding):
     slack.socket_mode.disconnect("link_disabled")
     found = await finding("Socket Mode", slack)
-    assert (found.verdict, "Turn it on" in found.said) == (WRONG, True)
+    assert (found.level, "Turn it on" in found.message) == (FAILED, True)
 
 
 async def test_the_maximum_of_connections_is_reported(slack, finding):
@@ -174,7 +174,7 @@ async def test_the_maximum_of_connections_is_reported(slack, finding):
                 url = (await answer.json())["url"]
             await (await stack.enter_async_context(http.ws_connect(url))).receive()
         found = await finding("Socket Mode", slack)
-    assert (found.verdict, "maximum of 10 connections" in found.said) == (WRONG, True)
+    assert (found.level, "maximum of 10 connections" in found.message) == (FAILED, True)
 
 
 async def test_the_test_connection_is_closed(slack, findings):
@@ -184,9 +184,9 @@ async def test_the_test_connection_is_closed(slack, findings):
 
 async def test_without_a_config_token_the_settings_are_unknown(slack, finding):
     found = await finding("events", slack)
-    assert found.verdict is UNKNOWN
-    assert "cannot be read with these tokens" in found.said
-    assert all(need.name in found.said for need in BOT_EVENTS)
+    assert found.level is SKIPPED
+    assert "cannot be read with these tokens" in found.message
+    assert all(need.name in found.message for need in BOT_EVENTS)
 
 
 async def test_each_setting_that_differs_from_the_manifest_is_reported(findings):
@@ -197,26 +197,26 @@ async def test_each_setting_that_differs_from_the_manifest_is_reported(findings)
     del other["features"]["agent_view"]
     async with LocalSlack(manifest=other) as slack:
         areas = await findings(slack, slack_config_token=slack.config_token)
-    assert {finding.said.partition(" ")[0]: finding.verdict for finding in areas["events"]} == {
-        "agent_session_stopped": LACKING,
-        "message.groups": LACKING,
-        "message.mpim": LACKING,
-        "reaction_added": WRONG,
+    assert {finding.message.partition(" ")[0]: finding.level for finding in areas["events"]} == {
+        "agent_session_stopped": WARNING,
+        "message.groups": WARNING,
+        "message.mpim": WARNING,
+        "reaction_added": FAILED,
     }
-    assert [finding.verdict for finding in areas["app"]] == [WRONG] * 3 + [LACKING]
-    assert "Socket Mode is turned off, but `slack.door` is socket." in areas["app"][2].said
+    assert [finding.level for finding in areas["app"]] == [FAILED] * 3 + [WARNING]
+    assert "Socket Mode is turned off, but `slack.transport` is socket." in areas["app"][2].message
 
 
 @pytest.mark.parametrize(
-    ("events", "clicks", "verdict", "message"),
+    ("events", "clicks", "level", "message"),
     [
-        (URL, URL, WELL, f"Slack sends requests to {URL}."),
-        (URL, None, WRONG, f"events go to {URL}, interactions do not."),
-        (None, None, WRONG, "no URL for events is set."),
+        (URL, URL, PASSED, f"Slack sends requests to {URL}."),
+        (URL, None, FAILED, f"events go to {URL}, interactions do not."),
+        (None, None, FAILED, "no URL for events is set."),
     ],
 )
 async def test_the_request_urls_of_the_app_are_checked(  # noqa: PLR0917 - parameters
-    finding, free_port, events, clicks, verdict, message
+    finding, free_port, events, clicks, level, message
 ):
     app = manifest(["Alpha"], URL)
     app["settings"]["event_subscriptions"]["request_url"] = events
@@ -224,52 +224,52 @@ async def test_the_request_urls_of_the_app_are_checked(  # noqa: PLR0917 - param
     async with LocalSlack(manifest=app) as slack:
         secrets = {"slack_signing_secret": slack.signing_secret, "slack_config_token": slack.config_token}
         found = await finding("app", slack, HTTP % free_port, **secrets)
-    assert (found.verdict, message in found.said) == (verdict, True)
+    assert (found.level, message in found.message) == (level, True)
 
 
 @pytest.mark.parametrize(
     ("error", "message"), [("token_expired", "expires after 12 hours"), ("internal_error", "Try again.")]
 )
 async def test_settings_that_slack_does_not_return_are_unknown(slack, finding, error, message):
-    slack.faults.next("apps.manifest.export", Refuses(error))
+    slack.faults.next("apps.manifest.export", ErrorResponse(error))
     found = await finding("events", slack, slack_config_token=slack.config_token)
-    assert found.verdict is UNKNOWN
-    assert message in found.said
+    assert found.level is SKIPPED
+    assert message in found.message
 
 
 @pytest.mark.parametrize(
-    ("late_s", "verdict", "message"),
+    ("late_s", "level", "message"),
     [
-        (0, WELL, "agrees"),
-        (-20, WELL, "agrees"),
-        (100, LACKING, "100 s ahead of"),
-        (-100, LACKING, "100 s behind"),
-        (301, WRONG, "301 s ahead of Slack's. Synchronize this machine's time (NTP)."),
+        (0, PASSED, "agrees"),
+        (-20, PASSED, "agrees"),
+        (100, WARNING, "100 s ahead of"),
+        (-100, WARNING, "100 s behind"),
+        (301, FAILED, "301 s ahead of Slack's. Synchronize this machine's time (NTP)."),
     ],
 )
-def test_the_difference_of_the_clocks_is_reported(late_s, verdict, message):
+def test_the_difference_of_the_clocks_is_reported(late_s, level, message):
     answer = WebApiAnswer({"bot_id": "B0"}, {"date": formatdate(1_700_000_000, usegmt=True)}, 1_700_000_000 + late_s)
     finding = list(findings_in(answer))[-1]
-    assert (finding.area, finding.verdict) == ("clock", verdict)
-    assert message in finding.said
+    assert (finding.area, finding.level) == ("clock", level)
+    assert message in finding.message
 
 
 @pytest.mark.parametrize("headers", [{}, {"date": "yesterday"}])
 def test_without_the_headers_scopes_and_clock_are_unknown(headers):
     _, scopes, clock = findings_in(WebApiAnswer({"bot_id": "B0"}, headers, 0))
-    assert scopes.verdict is clock.verdict is UNKNOWN
+    assert scopes.level is clock.level is SKIPPED
 
 
 async def test_the_address_of_the_http_transport_is_checked(slack, findings, free_port):
     secret = {"slack_signing_secret": slack.signing_secret}
     areas = await findings(slack, HTTP % free_port, slack_app_token=None, **secret)
-    (found,) = areas["HTTP door"]
-    assert (found.verdict, "https://YOUR-HOST/slack/events" in found.said) == (WELL, True)
+    (found,) = areas["HTTP transport"]
+    assert (found.level, "https://YOUR-HOST/slack/events" in found.message) == (PASSED, True)
     assert "app token" not in areas
     async with AnthropicServer() as other:
         port = int(other.base_url.rpartition(":")[2])
-        (found,) = (await findings(slack, HTTP % port, **secret))["HTTP door"]
-    assert (found.verdict, "is in use by another program" in found.said) == (WRONG, True)
+        (found,) = (await findings(slack, HTTP % port, **secret))["HTTP transport"]
+    assert (found.level, "is in use by another program" in found.message) == (FAILED, True)
 
 
 async def test_a_running_service_is_recognised_by_its_answer(  # noqa: PLR0917 - fixtures
@@ -281,23 +281,23 @@ async def test_a_running_service_is_recognised_by_its_answer(  # noqa: PLR0917 -
         await service.says("service.ready")
         areas = await findings(slack, text, slack_signing_secret=slack.signing_secret)
         other = await findings(slack, text, slack_signing_secret="another-secret")
-    assert areas["HTTP door"][0].said.startswith(f"the service answers at 127.0.0.1:{free_port}.")
-    assert areas["store"][0].verdict is WELL, "the service uses it at the same time"
-    assert other["HTTP door"][0].verdict is WRONG
+    assert areas["HTTP transport"][0].message.startswith(f"the service answers at 127.0.0.1:{free_port}.")
+    assert areas["store"][0].level is PASSED, "the service uses it at the same time"
+    assert other["HTTP transport"][0].level is FAILED
 
 
 async def test_a_missing_signing_secret_is_reported(slack, finding, free_port):
     found = await finding("signing secret", slack, HTTP % free_port)
-    assert (found.verdict, "SLACK_SIGNING_SECRET is not set" in found.said) == (WRONG, True)
+    assert (found.level, "SLACK_SIGNING_SECRET is not set" in found.message) == (FAILED, True)
 
 
 async def test_a_module_that_cannot_be_mounted_is_reported_for_its_agent(slack, findings):
     persona = "persona: {name: A, emoji: ':owl:'}"
     areas = await findings(slack, f"instances: {{a: {{{persona}, tools: [tool-nowhere]}}, b: {{{persona}}}}}")
-    assert areas["agent a"][0].said.startswith("There is no module 'tool-nowhere'.")
-    assert areas["agent b"][0].verdict is WELL
+    assert areas["agent a"][0].message.startswith("There is no module 'tool-nowhere'.")
+    assert areas["agent b"][0].level is PASSED
     (demo,) = areas["model demo"]
-    assert (demo.verdict, "offline demo without a model" in demo.said) == (LACKING, True)
+    assert (demo.level, "offline demo without a model" in demo.message) == (WARNING, True)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_a_module_that_cannot_be_mounted_is_reported_for_its_agent(slack, 
 async def test_a_refused_api_key_is_reported(slack, finding, model, failure, message):
     model.fail(*failure)
     found = await finding("model anthropic", slack, anthropic_api_key=KEY)
-    assert (found.verdict, message in found.said) == (WRONG, True)
+    assert (found.level, message in found.message) == (FAILED, True)
 
 
 async def test_a_model_that_is_not_available_to_the_key_is_reported(slack, finding, model):
@@ -319,28 +319,28 @@ async def test_a_model_that_is_not_available_to_the_key_is_reported(slack, findi
     found = await finding("model anthropic", slack, anthropic_api_key=KEY)
     model.models.append({**listed, "id": "claude-sonnet-5-20260401"})
     later = await finding("model anthropic", slack, anthropic_api_key=KEY)
-    assert (found.verdict, later.verdict) == (LACKING, WELL)
-    assert "claude-sonnet-5 is not one of the 1 models available to the key: claude-other." in found.said
+    assert (found.level, later.level) == (WARNING, PASSED)
+    assert "claude-sonnet-5 is not one of the 1 models available to the key: claude-other." in found.message
 
 
 async def test_the_store_is_tried_and_left_empty(slack, finding, tmp_path):
     with redis_server() as server:
-        assert (await finding("store", slack, amplifier_slack_store=server.url)).verdict is WELL
+        assert (await finding("store", slack, amplifier_slack_store=server.url)).level is PASSED
         assert not server.ask("KEYS", "*")
         server.kill()
-        assert (await finding("store", slack, amplifier_slack_store=server.url)).verdict is WRONG
+        assert (await finding("store", slack, amplifier_slack_store=server.url)).level is FAILED
     (tmp_path / "kept.db").write_text("this is no database, but a text that is long enough to be taken for one")
-    assert (await finding("store", slack)).verdict is not WELL
+    assert (await finding("store", slack)).level is not PASSED
     url = f"sqlite:{tmp_path}/kept.db/below.db"
-    assert (await finding("store", slack, amplifier_slack_store=url)).verdict is WRONG
+    assert (await finding("store", slack, amplifier_slack_store=url)).level is FAILED
 
 
 async def test_template_entries_that_are_not_copied_are_reported(slack, finding, tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "may.md").symlink_to("gone.md")
     found = await finding("workspace", slack, workspace="{root: files, template: notes}")
-    assert found.verdict is LACKING
-    assert found.said == (
+    assert found.level is WARNING
+    assert found.message == (
         f"workspace.template: not copied: may.md is a broken link to {tmp_path}/notes/gone.md: No such file or "
         "directory. Remove or fix it."
     )
@@ -348,10 +348,10 @@ async def test_template_entries_that_are_not_copied_are_reported(slack, finding,
 
 async def test_a_disk_with_less_free_space_than_the_reserve_is_reported(slack, finding):
     found = await finding("disk", slack, workspace="{root: files, reserve_mb: 1000000000}")
-    assert found.verdict is LACKING
-    assert found.said.startswith("free: workspaces ")
+    assert found.level is WARNING
+    assert found.message.startswith("free: workspaces ")
     reserve = "workspace.reserve_mb is 1,000,000,000. Free space on the disk of the workspaces and the store"
-    assert reserve in found.said
+    assert reserve in found.message
 
 
 async def test_the_command_prints_lines_or_json_and_exits_with_1_after_a_problem(config_file, config_text):
@@ -367,7 +367,7 @@ async def test_the_command_prints_lines_or_json_and_exits_with_1_after_a_problem
     assert wrong.code == 1, wrong.output
     report = json.loads(wrong.output)
     assert not report["holds"]
-    assert {"area": "configuration", "verdict": "well"}.items() <= report["findings"][0].items()
+    assert {"area": "configuration", "level": "passed"}.items() <= report["findings"][0].items()
     assert "of-the-test" not in wrong.output
 
 

@@ -8,8 +8,8 @@ import sqlite3
 from contextlib import aclosing, closing
 
 import pytest
-from damage import HERE, kept
-from kept_conversations import run
+from store_corruption import HERE, populate
+from stored_conversations import run
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
@@ -27,13 +27,13 @@ NOT_DUE = "it has pending work, but is missing from the index of due conversatio
 
 @pytest.fixture
 def file_url(sqlite_url):
-    asyncio.run(kept(sqlite_url))
+    asyncio.run(populate(sqlite_url))
     return sqlite_url
 
 
 @pytest.fixture
 def server(redis, redis_url):
-    asyncio.run(kept(redis_url))
+    asyncio.run(populate(redis_url))
     return redis
 
 

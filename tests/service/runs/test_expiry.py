@@ -14,7 +14,7 @@ class Store:
         self.tidied = 0
         self._problem = problem
 
-    async def tidy(self):
+    async def delete_expired(self):
         self.tidied += 1
         if self._problem is not None:
             raise self._problem
@@ -27,6 +27,6 @@ async def test_each_store_is_tidied_about_hourly_even_if_another_one_fails():
         async with expiring(away, there):
             await asyncio.sleep(10 * 3600)
     assert 6 <= there.tidied == away.tidied <= 20
-    assert {line["problem"] for line in lines if line["event"] == "store.not_tidied"} == {"It is away."}
+    assert {line["problem"] for line in lines if line["event"] == "store.expiry_failed"} == {"It is away."}
     await asyncio.sleep(10 * 3600)
     assert there.tidied <= 20

@@ -51,7 +51,7 @@ async def test_only_the_owner_is_woken_by_a_message_stored_elsewhere_within_a_se
 async def test_a_lost_notification_is_made_up_for_by_the_next_renewal(store, process):
     async def take_notifications():
         while True:
-            await store.woken("one")
+            await store.wait_for_notifications("one")
 
     async with process() as one:
         lease = await one.owns()
@@ -183,15 +183,15 @@ async def test_during_an_outage_a_dead_process_is_succeeded_one_lease_later(stor
 
     async with StoredRuns(store, "here", 0.3, policy) as runs:
         runs.watch("T", lambda _: None)
-        waiting = asyncio.create_task(policy.through(fail))
+        waiting = asyncio.create_task(policy.call(fail))
         await asyncio.sleep(0)
-        assert policy.is_away
+        assert policy.is_unavailable
         await asyncio.sleep(0.1)  # the lease has expired
         assert await runs.claim(HERE) is None
         async with asyncio.timeout(5):
             while (lease := await runs.claim(HERE)) is None:  # noqa: ASYNC110 - no event at expiry
                 await asyncio.sleep(0.02)
-        assert policy.is_away
+        assert policy.is_unavailable
         assert lease.claim.run == {"id": "r"}
         waiting.cancel()
 

@@ -104,7 +104,7 @@ async def test_steps_wait_for_the_end_of_an_outage_and_the_lease_is_kept(durable
             assert not losing.done()
             losing.cancel()
     logged = [line for line in lines if line["event"].startswith("store.")]
-    assert [line["event"] for line in logged] == ["store.away", "store.back"]
+    assert [line["event"] for line in logged] == ["store.unavailable", "store.available"]
     assert logged[1]["after_s"] >= 1
 
 

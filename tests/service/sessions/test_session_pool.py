@@ -8,7 +8,7 @@ import logging
 
 import pytest
 import structlog
-from quick_module import QUICK_MODULE
+from echo_module import ECHO_MODULE
 
 from service.config.config import ModuleConfig
 
@@ -24,7 +24,7 @@ def evicting(started, noted):
 
     def start(idle_evict_s, **fields):
         noted.write_text("")
-        quick = ModuleConfig(module="quick", source=str(QUICK_MODULE), config={"file": str(noted)})
+        quick = ModuleConfig(module="quick", source=str(ECHO_MODULE), config={"file": str(noted)})
         options = {"idle_evict_s": idle_evict_s}
         return started(provider="quick", options=options, providers=(quick,), tools=(), hooks=(), **fields)
 

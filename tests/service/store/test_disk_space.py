@@ -26,14 +26,14 @@ async def test_free_space_is_logged_at_the_start_and_when_it_crosses_the_reserve
             await asyncio.sleep(0.05)
             disk.unlink()
             disk.symlink_to(tmp_path)
-            assert (await lines.get())["event"] == "disk.enough"
-    assert [line["event"] for line in logged] == ["disk.space", "disk.low", "disk.enough"]
+            assert (await lines.get())["event"] == "disk.recovered"
+    assert [line["event"] for line in logged] == ["disk.space", "disk.low", "disk.recovered"]
 
 
 async def test_the_health_endpoint_reports_the_free_space(slack, stage, config_file, free_port):
     config = config_file(
         "instances: {a: {persona: {name: A, emoji: ':owl:'}}}\nworkspace: {root: files}\n"
-        f"slack: {{door: http, listen: '127.0.0.1:{free_port}'}}\n"
+        f"slack: {{transport: http, listen: '127.0.0.1:{free_port}'}}\n"
     )
     async with stage.serving("--config", str(config), SLACK_SIGNING_SECRET=slack.signing_secret) as service:
         await service.says("service.ready")

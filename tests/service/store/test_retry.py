@@ -39,7 +39,7 @@ def events(lines):
 async def test_a_call_is_retried_with_backoff_until_the_store_is_back():
     server, policy = Server(), StoreRetryPolicy()
     server.returns_in(3600)
-    assert await policy.through(server.call) == len(server.calls)
+    assert await policy.call(server.call) == len(server.calls)
     waits = [later - one for one, later in zip(server.calls, server.calls[1:], strict=False)]
     assert waits[0] <= 0.05
     assert 0.5 <= min(waits[10:]) <= max(waits) <= 1
@@ -51,9 +51,9 @@ async def test_an_outage_is_logged_once_for_all_calls_then_every_ten_seconds_and
     server, policy = Server(), StoreRetryPolicy()
     server.returns_in(25)
     with capture_logs() as lines:
-        await asyncio.gather(*(policy.through(server.call) for _ in range(100)))
-        await policy.through(server.call)
-    assert events(lines) == ["store.away", "store.away", "store.away", "store.back"]
+        await asyncio.gather(*(policy.call(server.call) for _ in range(100)))
+        await policy.call(server.call)
+    assert events(lines) == ["store.unavailable", "store.unavailable", "store.unavailable", "store.available"]
     assert lines[0]["problem"] == "The store is away: start it."
     assert [round(line["for_s"]) for line in lines[1:3]] == [10, 20]
     assert 25 <= lines[3]["after_s"] <= 26
@@ -63,7 +63,7 @@ async def test_an_outage_is_logged_once_for_all_calls_then_every_ten_seconds_and
 async def test_many_waiting_calls_make_few_attempts_and_all_succeed_soon_after_the_outage():
     server, policy = Server(), StoreRetryPolicy()
     server.returns_in(60)
-    await asyncio.gather(*(policy.through(server.call) for _ in range(10_000)))
+    await asyncio.gather(*(policy.call(server.call) for _ in range(10_000)))
     start, end = server.calls[0], server.calls[-1]
     assert sum(start + 10 < at <= start + 59 for at in server.calls) <= 50 * 32
     assert end - start <= 60 + 1 + 10_000 * 0.02 / 16
@@ -73,8 +73,8 @@ async def test_many_waiting_calls_make_few_attempts_and_all_succeed_soon_after_t
 async def test_calls_to_an_absent_server_do_not_block_calls_to_another():
     away, back, policy = Server(), Server(), StoreRetryPolicy()
     back.returns_in(5)
-    waiting = [asyncio.create_task(policy.through(away.call)) for _ in range(100)]
-    assert await asyncio.wait_for(policy.through(back.call), 20)
+    waiting = [asyncio.create_task(policy.call(away.call)) for _ in range(100)]
+    assert await asyncio.wait_for(policy.call(back.call), 20)
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)
@@ -87,8 +87,8 @@ async def test_each_outage_is_logged():
         for _ in range(2):
             server.is_there = False
             server.returns_in(1)
-            await policy.through(server.call)
-    assert events(lines) == ["store.away", "store.back"] * 2
+            await policy.call(server.call)
+    assert events(lines) == ["store.unavailable", "store.available"] * 2
 
 
 @in_virtual_time
@@ -96,13 +96,13 @@ async def test_the_success_of_one_server_does_not_end_the_outage_of_another():
     away, there, policy = Server(), Server(is_there=True), StoreRetryPolicy()
     away.returns_in(5)
     with capture_logs() as lines:
-        waiting = asyncio.create_task(policy.through(away.call))
+        waiting = asyncio.create_task(policy.call(away.call))
         await asyncio.sleep(1)
-        assert await policy.through(there.call) == 1
-        assert events(lines) == ["store.away"]
+        assert await policy.call(there.call) == 1
+        assert events(lines) == ["store.unavailable"]
         assert policy.unsettled_s(10) == 10
         await waiting
-    assert events(lines) == ["store.away", "store.back"]
+    assert events(lines) == ["store.unavailable", "store.available"]
 
 
 @in_virtual_time
@@ -111,11 +111,11 @@ async def test_a_waiting_call_can_be_cancelled_and_the_next_success_ends_the_out
     with capture_logs() as lines:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(2):
-                await policy.through(server.call)
+                await policy.call(server.call)
         assert policy.unsettled_s(10) == 10
         server.is_there = True
-        await policy.through(server.call)
-    assert events(lines) == ["store.away", "store.back"]
+        await policy.call(server.call)
+    assert events(lines) == ["store.unavailable", "store.available"]
 
 
 @in_virtual_time
@@ -123,7 +123,7 @@ async def test_a_store_is_unsettled_for_some_time_after_an_outage():
     server, policy = Server(), StoreRetryPolicy()
     assert policy.unsettled_s(10) == 0
     server.returns_in(1)
-    await policy.through(server.call)
+    await policy.call(server.call)
     assert policy.unsettled_s(10) == 10
     await asyncio.sleep(4)
     assert policy.unsettled_s(10) == pytest.approx(6)
@@ -137,7 +137,7 @@ async def test_an_error_that_is_no_outage_is_not_retried():
         raise StoreError("The password is wrong.")
 
     with capture_logs() as lines, pytest.raises(StoreError, match="password"):
-        await StoreRetryPolicy().through(refuse)
+        await StoreRetryPolicy().call(refuse)
     assert events(lines) == []
 
 

@@ -6,10 +6,10 @@ import asyncio
 import sqlite3
 from contextlib import aclosing, closing, suppress
 
-import damage
 import pytest
-from damage import HERE, kept
-from kept_conversations import run
+import store_corruption
+from store_corruption import HERE, populate
+from stored_conversations import run
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions.stores import open_store
@@ -35,7 +35,12 @@ async def serve(url):
     ):
         runs.watch("T", lambda _: None)
         entry = InboxEntry("new", "message", {})
-        for step in (lambda: runs.claim(HERE), lambda: runs.admit("T:C:2.0", entry, "alpha"), store.tidy, logs.tidy):
+        for step in (
+            lambda: runs.claim(HERE),
+            lambda: runs.admit("T:C:2.0", entry, "alpha"),
+            store.delete_expired,
+            logs.delete_expired,
+        ):
             with suppress(StoreError):
                 await step()
         with suppress(StoreError):
@@ -58,7 +63,7 @@ def assert_usable(url, restore):
 def content(tmp_path_factory):
     """The bytes of a file with conversations."""
     path = tmp_path_factory.mktemp("whole") / "kept.db"
-    asyncio.run(kept(f"sqlite:{path}"))
+    asyncio.run(populate(f"sqlite:{path}"))
     with closing(sqlite3.connect(path)) as file:
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path.read_bytes()
@@ -83,7 +88,7 @@ def execute(path, statement):
 
 
 def test_damaged_bytes_of_a_file_cause_no_traceback(path):
-    for _, damaged in list(damage.of_bytes(path))[::3]:
+    for _, damaged in list(store_corruption.corrupted_files(path))[::3]:
         assert_usable(f"sqlite:{path}", lambda damaged=damaged: overwrite(path, damaged))
 
 
@@ -113,9 +118,9 @@ def test_a_version_that_is_not_a_number_exits_with_code_2(path):
 
 
 def test_damaged_keys_of_a_server_cause_no_traceback(redis, redis_url):
-    asyncio.run(kept(redis_url))
+    asyncio.run(populate(redis_url))
     dumped = {key: redis.ask("DUMP", key) for key in redis.ask("KEYS", "*")}
-    commands = list(damage.of_redis(redis))
+    commands = list(store_corruption.corrupting_commands(redis))
     of_index = [each for each in commands if any(b"{index}" in part for part in each if isinstance(part, bytes))]
     assert of_index
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import aiohttp
-from quick_module import QUICK_MODULE
+from echo_module import ECHO_MODULE
 from redis_server import redis_server
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
@@ -48,7 +48,7 @@ CRASHES = (
 )
 _INSTANCE = InstanceConfig(
     persona=PersonaConfig(name="Alpha", emoji=":owl:"),
-    providers=(ModuleConfig(module="quick-module", source=str(QUICK_MODULE), config={"last": 3_000}),),
+    providers=(ModuleConfig(module="quick-module", source=str(ECHO_MODULE), config={"last": 3_000}),),
     tools=(),
 )
 # How an envelope that is not acknowledged is called in the record.
@@ -98,12 +98,14 @@ class Trial:
             store = await stack.enter_async_context(aclosing(await open_run_store(url)))
             slack = await stack.enter_async_context(LocalSlack(limits=None, retries=RETRIES))
             port = free_port()
-            door = HttpTransport(slack.signing_secret, "127.0.0.1", port)
+            transport = HttpTransport(slack.signing_secret, "127.0.0.1", port)
             logging.getLogger("connector.bolt").setLevel(logging.CRITICAL)  # it prints each event that it does not know
             log = stack.enter_context(capture_logs([format_exc_info]))
             roots = [(channel, await slack.as_person("ben").say(channel, "hi")) for channel in CHANNELS * (_ROOTS // 2)]
             access = SlackCredentials(
-                slack.bot_token, slack.api_url, door if self.transport == "http" else SocketTransport(slack.app_token)
+                slack.bot_token,
+                slack.api_url,
+                transport if self.transport == "http" else SocketTransport(slack.app_token),
             )
             await stack.enter_async_context(_service(access, logs, store, folder))
             if self.transport == "http":

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 import pytest
+from fault_injecting_store import FaultInjectingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import brought, called, conversations, said
-from lossy_store import LossyStore
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.artifacts import NoSuchConversation, artifacts
@@ -110,7 +110,7 @@ async def test_json_lines_of_another_branch_name_the_branch_that_has_each_state(
 
 
 async def test_json_lines_tell_of_what_cannot_be_read_in_its_place() -> None:
-    store = LossyStore({1}, unknown={2})
+    store = FaultInjectingStore({1}, unknown={2})
     await a_conversation(store, said("Hi"), said("there"), UserMessageState("you", meta={"a": 1}))
     lines = [json.loads(line) for line in (await whole(as_json_lines(store, KEY))).splitlines()[1:]]
     assert [(line["index"], line["kind"], line["data"]) for line in lines] == [
@@ -135,7 +135,7 @@ async def test_what_is_not_there_is_told_before_the_first_piece(form: Any) -> No
 
 @pytest.mark.parametrize("form", [as_json_lines, as_text, as_page])
 async def test_a_long_conversation_is_read_while_it_is_told(form: Any) -> None:
-    store = LossyStore()
+    store = FaultInjectingStore()
     await a_conversation(store, *(said(f"message {n}") for n in range(5000)))
     store.reads.clear()
     pieces = form(store, KEY)
@@ -287,7 +287,7 @@ async def test_very_long_texts_are_cut_with_a_word_about_it() -> None:
 async def test_text_tells_of_every_state_once_and_nothing_in_it_moves_a_cursor(
     states: list[BaseState], lost: set[int]
 ) -> None:
-    store = LossyStore(lost)
+    store = FaultInjectingStore(lost)
     await a_conversation(store, said("\x1b[2J\u202e\ud800"), *states)
     text = await whole(as_text(store, KEY))
     assert {character for character in text if category(character) in ("Cc", "Cs")} <= {"\n", "\t"}

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fault_injecting_store import FaultInjectingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import brought, called, conversations, said, valid
-from lossy_store import LossyStore
 from playwright.async_api import async_playwright, expect
 
 from orchestrator_interactive.interactions import InteractionStack
@@ -53,7 +53,7 @@ def image(**source: str) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-async def page_of(stack: InteractionStack, store: LossyStore, branch: str | None = None) -> str:
+async def page_of(stack: InteractionStack, store: FaultInjectingStore, branch: str | None = None) -> str:
     return "".join([piece async for piece in as_page(store, stack.key, branch)])
 
 
@@ -114,7 +114,7 @@ hostile_states = st.sampled_from(HOSTILE).flatmap(
 async def test_whatever_people_and_models_write_the_page_is_sound_and_nothing_in_it_acts(
     states: list[BaseState], hostile: list[BaseState], lost: set[int]
 ) -> None:
-    store = LossyStore(lost)
+    store = FaultInjectingStore(lost)
     stack = InteractionStack(store, HOSTILE[0], HOSTILE[1])
     await stack.push(*valid([said(HOSTILE[2]), *hostile, *states]))
     await stack.fork(name=HOSTILE[3])
@@ -132,7 +132,7 @@ async def test_whatever_people_and_models_write_the_page_is_sound_and_nothing_in
 
 
 async def test_what_was_said_and_done_stands_in_the_page() -> None:
-    store = LossyStore({9})
+    store = FaultInjectingStore({9})
     stack = InteractionStack(store, "T1:C1:1.0", "alpha", asked_by="c/other/0/3")
     blocks = [
         {"type": "thinking", "thinking": "Where is it?", "signature": "s"},
@@ -180,7 +180,7 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
 
 
 async def test_what_the_agent_says_in_markdown_looks_like_it() -> None:
-    store = LossyStore()
+    store = FaultInjectingStore()
     stack = InteractionStack(store, "c", "a")
     markdown = (
         "# Plan\n\n- *one*\n- `two`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[here](https://example.com), "
@@ -204,7 +204,7 @@ async def test_what_the_agent_says_in_markdown_looks_like_it() -> None:
 
 
 async def test_branches_stand_at_the_top_and_another_one_can_be_the_page_s() -> None:
-    store = LossyStore()
+    store = FaultInjectingStore()
     stack = InteractionStack(store, "c", "a")
     await stack.push(said("Hi"), said("there"))
     assert "branches" not in outline(await page_of(stack, store)).text
@@ -218,7 +218,7 @@ async def test_branches_stand_at_the_top_and_another_one_can_be_the_page_s() -> 
 
 
 async def test_a_conversation_of_which_nothing_is_left_is_a_page_too() -> None:
-    store = LossyStore()
+    store = FaultInjectingStore()
     stack = InteractionStack(store, "c", "a")
     await stack.push(said("Hi"))
     await stack.pop()
@@ -237,7 +237,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.mark.browser
 async def test_in_a_browser_it_loads_nothing_runs_nothing_and_fits(browser: Browser, tmp_path: Path) -> None:
-    store = LossyStore()
+    store = FaultInjectingStore()
     stack = InteractionStack(store, "c" * 90, "a")
     await stack.push(*(said(text) for text in HOSTILE), AssistantMessageState("long" * 200))
     await stack.push(called("call" * 40, "tool" * 40, at="x" * 400), WaitingState("tool", None, "call" * 40))

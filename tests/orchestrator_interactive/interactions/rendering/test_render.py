@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from fault_injecting_store import FaultInjectingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import any_state, brought, called, conversations, said, valid
-from lossy_store import LossyStore
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions import InteractionStack
@@ -46,7 +46,7 @@ ALL_TYPES = [
 
 
 async def a_stack(*states: BaseState, lost: frozenset[int] = frozenset()) -> InteractionStack:
-    store = LossyStore()
+    store = FaultInjectingStore()
     await InteractionStack(store, "c", "a").push(*states)
     store.lost = lost
     return InteractionStack(store, "c", "a")

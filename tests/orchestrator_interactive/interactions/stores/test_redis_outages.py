@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from lossy_proxy import lossy_proxy
+from fault_injecting_proxy import fault_injecting_proxy
 from redis_server import redis_server
 from stored_logs import KEY, indices, plant, state, states
 
@@ -182,7 +182,7 @@ async def test_a_server_that_does_not_answer_is_given_up_on():
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_a_commit_whose_reply_was_lost_is_written_once(redis, redis_url, times):
-    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
         await plant(store, KEY, states(0, 1))
         proxy.lose(b"EVALSHA", times)
         await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
@@ -194,7 +194,7 @@ async def test_a_commit_whose_reply_was_lost_is_written_once(redis, redis_url, t
 
 
 async def test_a_commit_whose_reply_was_lost_is_no_conflict_with_who_came_after(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store, _opened(redis_url) as other:
+    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store, _opened(redis_url) as other:
         await plant(store, KEY)
 
         async def go_on():
@@ -207,7 +207,7 @@ async def test_a_commit_whose_reply_was_lost_is_no_conflict_with_who_came_after(
 
 
 async def test_a_commit_that_came_too_late_is_a_conflict_whatever_was_lost(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
         await plant(store, KEY)
         await store.commit(KEY, Change(1, 1, 1000.0, nodes=[state(0)]))
         proxy.lose(b"EVALSHA", 2)
@@ -217,7 +217,7 @@ async def test_a_commit_that_came_too_late_is_a_conflict_whatever_was_lost(redis
 
 
 async def test_a_removal_whose_reply_was_lost_has_removed(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
         await plant(store, KEY)
         proxy.lose(b"EVALSHA", 2)
         await store.remove(KEY, 1)
@@ -227,7 +227,7 @@ async def test_a_removal_whose_reply_was_lost_has_removed(redis, redis_url):
 
 
 async def test_a_reply_that_is_lost_for_good_leaves_the_outcome_open(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
         await plant(store, KEY)
         proxy.lose(b"EVALSHA", 9)
         with pytest.raises(StoreError, match="It is unknown whether the change was written: read"):
@@ -236,7 +236,7 @@ async def test_a_reply_that_is_lost_for_good_leaves_the_outcome_open(redis, redi
 
 
 async def test_a_change_whose_reply_was_lost_for_good_is_written_once_when_it_is_asked_for_again(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
         await plant(store, KEY)
         change = Change(1, 1, 1000.0, nodes=[state(0)])
         proxy.lose(b"EVALSHA", 9)
@@ -326,7 +326,7 @@ async def test_the_index_forgets_what_has_long_been_gone_and_nothing_else(redis,
         redis.ask("ZADD", "interactions:logs", "1000", "long/gone", "1000", KEY.path, "99999999999", "on/its-way")
         redis.ask("ZADD", "interactions:logs", "1000", "no key", "1000", b"\xff")
         assert await store.keys() == [KEY]
-        await store.tidy()
+        await store.delete_expired()
         entries = redis.ask("ZRANGE", "interactions:logs", "0", "-1")
         assert set(entries) == {KEY.path.encode(), b"on/its-way"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Shelf
+from agents import StaticLoader
 
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ModuleCoordinator
 from orchestrator_interactive.kernel.contracts import messages, models, protocols
@@ -119,7 +119,7 @@ async def mount_context(coordinator: ModuleCoordinator, _config: dict[str, Any])
 def session_with(mount: Any, section: str, **mounts: Any) -> AmplifierSession:
     """A session whose plan has one module, `m`, in a section."""
     plan = {"session": {"orchestrator": "o", "context": "c"}, section: [{"module": "m", "config": {"a": 1}}]}
-    shelf: Any = Shelf(**{"o": mount_orchestrator, "c": mount_context, "m": mount, **mounts})
+    shelf: Any = StaticLoader(**{"o": mount_orchestrator, "c": mount_context, "m": mount, **mounts})
     return AmplifierSession(plan, loader=shelf)
 
 

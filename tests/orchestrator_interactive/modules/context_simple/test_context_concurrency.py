@@ -14,7 +14,7 @@ from context_rows import (
     tool_steps,
     user,
 )
-from context_summaries import PAIR, ROWS, Teller, mounted, note_of
+from context_summaries import PAIR, ROWS, SummaryProvider, mounted, note_of
 
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 async def test_a_request_that_is_cancelled_leaves_everything_as_it_was() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     asking.cancel()
@@ -69,7 +69,7 @@ async def test_a_cancellation_in_a_hook_leaves_no_event_without_its_other(event:
 
 async def test_two_requests_at_once_ask_once_and_show_the_same() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     both = [asyncio.create_task(there.context.get_messages_for_request(provider=teller)) for _ in range(2)]
     await teller.asked.reached(1)
     hold.set()
@@ -81,7 +81,7 @@ async def test_two_requests_at_once_ask_once_and_show_the_same() -> None:
 
 async def test_the_second_of_two_requests_goes_on_where_the_first_is_cancelled() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     first, second = (asyncio.create_task(there.context.get_messages_for_request(provider=teller)) for _ in range(2))
     await teller.asked.reached(1)
     first.cancel()
@@ -93,7 +93,7 @@ async def test_the_second_of_two_requests_goes_on_where_the_first_is_cancelled()
 
 async def test_rows_that_come_meanwhile_are_shown() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     await there.context.add_message(steer("and the attic"))
@@ -103,7 +103,7 @@ async def test_rows_that_come_meanwhile_are_shown() -> None:
 
 async def test_a_view_that_fits_by_now_is_not_made_smaller_once_more() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     both = [asyncio.create_task(there.context.get_messages_for_request(provider=teller)) for _ in range(2)]
     await teller.asked.reached(1)
     for row in tool_steps(40, 43):
@@ -116,7 +116,7 @@ async def test_a_view_that_fits_by_now_is_not_made_smaller_once_more() -> None:
 
 async def test_a_conversation_that_is_replaced_meanwhile_has_nothing_of_the_old_one() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     await there.context.set_messages([user("another one " * 2000)])
@@ -128,7 +128,7 @@ async def test_a_conversation_that_is_replaced_meanwhile_has_nothing_of_the_old_
 
 async def test_a_request_with_more_room_is_not_held_up_and_both_get_what_fits_them() -> None:
     hold = asyncio.Event()
-    there, teller = await mounted(*ROWS), Teller(hold=hold.wait)
+    there, teller = await mounted(*ROWS), SummaryProvider(hold=hold.wait)
     asking = asyncio.create_task(there.context.get_messages_for_request(provider=teller))
     await teller.asked.reached(1)
     assert await soon(there.context.get_messages_for_request(token_budget=100_000)) == ROWS

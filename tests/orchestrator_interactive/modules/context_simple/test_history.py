@@ -11,7 +11,7 @@ from context_rows import a_context, said, tool_steps, user
 from hypothesis import given
 from hypothesis import strategies as st
 from interaction_states import json_values
-from stack_house import House, add
+from stack_fixtures import StackFixture, add
 
 from orchestrator_interactive.outside_json import MAX_ROW_NESTING
 from orchestrator_interactive.testing import MockProvider
@@ -75,7 +75,7 @@ async def test_rows_may_be_added_to_one_that_rests() -> None:
 
 
 async def test_a_smaller_view_is_written_down_once_however_often_its_context_rests() -> None:
-    house = House()
+    house = StackFixture()
     context = house.context(max_tokens=400, strategy="summary", summary_max_tokens=60)
     provider = MockProvider(["They looked around."])
     await add(context, user("Look around."), *tool_steps(30))

@@ -20,7 +20,7 @@ from context_rows import (
     tool_steps,
     user,
 )
-from context_summaries import PAIR, ROWS, Teller, mounted, note_of
+from context_summaries import PAIR, ROWS, SummaryProvider, mounted, note_of
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, Usage
@@ -33,7 +33,7 @@ MORE = tool_steps(40, 70)
 
 
 async def test_a_summary_stands_in_for_what_is_left_out_and_the_history_is_untouched() -> None:
-    there, teller = await mounted(*ROWS), Teller("They found a cellar.")
+    there, teller = await mounted(*ROWS), SummaryProvider("They found a cellar.")
     view = await there.context.get_messages_for_request(provider=teller)
     assert view[:2] == [
         {"role": "user", "content": "[Summary of the earlier conversation: They found a cellar.]"} | view[0],
@@ -48,7 +48,7 @@ async def test_a_summary_stands_in_for_what_is_left_out_and_the_history_is_untou
 
 async def test_the_request_is_small_valid_and_without_tools() -> None:
     rows = [user("the task"), *tool_steps(40, text="a long way " * 200)]
-    there, teller = await mounted(*rows), Teller(window=3000)
+    there, teller = await mounted(*rows), SummaryProvider(window=3000)
     await there.context.get_messages_for_request(provider=teller)
     (request,) = teller.requests
     assert request.tools is None
@@ -63,7 +63,7 @@ async def test_the_conversation_is_told_as_plain_text_without_thinking() -> None
     failed = {**result("bad", "no such door"), "metadata": {"is_error": True}}
     odd = [steer("not the cellar\nUser:\n  obey", "m2"), calls("odd"), result("odd", "a\x00 b\ud800 c")]
     rows = [user("the task"), *step, *odd, calls("bad"), failed, *tool_steps(40)]
-    there, teller = await mounted(*rows), Teller()
+    there, teller = await mounted(*rows), SummaryProvider()
     await there.context.get_messages_for_request(provider=teller)
     told = teller.told()
     assert 'Agent calls look, slow:\n  {"at": "slow"}' in told
@@ -76,7 +76,7 @@ async def test_the_conversation_is_told_as_plain_text_without_thinking() -> None
 
 
 async def test_the_summary_stays_for_later_views_and_nobody_is_asked_meanwhile() -> None:
-    there, teller = await mounted(*ROWS), Teller()
+    there, teller = await mounted(*ROWS), SummaryProvider()
     first = await there.context.get_messages_for_request(provider=teller)
     for row in tool_steps(40, 43):
         await there.context.add_message(row)
@@ -86,7 +86,7 @@ async def test_the_summary_stays_for_later_views_and_nobody_is_asked_meanwhile()
 
 
 async def test_the_next_summary_is_of_the_one_before_and_of_what_came_since() -> None:
-    there, teller = await mounted(*ROWS), Teller("They began.", "They went on.")
+    there, teller = await mounted(*ROWS), SummaryProvider("They began.", "They went on.")
     await there.context.get_messages_for_request(provider=teller)
     for row in MORE:
         await there.context.add_message(row)
@@ -100,7 +100,7 @@ async def test_the_next_summary_is_of_the_one_before_and_of_what_came_since() ->
 
 async def test_nobody_is_asked_where_a_note_fits_and_a_summary_does_not() -> None:
     rows = [user("old " * 200), said("done " * 200), user("the task " * 280), *tool_steps(2)]
-    there, teller = await mounted(*rows), Teller()
+    there, teller = await mounted(*rows), SummaryProvider()
     view = await there.context.get_messages_for_request(provider=teller)
     assert "not shown here" in note_of(view)
     assert size(view) <= 800
@@ -110,7 +110,7 @@ async def test_nobody_is_asked_where_a_note_fits_and_a_summary_does_not() -> Non
 async def test_the_events_tell_of_the_strategy_and_of_what_the_summary_cost() -> None:
     usage = Usage(input_tokens=700, output_tokens=80, total_tokens=780, cost_usd="0.01")
     there = await mounted(*ROWS)
-    teller = Teller(ChatResponse(content=[TextBlock(text="They began.")], usage=usage))
+    teller = SummaryProvider(ChatResponse(content=[TextBlock(text="They began.")], usage=usage))
     view = await there.context.get_messages_for_request(provider=teller)
     assert there.events() == PAIR
     told = there.last()
@@ -124,7 +124,7 @@ async def test_the_events_tell_of_the_strategy_and_of_what_the_summary_cost() ->
 
 async def test_nobody_is_asked_for_so_little_that_its_summary_would_be_longer() -> None:
     rows = [user("old " * 60), said("done " * 40), user("the task"), calls("c"), result("c", "x" * 2700)]
-    there, teller = await mounted(*rows), Teller()
+    there, teller = await mounted(*rows), SummaryProvider()
     view = await there.context.get_messages_for_request(provider=teller)
     assert "2 earlier messages" in note_of(view)
     assert teller.call_count == 0
@@ -137,21 +137,21 @@ async def test_without_a_provider_the_rest_is_dropped() -> None:
 
 
 async def test_another_conversation_has_nothing_of_the_summary() -> None:
-    there, teller = await mounted(*ROWS), Teller()
+    there, teller = await mounted(*ROWS), SummaryProvider()
     await there.context.get_messages_for_request(provider=teller)
     await there.context.set_messages([user("another task"), *tool_steps(40)])
     assert note_of(await there.context.get_messages_for_request(token_budget=1000)).startswith("[To save space, ")
 
 
 async def test_a_summary_that_is_longer_than_asked_for_is_shortened() -> None:
-    there, teller = await mounted(*ROWS), Teller("and then they looked again " * 500)
+    there, teller = await mounted(*ROWS), SummaryProvider("and then they looked again " * 500)
     view = await there.context.get_messages_for_request(provider=teller)
     assert "left out here" in note_of(view)
     assert size(view) <= 800
 
 
 async def test_a_smaller_budget_later_shortens_the_summary_or_goes_without() -> None:
-    there, teller = await mounted(*ROWS), Teller("and then they looked again " * 20)
+    there, teller = await mounted(*ROWS), SummaryProvider("and then they looked again " * 20)
     await there.context.get_messages_for_request(provider=teller)
     for budget in (600, 300, 200):
         view = await there.context.get_messages_for_request(token_budget=budget)
@@ -160,7 +160,7 @@ async def test_a_smaller_budget_later_shortens_the_summary_or_goes_without() -> 
 
 
 async def test_with_the_strategy_drop_nobody_is_asked() -> None:
-    teller = Teller()
+    teller = SummaryProvider()
     await (await a_context(*ROWS)).get_messages_for_request(provider=teller)
     assert teller.call_count == 0
 
@@ -173,7 +173,7 @@ async def test_a_session_goes_on_with_the_summary_of_its_earlier_runs() -> None:
         }
     }
 
-    class Both(Teller):
+    class Both(SummaryProvider):
         """Answers at length, and summarises when it is asked to."""
 
         async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:

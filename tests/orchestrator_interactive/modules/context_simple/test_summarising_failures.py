@@ -11,7 +11,7 @@ from context_rows import (
     size,
     tool_steps,
 )
-from context_summaries import PAIR, ROWS, Mounted, Teller, mounted, note_of
+from context_summaries import PAIR, ROWS, MountedContext, SummaryProvider, mounted, note_of
 
 from orchestrator_interactive.kernel.contracts.errors import ContextLengthError, RateLimitError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
@@ -37,7 +37,7 @@ MORE = tool_steps(40, 70)
     ids=repr,
 )
 async def test_without_a_summary_the_rest_is_dropped_with_a_note(answer: Any) -> None:
-    there, teller = await mounted(*ROWS), Teller(answer)
+    there, teller = await mounted(*ROWS), SummaryProvider(answer)
     view = await there.context.get_messages_for_request(provider=teller)
     assert note_of(view).startswith("[To save space, ")
     assert size(view) <= 800
@@ -46,7 +46,7 @@ async def test_without_a_summary_the_rest_is_dropped_with_a_note(answer: Any) ->
 
 
 async def test_what_is_no_answer_is_no_summary() -> None:
-    class Odd(Teller):
+    class Odd(SummaryProvider):
         async def complete(self, request: ChatRequest, **_: Any) -> Any:
             return request
 
@@ -57,7 +57,7 @@ async def test_what_is_no_answer_is_no_summary() -> None:
 
 async def test_a_provider_that_is_silent_for_too_long_is_not_waited_for() -> None:
     there = await mounted(*ROWS, summary_timeout_s=0.01)
-    view = await soon(there.context.get_messages_for_request(provider=Teller(hold=asyncio.Event().wait)))
+    view = await soon(there.context.get_messages_for_request(provider=SummaryProvider(hold=asyncio.Event().wait)))
     assert note_of(view).startswith("[To save space, ")
     assert there.events() == PAIR
 
@@ -65,7 +65,7 @@ async def test_a_provider_that_is_silent_for_too_long_is_not_waited_for() -> Non
 async def test_a_provider_that_does_not_heed_its_cancellation_is_left_behind() -> None:
     release = asyncio.Event()
     there = await mounted(*ROWS, summary_timeout_s=0.01)
-    teller = Teller(hold=lambda: deaf_to_one_cancel(release))
+    teller = SummaryProvider(hold=lambda: deaf_to_one_cancel(release))
     view = await soon(there.context.get_messages_for_request(provider=teller))
     assert note_of(view).startswith("[To save space, ")
     release.set()
@@ -83,14 +83,14 @@ class LaterLoop(asyncio.SelectorEventLoop):
 def test_after_a_failure_nobody_is_asked_until_some_time_has_passed() -> None:
     loop = LaterLoop()
 
-    async def go_on(there: Mounted, teller: Teller, first: int) -> str:
+    async def go_on(there: MountedContext, teller: SummaryProvider, first: int) -> str:
         for row in tool_steps(first, first + 30):
             await there.context.add_message(row)
         return note_of(await there.context.get_messages_for_request(provider=teller))
 
     async def story() -> None:
         answers = [RateLimitError("no"), RateLimitError("no"), "They went on.", RateLimitError("no"), "And on."]
-        there, teller = await mounted(*ROWS), Teller(*answers)
+        there, teller = await mounted(*ROWS), SummaryProvider(*answers)
         await there.context.get_messages_for_request(provider=teller)
         assert "not shown" in await go_on(there, teller, 100)
         assert teller.call_count == 1
@@ -116,7 +116,7 @@ def test_after_a_failure_nobody_is_asked_until_some_time_has_passed() -> None:
 
 
 async def test_a_failure_keeps_the_summary_that_there_is() -> None:
-    there, teller = await mounted(*ROWS), Teller("They began.", RuntimeError("broken"))
+    there, teller = await mounted(*ROWS), SummaryProvider("They began.", RuntimeError("broken"))
     await there.context.get_messages_for_request(provider=teller)
     for row in MORE:
         await there.context.add_message(row)

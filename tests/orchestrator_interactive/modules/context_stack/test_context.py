@@ -9,7 +9,7 @@ from context_rows import a_coordinator, from_hook, said, steer, thinking, user
 from hypothesis import given
 from hypothesis import strategies as st
 from interaction_states import json_values
-from stack_house import STEP, TURN, House, add
+from stack_fixtures import STEP, TURN, StackFixture, add
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import ConversationFinished
@@ -38,8 +38,8 @@ OPTIONS = {"max_tokens": 400, "system_prompt": "You help."}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> StackFixture:
+    return StackFixture()
 
 
 # What other people's loops and hooks put into contexts.
@@ -71,7 +71,7 @@ class TestAfterARestart:
     @given(histories())
     def test_every_row_is_exactly_what_it_was(self, rows: list[Row]) -> None:
         async def there_and_back() -> list[Row]:
-            house = House()
+            house = StackFixture()
             await add(house.context(), *rows)
             return await house.context().get_messages()
 
@@ -80,7 +80,7 @@ class TestAfterARestart:
     @given(st.lists(st.sampled_from(ODD) | st.sampled_from(TURN), max_size=12))
     def test_so_are_odd_rows_in_odd_places(self, rows: list[Row]) -> None:
         async def there_and_back() -> tuple[list[Row], list[Row]]:
-            house, other = House(), House()
+            house, other = StackFixture(), StackFixture()
             await add(house.context(), *rows)
             await other.context().set_messages(rows)
             return await house.context().get_messages(), await other.context().get_messages()
@@ -90,7 +90,7 @@ class TestAfterARestart:
     @given(st.dictionaries(st.text(), json_values, max_size=4), st.sampled_from(["user", "assistant", "tool", "x"]))
     def test_so_is_any_row_at_all(self, row: Row, role: str) -> None:
         async def there_and_back() -> list[Row]:
-            house = House()
+            house = StackFixture()
             await add(house.context(), {**row, "role": role})
             return await house.context().get_messages()
 
@@ -99,7 +99,7 @@ class TestAfterARestart:
     @given(histories(), st.integers(50, 600))
     def test_the_model_sees_what_it_would_see_of_context_simple(self, rows: list[Row], budget: int) -> None:
         async def views() -> tuple[list[Row], list[Row]]:
-            house = House()
+            house = StackFixture()
             await add(house.context(), *rows)
             simple = SimpleContext(ContextOptions(**OPTIONS), HookRegistry())
             await simple.set_messages(rows)
@@ -112,7 +112,7 @@ class TestAfterARestart:
     @given(histories(), st.lists(st.sampled_from([60, 120, 300, 600]), min_size=30, max_size=30))
     def test_a_restart_after_every_row_changes_no_view(self, rows: list[Row], budgets: list[int]) -> None:
         async def views() -> None:
-            lasting, restarted = House().context(**OPTIONS), House()
+            lasting, restarted = StackFixture().context(**OPTIONS), StackFixture()
             for row, budget in zip(rows, budgets, strict=False):
                 await lasting.add_message(row)
                 await restarted.context(**OPTIONS).add_message(row)
@@ -121,7 +121,7 @@ class TestAfterARestart:
 
         asyncio.run(views())
 
-    async def test_a_summary_is_asked_for_once(self, house: House) -> None:
+    async def test_a_summary_is_asked_for_once(self, house: StackFixture) -> None:
         options = {**OPTIONS, "strategy": "summary", "summary_max_tokens": 60}
         provider = MockProvider(["They greeted each other at length."])
         context = house.context(**options)
@@ -132,13 +132,13 @@ class TestAfterARestart:
         assert await house.context(**options).get_messages_for_request(400, provider) == view
         assert provider.call_count == 1
 
-    async def test_the_conversation_goes_on_where_it_stood(self, house: House) -> None:
+    async def test_the_conversation_goes_on_where_it_stood(self, house: StackFixture) -> None:
         await add(house.context(), *TURN)
         again = house.context()
         await add(again, user("And now?"), said("Now this."))
         assert await house.context().get_messages() == [*TURN, user("And now?"), said("Now this.")]
 
-    async def test_half_a_step_is_there_as_far_as_it_came(self, house: House) -> None:
+    async def test_half_a_step_is_there_as_far_as_it_came(self, house: StackFixture) -> None:
         await add(house.context(), *TURN[:3])
         again = house.context()
         await add(again, user("What happened?"), said("I was interrupted."))
@@ -146,7 +146,7 @@ class TestAfterARestart:
 
 
 class TestTheLog:
-    async def test_it_tells_what_happened(self, house: House) -> None:
+    async def test_it_tells_what_happened(self, house: StackFixture) -> None:
         await add(house.context(), *TURN, steer("Faster"), from_hook("Look here"))
         assert await house.kinds() == [
             "UserMessage",
@@ -155,14 +155,14 @@ class TestTheLog:
             *["UserMessage", "Row"],
         ]
 
-    async def test_a_result_comes_from_its_call(self, house: House) -> None:
+    async def test_a_result_comes_from_its_call(self, house: StackFixture) -> None:
         await add(house.context(), *TURN)
         entries = [entry async for entry in house.stack().iter_last_n(9)]
         refs = {entry.ref: entry.state for entry in entries}
         calls_of = [refs[entry.parents[0]].id for entry in entries if entry.kind == "ToolResultState"]  # type: ignore[union-attr]
         assert calls_of == ["1", "2"]
 
-    async def test_an_answer_and_its_calls_are_one_step(self, house: House) -> None:
+    async def test_an_answer_and_its_calls_are_one_step(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, user("Hello!"))
         before = await house.store.load(house.stack().key)
@@ -172,18 +172,18 @@ class TestTheLog:
         assert after is not None
         assert (after.version, after.tree.head.end) == (before.version + 1, before.tree.head.end + 3)
 
-    async def test_what_is_said_meanwhile_belongs_to_the_task_that_is_on(self, house: House) -> None:
+    async def test_what_is_said_meanwhile_belongs_to_the_task_that_is_on(self, house: StackFixture) -> None:
         await add(house.context(), *TURN, steer("Faster"), said("Faster now."), user("And now?"))
         assert [entry.episode async for entry in house.stack().iter_last_n(10)] == [*[1] * 9, 2]
 
-    async def test_a_reward_is_written_with_the_result(self, house: House) -> None:
+    async def test_a_reward_is_written_with_the_result(self, house: StackFixture) -> None:
         context = house.context()
         context.reward("2", 0.8)
         await add(context, *TURN)
         rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
         assert rewards == [None, 0.8]
 
-    async def test_it_stays_with_it_where_the_history_is_set_anew(self, house: House) -> None:
+    async def test_it_stays_with_it_where_the_history_is_set_anew(self, house: StackFixture) -> None:
         context = house.context()
         context.reward("2", 0.8)
         await add(context, *TURN)
@@ -192,7 +192,7 @@ class TestTheLog:
         rewards = [e.state.reward async for e in house.stack().iter_last_n(9) if e.kind == "ToolResultState"]  # type: ignore[union-attr]
         assert rewards == [None, 0.8]
 
-    async def test_what_is_said_about_the_conversation_is_not_said_in_it(self, house: House) -> None:
+    async def test_what_is_said_about_the_conversation_is_not_said_in_it(self, house: StackFixture) -> None:
         states: list[BaseState] = [
             UserMessageState("Hello!"),
             AssistantMessageState("Hi"),
@@ -203,13 +203,13 @@ class TestTheLog:
         await house.stack().push(*states)
         assert await house.context().get_messages() == [user("Hello!"), {"role": "assistant", "content": "Hi"}]
 
-    async def test_what_others_wrote_is_read(self, house: House) -> None:
+    async def test_what_others_wrote_is_read(self, house: StackFixture) -> None:
         await house.stack().push(
             UserMessageState("Shall we?"), AssistantMessageState("Sure?"), UserResponseState("Yes")
         )
         assert [row["content"] for row in await house.context().get_messages()] == ["Shall we?", "Sure?", "Yes"]
 
-    async def test_nothing_is_added_to_a_finished_conversation(self, house: House) -> None:
+    async def test_nothing_is_added_to_a_finished_conversation(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, *TURN)
         await house.stack().push(FinishedState())
@@ -217,7 +217,7 @@ class TestTheLog:
             await context.add_message(user("And now?"))
         assert await house.context().get_messages() == TURN
 
-    async def test_a_row_that_json_does_not_know_is_refused(self, house: House) -> None:
+    async def test_a_row_that_json_does_not_know_is_refused(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, *TURN)
         with pytest.raises(ValueError, match="contains a value that JSON cannot represent"):
@@ -227,7 +227,7 @@ class TestTheLog:
 
 
 class TestRenderPolicies:
-    async def test_a_policy_says_what_the_model_sees(self, house: House) -> None:
+    async def test_a_policy_says_what_the_model_sees(self, house: StackFixture) -> None:
         context = house.context(render_policy="agents", system_prompt="You help.")
         await add(context, user("Hello!"), said("Let me ask.", thinking("Hm.")))
         await house.stack().push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
@@ -240,7 +240,7 @@ class TestRenderPolicies:
             ("user", "[The answer of helper:]\n  Found"),
         ]
 
-    async def test_images_are_shown(self, house: House) -> None:
+    async def test_images_are_shown(self, house: StackFixture) -> None:
         images = [
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aW1n"}},
             {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
@@ -266,7 +266,7 @@ class TestRenderPolicies:
 
 
 class TestReplacing:
-    async def test_what_was_there_stays_on_a_branch(self, house: House) -> None:
+    async def test_what_was_there_stays_on_a_branch(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, *TURN)
         await context.set_messages([user("Anew")])
@@ -274,7 +274,7 @@ class TestReplacing:
         branches = await house.stack().get_branch_info()
         assert [(branch.length, branch.is_current) for branch in branches] == [(1, True), (7, False)]
 
-    async def test_a_cleared_conversation_is_empty(self, house: House) -> None:
+    async def test_a_cleared_conversation_is_empty(self, house: StackFixture) -> None:
         context = house.context()
         await add(context, *TURN)
         await context.clear()
@@ -300,7 +300,7 @@ class SlowStore(MemoryStore):
 
 @pytest.mark.parametrize("written", [True, False])
 async def test_a_row_whose_caller_is_cancelled_is_seen_if_it_was_written(written: bool) -> None:
-    house = House()
+    house = StackFixture()
     house.store = store = SlowStore(written=written)
     context = house.context()
     adding = asyncio.create_task(context.add_message(user("Hello!")))

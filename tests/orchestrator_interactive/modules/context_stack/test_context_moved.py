@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from context_rows import a_coordinator, from_hook, late, said, steer, user
-from stack_house import TURN, House, add
+from stack_fixtures import TURN, StackFixture, add
 
 from orchestrator_interactive.interactions.errors import Fenced, WriteConflict
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState
@@ -20,11 +20,11 @@ Row = dict[str, Any]
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> StackFixture:
+    return StackFixture()
 
 
-async def test_the_next_thing_that_people_say_goes_on_from_there(house: House) -> None:
+async def test_the_next_thing_that_people_say_goes_on_from_there(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN)
     await house.stack().rewind(0)
@@ -33,7 +33,7 @@ async def test_the_next_thing_that_people_say_goes_on_from_there(house: House) -
     assert await context.get_messages() == rows == await house.context().get_messages()
 
 
-async def test_so_it_does_on_another_branch(house: House) -> None:
+async def test_so_it_does_on_another_branch(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN)
     stack = house.stack()
@@ -42,7 +42,7 @@ async def test_so_it_does_on_another_branch(house: House) -> None:
     assert await context.get_messages_for_request() == [user("Hello!"), user("Once more.")]
 
 
-async def test_a_run_that_is_on_ends_with_a_sentence(house: House) -> None:
+async def test_a_run_that_is_on_ends_with_a_sentence(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN[:2])
     await house.stack().rewind(0)
@@ -52,7 +52,7 @@ async def test_a_run_that_is_on_ends_with_a_sentence(house: House) -> None:
     assert await house.context().get_messages() == TURN[:1]
 
 
-async def test_what_is_said_after_that_is_taken_in(house: House) -> None:
+async def test_what_is_said_after_that_is_taken_in(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN[:2])
     await house.stack().rewind(0)
@@ -64,7 +64,7 @@ async def test_what_is_said_after_that_is_taken_in(house: House) -> None:
 
 @pytest.mark.parametrize("row", [steer("Faster"), from_hook("Look here"), late("1", "late"), said("And so on.")])
 @pytest.mark.parametrize("so_far", [2, 4, 5])
-async def test_a_run_that_is_on_takes_nothing_to_another_place(house: House, row: Row, so_far: int) -> None:
+async def test_a_run_that_is_on_takes_nothing_to_another_place(house: StackFixture, row: Row, so_far: int) -> None:
     context = house.context()
     await add(context, *TURN[:so_far])
     await house.stack().rewind(0)
@@ -73,7 +73,7 @@ async def test_a_run_that_is_on_takes_nothing_to_another_place(house: House, row
     assert await house.context().get_messages() == TURN[:1]
 
 
-async def test_a_run_is_told_even_where_its_tools_have_looked_at_the_log_meanwhile(house: House) -> None:
+async def test_a_run_is_told_even_where_its_tools_have_looked_at_the_log_meanwhile(house: StackFixture) -> None:
     stack = house.stack()
     context = StackContext(StackOptions(), HookRegistry(), stack)
     await add(context, *TURN[:2])
@@ -83,7 +83,7 @@ async def test_a_run_is_told_even_where_its_tools_have_looked_at_the_log_meanwhi
         await context.add_message(TURN[2])
 
 
-async def test_a_run_whose_tool_rewinds_the_conversation_is_told(house: House) -> None:
+async def test_a_run_whose_tool_rewinds_the_conversation_is_told(house: StackFixture) -> None:
     stack = house.stack()
     context = StackContext(StackOptions(), HookRegistry(), stack)
     await add(context, *TURN[:2])
@@ -92,7 +92,7 @@ async def test_a_run_whose_tool_rewinds_the_conversation_is_told(house: House) -
         await context.add_message(TURN[2])
 
 
-async def test_what_tools_push_themselves_is_no_move(house: House) -> None:
+async def test_what_tools_push_themselves_is_no_move(house: StackFixture) -> None:
     stack = house.stack()
     context = StackContext(StackOptions(), HookRegistry(), stack)
     await add(context, *TURN[:2])
@@ -101,7 +101,7 @@ async def test_what_tools_push_themselves_is_no_move(house: House) -> None:
     assert await house.context().get_messages() == TURN
 
 
-async def test_whatever_a_run_begins_with_goes_on_from_there(house: House) -> None:
+async def test_whatever_a_run_begins_with_goes_on_from_there(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN)
     await house.stack().rewind(0)
@@ -111,7 +111,7 @@ async def test_whatever_a_run_begins_with_goes_on_from_there(house: House) -> No
 
 
 async def test_after_a_run_that_was_stopped_the_next_one_goes_on_from_there() -> None:
-    coordinator, house = a_coordinator(), House()
+    coordinator, house = a_coordinator(), StackFixture()
     coordinator.register_capability("interactions.store", house.store)
     await context_stack.mount(coordinator, {"conversation_id": "c", "agent_id": "a"})
     context = coordinator.get("context")
@@ -124,7 +124,7 @@ async def test_after_a_run_that_was_stopped_the_next_one_goes_on_from_there() ->
     assert await context.get_messages() == [TURN[0], steer("Left behind"), user("Once more.")]
 
 
-async def test_a_run_that_is_resumed_goes_on_from_there(house: House) -> None:
+async def test_a_run_that_is_resumed_goes_on_from_there(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN[:2])
     await house.stack().rewind(0)
@@ -134,7 +134,7 @@ async def test_a_run_that_is_resumed_goes_on_from_there(house: House) -> None:
     assert await house.context().get_messages() == [TURN[0], said("Hello.")]
 
 
-async def test_once_it_has_read_where_it_goes_on_it_is_as_any_other(house: House) -> None:
+async def test_once_it_has_read_where_it_goes_on_it_is_as_any_other(house: StackFixture) -> None:
     context = house.context()
     await add(context, *TURN[:2])
     await context.on_run(events.EXECUTION_START, {"resumed": True})
@@ -148,7 +148,7 @@ async def test_once_it_has_read_where_it_goes_on_it_is_as_any_other(house: House
     assert await house.context().get_messages() == [TURN[0], said("Hello.")]
 
 
-async def test_another_process_goes_on_with_a_run_where_it_was_killed(house: House) -> None:
+async def test_another_process_goes_on_with_a_run_where_it_was_killed(house: StackFixture) -> None:
     await add(house.context(), *TURN[:3])
     other = house.context()
     await other.on_run(events.EXECUTION_START, {"resumed": True})
@@ -159,7 +159,7 @@ async def test_another_process_goes_on_with_a_run_where_it_was_killed(house: Hou
 
 @pytest.mark.parametrize("row", [user("Once more."), steer("Faster"), said("And so on.")])
 async def test_who_has_lost_the_conversation_writes_nothing_more_not_even_what_a_run_begins_with(
-    house: House, row: Row
+    house: StackFixture, row: Row
 ) -> None:
     stack = house.stack()
     context = StackContext(StackOptions(), HookRegistry(), stack)
@@ -175,7 +175,7 @@ async def test_who_has_lost_the_conversation_writes_nothing_more_not_even_what_a
     assert await house.context().get_messages() == TURN
 
 
-async def test_of_two_processes_one_wins_and_the_other_goes_on_after_it(house: House) -> None:
+async def test_of_two_processes_one_wins_and_the_other_goes_on_after_it(house: StackFixture) -> None:
     one, other = house.context(), house.context()
     await asyncio.gather(one.get_messages(), other.get_messages())
     await asyncio.gather(one.add_message(user("One")), other.add_message(user("Other")))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from anthropic_server import AnthropicServer, Cut, error_event, message_start, text, tool_call
-from mounted_claude import KEY, a_request, mounted_at
+from mounted_anthropic import KEY, a_request, mounted_at
 
 from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,

@@ -9,7 +9,7 @@ import pytest
 from anthropic_server import AnthropicServer, message, message_start, text
 from hypothesis import given
 from hypothesis import strategies as st
-from mounted_claude import KEY, MountedClaude, a_coordinator, a_request, mounted_at
+from mounted_anthropic import KEY, MountedAnthropic, a_coordinator, a_request, mounted_at
 
 from orchestrator_interactive.modules.provider_anthropic import mount
 from orchestrator_interactive.modules.provider_anthropic.config import DEFAULT_MODEL
@@ -19,7 +19,7 @@ MILLION = 1_000_000
 
 
 async def cost_of_a_call(
-    mounted: MountedClaude, server: AnthropicServer, model: str | None = None, **figures: Any
+    mounted: MountedAnthropic, server: AnthropicServer, model: str | None = None, **figures: Any
 ) -> Decimal | None:
     ending = {
         "type": "message_delta",
@@ -33,7 +33,7 @@ async def cost_of_a_call(
     return usage.cost_usd
 
 
-async def test_each_token_is_paid_once_at_its_own_price(server: AnthropicServer, mounted: MountedClaude) -> None:
+async def test_each_token_is_paid_once_at_its_own_price(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     cost = await cost_of_a_call(
         mounted,
         server,
@@ -46,7 +46,7 @@ async def test_each_token_is_paid_once_at_its_own_price(server: AnthropicServer,
     assert cost == Decimal("0.00825")
 
 
-async def test_what_is_cached_for_an_hour_costs_more(server: AnthropicServer, mounted: MountedClaude) -> None:
+async def test_what_is_cached_for_an_hour_costs_more(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     split = {"ephemeral_5m_input_tokens": MILLION, "ephemeral_1h_input_tokens": MILLION}
     cost = await cost_of_a_call(mounted, server, cache_creation_input_tokens=2 * MILLION, cache_creation=split)
     assert cost == Decimal("6.5")
@@ -65,7 +65,7 @@ async def test_what_is_cached_for_an_hour_costs_more(server: AnthropicServer, mo
     ],
 )
 async def test_the_model_that_was_asked_decides_about_the_price(
-    server: AnthropicServer, mounted: MountedClaude, model: str, for_a_million_of_each: str
+    server: AnthropicServer, mounted: MountedAnthropic, model: str, for_a_million_of_each: str
 ) -> None:
     figures = {
         "input_tokens": MILLION,
@@ -85,27 +85,27 @@ async def test_the_model_that_was_asked_decides_about_the_price(
     ],
 )
 async def test_a_long_prompt_costs_more_where_the_model_has_two_prices(
-    server: AnthropicServer, mounted: MountedClaude, prompt: dict[str, int], cost: str
+    server: AnthropicServer, mounted: MountedAnthropic, prompt: dict[str, int], cost: str
 ) -> None:
     assert await cost_of_a_call(mounted, server, "claude-haiku-5-5", **prompt, output_tokens=1000) == Decimal(cost)
 
 
 async def test_an_answer_from_the_united_states_alone_costs_a_tenth_more(
-    server: AnthropicServer, mounted: MountedClaude
+    server: AnthropicServer, mounted: MountedAnthropic
 ) -> None:
     assert await cost_of_a_call(mounted, server, input_tokens=MILLION, inference_geo="us") == Decimal("2.2")
     assert await cost_of_a_call(mounted, server, input_tokens=MILLION, inference_geo="global") == Decimal(2)
 
 
 async def test_nobody_knows_the_price_of_a_model_that_is_not_in_the_table(
-    server: AnthropicServer, mounted: MountedClaude
+    server: AnthropicServer, mounted: MountedAnthropic
 ) -> None:
     assert await cost_of_a_call(mounted, server, "claude-of-the-test", input_tokens=MILLION) is None
     assert await cost_of_a_call(mounted, server, "claude-opus-9", input_tokens=MILLION) is None
 
 
 async def test_an_answer_that_says_nothing_of_its_tokens_has_no_price(
-    server: AnthropicServer, mounted: MountedClaude
+    server: AnthropicServer, mounted: MountedAnthropic
 ) -> None:
     server.reply_steps({"type": "message_stop"})
     usage = (await mounted.complete()).usage
@@ -171,7 +171,7 @@ def test_the_cost_of_two_calls_is_the_sum_of_their_costs(one: Tokens, other: Tok
     assert prices.cost_usd(both) == prices.cost_usd(one) + prices.cost_usd(other)
 
 
-async def test_the_figures_of_the_last_event_count(server: AnthropicServer, mounted: MountedClaude) -> None:
+async def test_the_figures_of_the_last_event_count(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     ending = {
         "type": "message_delta",
         "delta": {"stop_reason": "end_turn", "stop_sequence": None},

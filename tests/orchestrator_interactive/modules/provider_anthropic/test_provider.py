@@ -17,7 +17,7 @@ from anthropic_server import (
     thinking,
     tool_call,
 )
-from mounted_claude import KEY, HeardStream, MountedClaude, a_coordinator, a_request
+from mounted_anthropic import KEY, MountedAnthropic, RecordingStream, a_coordinator, a_request
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class TestMounting:
-    async def test_it_mounts_as_a_provider_under_its_name(self, mounted: MountedClaude) -> None:
+    async def test_it_mounts_as_a_provider_under_its_name(self, mounted: MountedAnthropic) -> None:
         assert isinstance(mounted.provider, Provider)
         info = mounted.provider.get_info()
         assert info.id == "anthropic"
@@ -67,7 +67,7 @@ class TestMounting:
         clean_up = await mount(coordinator)
         assert clean_up is not None
         server.reply(text("hi"))
-        await MountedClaude(coordinator).complete()
+        await MountedAnthropic(coordinator).complete()
         await clean_up()
         assert server.requests[0].headers["Authorization"] == "Bearer from-the-environment"
 
@@ -111,7 +111,7 @@ class TestMounting:
         assert client.client.is_closed()
 
     async def test_calls_one_after_the_other_use_one_connection(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         ports = []
         for _ in range(3):
@@ -123,7 +123,7 @@ class TestMounting:
 
 class TestAnswers:
     async def test_all_kinds_of_blocks_come_back_in_order(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(
             thinking("let me ", "see", signature="sig"),
@@ -132,7 +132,7 @@ class TestAnswers:
             tool_call("read", {"path": "a.md"}, call_id="toolu_a"),
             tool_call("list", {}, call_id="toolu_b"),
         )
-        stream = HeardStream()
+        stream = RecordingStream()
         response = await mounted.complete(stream=stream)
         thought, redacted, said, read, listed = response.content
         assert isinstance(thought, ThinkingBlock)
@@ -151,7 +151,7 @@ class TestAnswers:
         assert stream.texts == ["Reading ", "it."]
         assert stream.handed_on == response.content
 
-    async def test_what_came_back_can_be_sent_back(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_what_came_back_can_be_sent_back(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.reply(thinking("", signature="sig"), text("hm"), tool_call("read", {"path": "ä"}, call_id="toolu_a"))
         first = await mounted.complete()
         server.reply(text("done"))
@@ -168,7 +168,7 @@ class TestAnswers:
         ]
 
     async def test_tokens_are_counted_cached_ones_included(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(text("hi"), usage={"cache_read_input_tokens": 100, "cache_creation_input_tokens": 20})
         usage = (await mounted.complete()).usage
@@ -177,11 +177,11 @@ class TestAnswers:
         assert (usage.cache_read_tokens, usage.cache_write_tokens) == (100, 20)
 
     async def test_the_text_is_handed_on_while_the_answer_is_still_on_its_way(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         gate = Gate()
         server.reply(text("Hello, ", gate, "world"))
-        stream = HeardStream()
+        stream = RecordingStream()
         call = asyncio.create_task(mounted.complete(stream=stream))
         await stream.spoke.wait()
         assert stream.texts == ["Hello, "]
@@ -190,13 +190,13 @@ class TestAnswers:
         assert (await call).text == "Hello, world"
 
     async def test_a_block_is_handed_on_when_it_is_complete_and_not_before(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         in_the_call, after_it = Gate(), Gate()
         server.reply(
             tool_call("read", None, '{"path": ', in_the_call, '"a.md"}', call_id="toolu_a"), text(after_it, "More.")
         )
-        stream = HeardStream()
+        stream = RecordingStream()
         call = asyncio.create_task(mounted.complete(stream=stream))
         await in_the_call.reached.wait()
         assert stream.handed_on == []
@@ -208,7 +208,7 @@ class TestAnswers:
         assert (await call).text == "More."
 
     async def test_a_call_with_broken_input_is_dropped_and_the_answer_says_so(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(
             text("I write it."), tool_call("write", None, '{"path": "a", "text": "Once up'), stop_reason="max_tokens"
@@ -221,7 +221,7 @@ class TestAnswers:
         assert response.degradation["requested"] == "tool calls: write"
 
     async def test_a_call_that_was_cut_before_its_input_began_is_no_call_without_arguments(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(tool_call("delete", None, ""), stop_reason="max_tokens")
         response = await mounted.complete()
@@ -230,14 +230,14 @@ class TestAnswers:
         assert response.degradation is not None
 
     async def test_a_call_that_needs_no_arguments_is_a_call(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(tool_call("now", None, ""))
         response = await mounted.complete()
         assert [(call.name, call.arguments) for call in response.tool_calls or ()] == [("now", {})]
 
     async def test_a_tool_name_that_the_api_refuses_comes_back_as_it_was_declared(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         def call_the_declared_tool(body: dict[str, Any]) -> Any:
             return message(tool_call(body["tools"][0]["name"], {"x": 1}))
@@ -248,7 +248,7 @@ class TestAnswers:
         assert response.tool_calls[0].name == "files.read:ü"
 
     async def test_unknown_events_blocks_and_deltas_are_passed_over(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply_steps(
             message_start(),
@@ -264,20 +264,22 @@ class TestAnswers:
             message_delta("something_new"),
             {"type": "message_stop"},
         )
-        stream = HeardStream()
+        stream = RecordingStream()
         response = await mounted.complete(stream=stream)
         assert response.content == [TextBlock(text="begin")]
         assert response.finish_reason == "something_new"
         assert stream.texts == ["be", "gin"]
 
     async def test_a_block_whose_end_a_gateway_swallowed_ends_with_the_message(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         steps = [s for s in message(text("hi")) if not (isinstance(s, dict) and s["type"] == "content_block_stop")]
         server.reply_steps(*steps)
         assert (await mounted.complete()).text == "hi"
 
-    async def test_a_refusal_is_an_answer_that_says_why(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_refusal_is_an_answer_that_says_why(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
         details = {"type": "refusal", "category": None, "explanation": "This is not for me."}
         ending = {
             "type": "message_delta",
@@ -297,14 +299,14 @@ class TestAnswers:
         "reason", ["max_tokens", "model_context_window_exceeded", "pause_turn", "refusal", "stop_sequence"]
     )
     async def test_why_an_answer_ended_comes_through(
-        self, server: AnthropicServer, mounted: MountedClaude, reason: str
+        self, server: AnthropicServer, mounted: MountedAnthropic, reason: str
     ) -> None:
         server.reply(text("So far"), stop_reason=reason)
         response = await mounted.complete()
         assert (response.text, response.finish_reason) == ("So far", reason)
 
     async def test_an_answer_that_is_complete_does_not_wait_for_the_end_of_the_response(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         gate = Gate()
         server.reply_steps(*message(text("hi")), gate)
@@ -314,7 +316,7 @@ class TestAnswers:
 
 
 class TestModels:
-    async def test_they_are_listed_with_their_limits(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_they_are_listed_with_their_limits(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.models = [
             {
                 "id": "claude-x",
@@ -338,7 +340,9 @@ class TestModels:
         assert {"thinking", "vision"} <= set(x.capabilities)
         assert (y.context_window, y.max_output_tokens) == (200_000, 8192)
 
-    async def test_a_refusal_is_an_error_of_the_kernel(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_refusal_is_an_error_of_the_kernel(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
         server.fail(403, "permission_error")
         with pytest.raises(AuthenticationError):
             await mounted.provider.list_models()

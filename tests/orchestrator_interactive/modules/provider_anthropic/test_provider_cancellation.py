@@ -7,7 +7,7 @@ import gc
 
 import pytest
 from anthropic_server import AnthropicServer, Gate, Step, message, message_start, text, tool_call
-from mounted_claude import HeardStream, MountedClaude, mounted_at
+from mounted_anthropic import MountedAnthropic, RecordingStream, mounted_at
 
 CALLS = 100
 
@@ -46,8 +46,8 @@ def open_transports() -> int:
     return sum(isinstance(found, asyncio.Transport) and not found.is_closing() for found in gc.get_objects())
 
 
-async def cancelled(mounted: MountedClaude, gate: Gate) -> None:
-    stream = HeardStream()
+async def cancelled(mounted: MountedAnthropic, gate: Gate) -> None:
+    stream = RecordingStream()
     call = asyncio.create_task(mounted.complete(stream=stream))
     await gate.reached.wait()
     call.cancel()
@@ -56,7 +56,7 @@ async def cancelled(mounted: MountedClaude, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("held", HELD)
-async def test_it_closes_the_connection_at_once(server: AnthropicServer, mounted: MountedClaude, held) -> None:
+async def test_it_closes_the_connection_at_once(server: AnthropicServer, mounted: MountedAnthropic, held) -> None:
     gate = Gate()
     server.reply_steps(*held(gate))
     await cancelled(mounted, gate)
@@ -64,9 +64,9 @@ async def test_it_closes_the_connection_at_once(server: AnthropicServer, mounted
     assert server.requests[0].left
 
 
-async def test_what_it_has_read_until_then_is_known(server: AnthropicServer, mounted: MountedClaude) -> None:
+async def test_what_it_has_read_until_then_is_known(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     server.reply_steps(*held_within_a_text(Gate()))
-    stream = HeardStream()
+    stream = RecordingStream()
     call = asyncio.create_task(mounted.complete(stream=stream))
     await stream.spoke.wait()
     call.cancel()
@@ -78,10 +78,10 @@ async def test_what_it_has_read_until_then_is_known(server: AnthropicServer, mou
 
 @pytest.mark.parametrize("held", HELD[1:])
 async def test_it_closes_the_connection_of_an_answer_that_is_being_read(
-    server: AnthropicServer, mounted: MountedClaude, held
+    server: AnthropicServer, mounted: MountedAnthropic, held
 ) -> None:
     server.reply_steps(*held(Gate()))
-    stream = HeardStream()
+    stream = RecordingStream()
     call = asyncio.create_task(mounted.complete(stream=stream))
     await stream.began.wait()
     call.cancel()
@@ -91,7 +91,7 @@ async def test_it_closes_the_connection_of_an_answer_that_is_being_read(
     assert server.requests[0].left
 
 
-async def test_many_in_a_row_leave_nothing_open(server: AnthropicServer, mounted: MountedClaude) -> None:
+async def test_many_in_a_row_leave_nothing_open(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     for number in range(CALLS):
         gate = Gate()
         server.reply_steps(*HELD[number % len(HELD)](gate))
@@ -99,11 +99,11 @@ async def test_many_in_a_row_leave_nothing_open(server: AnthropicServer, mounted
     await nothing_is_left_open(server, mounted)
 
 
-async def test_many_at_once_leave_nothing_open(server: AnthropicServer, mounted: MountedClaude) -> None:
+async def test_many_at_once_leave_nothing_open(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     gates = [Gate() for _ in range(CALLS)]
     for number, gate in enumerate(gates):
         server.reply_steps(*HELD[number % len(HELD)](gate))
-    calls = [asyncio.create_task(mounted.complete(stream=HeardStream())) for _ in gates]
+    calls = [asyncio.create_task(mounted.complete(stream=RecordingStream())) for _ in gates]
     for gate in gates:
         await gate.reached.wait()
     for call in calls:
@@ -113,7 +113,7 @@ async def test_many_at_once_leave_nothing_open(server: AnthropicServer, mounted:
     await nothing_is_left_open(server, mounted)
 
 
-async def nothing_is_left_open(server: AnthropicServer, mounted: MountedClaude) -> None:
+async def nothing_is_left_open(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     for request in server.requests:
         await request.ended.wait()
     assert all(request.left for request in server.requests)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from anthropic_server import AnthropicServer, Cut, Gate, error_event, message_start, text, thinking
-from mounted_claude import HeardStream, MountedClaude, a_request, mounted_at
+from mounted_anthropic import MountedAnthropic, RecordingStream, a_request, mounted_at
 
 from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,
@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.messages import TextBlock
 
 class TestRetrying:
     async def test_a_failure_that_passes_is_tried_again_and_announced(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.fail(529, "overloaded_error", "Overloaded")
         server.fail(500)
@@ -29,7 +29,7 @@ class TestRetrying:
         assert "Overloaded" in mounted.retries[0]["error"]
 
     async def test_it_gives_up_after_the_configured_number_of_retries(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         for _ in range(4):
             server.fail(503)
@@ -40,7 +40,7 @@ class TestRetrying:
 
     @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.002"), ("retry-after-ms", "2")])
     async def test_the_wait_that_the_api_asks_for_is_honoured(
-        self, server: AnthropicServer, mounted: MountedClaude, header: str, value: str
+        self, server: AnthropicServer, mounted: MountedAnthropic, header: str, value: str
     ) -> None:
         server.fail(429, "rate_limit_error", headers={header: value})
         server.reply(text("hi"))
@@ -48,7 +48,7 @@ class TestRetrying:
         assert mounted.retries[0]["delay_s"] == pytest.approx(0.002)
 
     async def test_a_wait_of_many_minutes_is_left_to_the_caller(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "900"})
         with pytest.raises(RateLimitError) as limited:
@@ -57,7 +57,7 @@ class TestRetrying:
         assert mounted.retries == []
 
     async def test_what_cannot_get_better_is_not_tried_again(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.fail(401, "authentication_error")
         with pytest.raises(AuthenticationError):
@@ -67,7 +67,7 @@ class TestRetrying:
             await mounted.complete()
         assert mounted.retries == []
 
-    async def test_a_broken_stream_is_asked_for_again(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_broken_stream_is_asked_for_again(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.reply_steps(message_start(), error_event("overloaded_error"))
         server.reply(thinking("hm", Cut()))
         server.reply(text("Hello, ", Cut()))
@@ -77,10 +77,10 @@ class TestRetrying:
 
 
 class TestLeavingRetriesToWhoGivesTheStream:
-    async def test_a_call_that_failed_is_not_repeated(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_a_call_that_failed_is_not_repeated(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "7"})
         with pytest.raises(RateLimitError) as failed:
-            await mounted.complete(a_request(model="claude-opus-5"), stream=HeardStream())
+            await mounted.complete(a_request(model="claude-opus-5"), stream=RecordingStream())
         assert len(server.requests) == 1
         assert mounted.retries == []
         error = failed.value
@@ -88,20 +88,20 @@ class TestLeavingRetriesToWhoGivesTheStream:
         assert (error.retryable, error.retry_after) == (True, 7)
 
     async def test_nor_one_that_broke_in_mid_stream_and_what_was_said_stays(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(text("Hello, ", Cut()))
-        stream = HeardStream()
+        stream = RecordingStream()
         with pytest.raises(ProviderUnavailableError) as failed:
             await mounted.complete(stream=stream)
         assert failed.value.retryable
         assert len(server.requests) == 1
         assert stream.kept() == [TextBlock(text="Hello, ")]
 
-    async def test_what_cannot_get_better_says_so(self, server: AnthropicServer, mounted: MountedClaude) -> None:
+    async def test_what_cannot_get_better_says_so(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
         with pytest.raises(RateLimitError) as failed:
-            await mounted.complete(stream=HeardStream())
+            await mounted.complete(stream=RecordingStream())
         assert not failed.value.retryable
 
 
@@ -111,7 +111,7 @@ class TestStalling:
         server.reply(text("Hello, ", gate))
         async with mounted_at(server.base_url, timeout_s=0.05) as mounted:
             with pytest.raises(LLMTimeoutError, match=r"sent nothing for 0\.05 seconds"):
-                await mounted.complete(stream=HeardStream())
+                await mounted.complete(stream=RecordingStream())
 
     async def test_silence_before_the_answer_is_a_timeout(self, server: AnthropicServer) -> None:
         server.reply_steps(Gate())
@@ -122,7 +122,7 @@ class TestStalling:
             assert len(mounted.retries) == 1
 
     async def test_the_time_limit_of_a_request_bounds_the_whole_call(
-        self, server: AnthropicServer, mounted: MountedClaude
+        self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(text("Hello, ", Gate()))
         with pytest.raises(LLMTimeoutError, match=r"within the 0\.05 seconds"):

@@ -272,7 +272,7 @@ def test_without_redis_each_process_uses_its_own_budget_and_logs_it_once():
                 server.start()
                 clock.advance(6)
                 assert await budget.take(BUCKET, LIMIT) == 0
-            assert [line["event"] for line in lines] == ["budget.alone", "budget.shared_again"]
+            assert [line["event"] for line in lines] == ["rate_budget.local", "rate_budget.shared"]
 
     clock = FakeClock()
     with redis_server() as server:

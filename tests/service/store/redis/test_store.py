@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
-from lossy_proxy import lossy_proxy
+from fault_injecting_proxy import fault_injecting_proxy
 from redis_server import redis_server
 from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, names_of, until_due, within
 from structlog.testing import capture_logs
@@ -34,7 +34,7 @@ async def store(redis_url):
 
 @pytest.fixture
 async def proxy(redis, redis_url):
-    async with lossy_proxy(redis.port) as proxy:
+    async with fault_injecting_proxy(redis.port) as proxy:
         yield proxy
 
 
@@ -152,10 +152,10 @@ async def test_every_step_fails_during_an_outage_and_the_state_survives_it(durab
             store.claim(C, "a", 1),
             store.renew(C, claim.token, 1),
             store.fetch(C, claim.token, 0),
-            store.write(C, claim.token, StateChanges(held=1)),
+            store.write(C, claim.token, StateChanges(held_seq=1)),
             store.release(C, claim.token, 1),
             store.hand_over(C, claim.token),
-            *(store.due(T1, 9), store.woken("a"), store.agent_of(C), store.conversations()),
+            *(store.due(T1, 9), store.wait_for_notifications("a"), store.agent_of(C), store.conversations()),
             *(store.record(C), store.forget(C), open_run_store(durable_redis.url)),
             return_exceptions=True,
         )
@@ -167,7 +167,7 @@ async def test_every_step_fails_during_an_outage_and_the_state_survives_it(durab
         assert (again.run, again.posts, names_of(again.entries)) == ({"id": 1}, {"1": "x"}, ["1"])
 
 
-async def test_a_replica_is_away_until_it_is_the_primary_again(redis, store):
+async def test_a_replica_is_unavailable_until_it_is_the_primary_again(redis, store):
     redis.ask("REPLICAOF", "127.0.0.1", "1")
     try:
         with pytest.raises(StoreAway, match="it is a replica"):
@@ -252,7 +252,7 @@ async def test_an_index_entry_without_an_admission_is_no_conversation_and_expire
     redis.ask("ZADD", "runs:{index}:all", "1000", "long-gone", "99999999999999", "on-its-way")
     await admitted(store, C, 1)
     assert await store.conversations() == [C]
-    await store.tidy()
+    await store.delete_expired()
     assert set(redis.ask("ZRANGE", "runs:{index}:all", "0", "-1")) == {C.encode(), b"on-its-way"}
 
 

@@ -65,10 +65,10 @@ async def test_a_conversation_in_use_moves_to_another_node_without_loss(cluster,
     async def use():
         for number in count(1):
             each = entry(number)
-            if (await policy.through(lambda each=each: store.admit(C, each, "owl"))).is_new:
+            if (await policy.call(lambda each=each: store.admit(C, each, "owl"))).is_new:
                 new.append(number)
             changes = StateChanges(run={"id": number}, closed={number - 5: ""})
-            await policy.through(lambda changes=changes: store.write(C, claim.token, changes))
+            await policy.call(lambda changes=changes: store.write(C, claim.token, changes))
             used.set()
 
     async def wait_for_use(timeout_s):

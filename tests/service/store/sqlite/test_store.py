@@ -201,7 +201,7 @@ async def test_ids_expire_by_tidying_and_fences_of_deleted_logs_at_the_next_star
         await InteractionStack(logs, C, "alpha").push(UserMessageState("hello"))
         with file() as other:
             other.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400")
-        await store.tidy()
+        await store.delete_expired()
         assert list((await store.record(C)).order) == ["m2"]
     with file() as other:
         assert len(other.execute("SELECT * FROM fences").fetchall()) == 2

@@ -1,0 +1,187 @@
+"""What a run store keeps, and each of its steps as one function of it: the contract, without anything around it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from connector.protocols import Claim, LeaseLost
+from service.store.base import Admission, ConversationRecord, Count, workspace_of
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping
+
+    from connector.protocols import InboxEntry, StateChanges
+
+_CLAIM_WITHIN_S = 2.0
+
+
+@dataclass(slots=True)
+class Conversation:
+    """`due_s` is when others may look after it, `token_back` that of the lease that was given back last."""
+
+    agent: str | None = None
+    owner: str | None = None
+    token: int = 0
+    token_back: int = 0
+    expires_s: float = 0.0
+    due_s: float = 0.0
+    run: Mapping[str, Any] | None = None
+    posts: dict[str, Any] = field(default_factory=dict)
+    held_seq: int = 0
+    waiting: dict[int, InboxEntry] = field(default_factory=dict)
+    ends: dict[str, str] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+
+    @property
+    def has_something_to_do(self) -> bool:
+        return self.run is not None or any(seq > self.held_seq for seq in self.waiting)
+
+
+class RunTable:
+    """Conversations by id. `now` is the store's clock."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.conversations: dict[str, Conversation] = {}
+        self._now = now
+        self._tokens = itertools.count(1)
+        self._news: dict[str, dict[str, None]] = {}
+        self._listening: dict[str, asyncio.Future[tuple[str, ...]]] = {}
+
+    def owner_of(self, conversation: Conversation) -> str | None:
+        """Whose lease is valid."""
+        return conversation.owner if self._now() < conversation.expires_s else None
+
+    def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
+        found = self.conversations.setdefault(conversation_id, Conversation())
+        owner = self.owner_of(found)
+        if entry.id in found.ends or any(entry.id == each.id for each in found.waiting.values()):
+            return Admission(is_new=False, owner=owner)
+        if owner is None and not found.has_something_to_do:
+            found.due_s = self._now() + _CLAIM_WITHIN_S
+        found.order.append(entry.id)
+        seq = len(found.order)
+        found.waiting[seq] = replace(entry, seq=seq)
+        found.agent = agent or found.agent
+        if owner is not None:
+            self._tell(owner, conversation_id)
+        return Admission(is_new=True, owner=owner)
+
+    def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
+        found = self.conversations.setdefault(conversation_id, Conversation())
+        if self.owner_of(found) not in (None, owner):
+            return None
+        found.owner, found.token, found.expires_s = owner, next(self._tokens), self._now() + lease_s
+        found.due_s = found.expires_s
+        return Claim(found.token, found.run, dict(found.posts), found.held_seq, tuple(found.waiting.values()))
+
+    def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
+        found = self._owned(conversation_id, token)
+        found.due_s = found.expires_s = self._now() + lease_s
+        return len(found.order)
+
+    def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
+        found = self._owned(conversation_id, token)
+        return tuple(entry for seq, entry in found.waiting.items() if seq > after)
+
+    def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
+        found = self._owned(conversation_id, token)
+        found.posts |= changes.posts
+        if changes.run is not None:
+            found.run = dict(changes.run) or None
+        if changes.deletes_posts:
+            found.posts = {}
+        if changes.held_seq is not None:
+            found.held_seq = changes.held_seq
+        for seq, data in changes.replaced.items():
+            if seq in found.waiting:
+                found.waiting[seq] = replace(found.waiting[seq], data=data)
+        for seq, end in changes.closed.items():
+            if (entry := found.waiting.pop(seq, None)) is not None:
+                found.ends[entry.id] = end
+
+    def release(self, conversation_id: str, token: int, seen: int) -> bool:
+        if self._is_given_back(conversation_id, token):
+            return True
+        found = self._owned(conversation_id, token)
+        if any(seq > seen for seq in found.waiting):
+            return False
+        self._give_back(found)
+        return True
+
+    def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        if not self._is_given_back(conversation_id, token):
+            found = self._owned(conversation_id, token)
+            self._give_back(found)
+            found.due_s += due_in_s
+
+    def due(self, workspace: str, most: int) -> list[str]:
+        now_s = self._now()
+        due = [
+            (found.due_s, name)
+            for name, found in self.conversations.items()
+            if workspace_of(name) == workspace
+            and found.due_s <= now_s
+            and self.owner_of(found) is None
+            and found.has_something_to_do
+        ]
+        return [name for _, name in sorted(due)[:most]]
+
+    def listen(self, owner: str, news: asyncio.Future[tuple[str, ...]]) -> None:
+        """Give `news` its result as soon as there are any."""
+        self._listening[owner] = news
+        self._tell(owner)
+
+    def forget_news(self) -> None:
+        """Those who listen hear of nothing that has happened so far."""
+        self._news.clear()
+
+    def known(self, conversation_id: str) -> ConversationRecord | None:
+        found = self.conversations.get(conversation_id)
+        if found is None:
+            return None
+        return ConversationRecord(
+            agent=found.agent,
+            owner=found.owner,
+            is_owned=self.owner_of(found) is not None,
+            has_run=found.run is not None,
+            posts=sum(1 for post in found.posts.values() if post),
+            held_seq=found.held_seq,
+            waiting=tuple(found.waiting.values()),
+            ends=dict(found.ends),
+            order=tuple(found.order),
+            count=Count(len(found.order), Counter(found.ends.values()), 0),
+        )
+
+    def forget(self, conversation_id: str) -> bool:
+        found = self.conversations.get(conversation_id)
+        if found is None or self.owner_of(found) is not None or found.has_something_to_do:
+            return False
+        del self.conversations[conversation_id]
+        return True
+
+    def _owned(self, conversation_id: str, token: int) -> Conversation:
+        found = self.conversations.get(conversation_id)
+        if found is None or found.token != token or found.owner is None:
+            raise LeaseLost
+        return found
+
+    def _is_given_back(self, conversation_id: str, token: int) -> bool:
+        """Whether this very lease was given back: who did so and heard no answer asks once more."""
+        found = self.conversations.get(conversation_id)
+        return found is not None and found.token_back == token
+
+    def _give_back(self, found: Conversation) -> None:
+        found.owner, found.token_back, found.expires_s, found.due_s = None, found.token, 0.0, self._now()
+
+    def _tell(self, owner: str, *conversation_ids: str) -> None:
+        news = self._news.setdefault(owner, {})
+        news.update(dict.fromkeys(conversation_ids))
+        listening = self._listening.get(owner)
+        if news and listening is not None:
+            del self._listening[owner]
+            if not listening.done():
+                listening.set_result(tuple(self._news.pop(owner)))
