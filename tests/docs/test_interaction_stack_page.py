@@ -20,7 +20,7 @@ def test_every_row_is_complete(page):
 async def test_the_example_adds_a_function_and_an_agent_to_a_session(examples, make_session):
     answers = [
         [ToolCallBlock(id="1", name="count_words", input={"text": "one two three"})],
-        [ToolCallBlock(id="2", name="ask_agent", input={"agent_id": "editor", "message": "Hello! What can you do?"})],
+        [ToolCallBlock(id="2", name="call_agent", input={"agent_id": "editor", "message": "Hello! What can you do?"})],
         "Done.",
     ]
     plan = {

@@ -190,7 +190,7 @@ async def test_the_provider_streams_its_answer(monkeypatch, examples):
     request = ChatRequest(messages=[Message(role="user", content="Polly wants\na cracker.")])
     answer = await provider.complete(request, stream=stream)
     assert stream.pieces == 3
-    assert stream.kept() == answer.content
+    assert stream.valid_blocks() == answer.content
     assert provider.parse_tool_calls(answer) == []
 
 

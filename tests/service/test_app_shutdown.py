@@ -64,7 +64,7 @@ async def test_a_service_that_lost_its_connection_ends_and_logs_no_token(slack, 
     async with stage.serving() as service:
         await service.says("service.ready")
         await slack.__aexit__(None, None, None)
-        await service.says("socket.reconnects")
+        await service.says("socket.reconnecting")
         assert await service.ended(signal.SIGTERM) == 0
     assert slack.app_token not in service.output
     assert slack.bot_token not in service.output

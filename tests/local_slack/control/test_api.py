@@ -38,14 +38,14 @@ async def test_the_state_lists_possible_and_active_faults(control):
     assert {"chat.postMessage", "apps.connections.open", "auth.test"} <= set(state["methods"])
     assert {"internal_error", "message_not_found", "edit_window_closed"} <= set(state["errors"])
     assert state["call_kinds"] == {
-        "refuses": ["error"],
-        "rate_limits": ["retry_after_s"],
-        "breaks": ["status"],
-        "slow": ["delay_s"],
-        "drops_before": [],
-        "drops_afterwards": [],
+        "error_response": ["error"],
+        "rate_limited": ["retry_after_s"],
+        "server_error": ["status"],
+        "slow_response": ["delay_s"],
+        "drop_before_call": [],
+        "drop_after_call": [],
     }
-    assert state["delivery_kinds"] == {"twice": [], "late": ["behind"], "lost": []}
+    assert state["delivery_kinds"] == {"duplicated": [], "delayed": ["behind"], "dropped": []}
     assert state["reasons"] == ["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
     assert (state["calls"], state["deliveries"], state["connections"]) == ([], [], 0)
     assert (state["frozen"], state["enabled"]) == (False, True)
@@ -54,12 +54,12 @@ async def test_the_state_lists_possible_and_active_faults(control):
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ({"kind": "refuses", "error": "fatal_error"}, ErrorResponse("fatal_error")),
-        ({"kind": "rate_limits", "retry_after_s": 7}, RateLimited(7)),
-        ({"kind": "rate_limits"}, RateLimited()),
-        ({"kind": "breaks", "status": 503}, ServerError(503)),
-        ({"kind": "slow", "delay_s": 0.5}, SlowResponse(0.5)),
-        ({"kind": "drops_before"}, DropBeforeCall()),
+        ({"kind": "error_response", "error": "fatal_error"}, ErrorResponse("fatal_error")),
+        ({"kind": "rate_limited", "retry_after_s": 7}, RateLimited(7)),
+        ({"kind": "rate_limited"}, RateLimited()),
+        ({"kind": "server_error", "status": 503}, ServerError(503)),
+        ({"kind": "slow_response", "delay_s": 0.5}, SlowResponse(0.5)),
+        ({"kind": "drop_before_call"}, DropBeforeCall()),
     ],
 )
 async def test_a_fault_of_a_method_is_the_same_as_in_python(slack, control, body, fault):
@@ -72,17 +72,17 @@ async def test_a_fault_of_a_method_is_the_same_as_in_python(slack, control, body
 
 
 async def test_a_call_meets_the_fault_and_counts_towards_its_limit(control, client):
-    await control.post({"method": "auth.test", "kind": "refuses", "error": "token_revoked"})
+    await control.post({"method": "auth.test", "kind": "error_response", "error": "token_revoked"})
     assert await error_of(client.auth_test()) == "token_revoked"
     assert (await client.auth_test())["ok"]
     assert [row["used"] for row in await control.get("limits") if row["method"] == "auth.test"] == [2]
 
 
 async def test_a_fault_of_deliveries_is_the_same_as_in_python(slack, control):
-    await control.post({"delivery": "twice"})
-    _, state = await control.post({"delivery": "late", "behind": 3, "times": 2})
+    await control.post({"delivery": "duplicated"})
+    _, state = await control.post({"delivery": "delayed", "behind": 3, "times": 2})
     assert slack.deliveries.coming == (Duplicated(), Delayed(3), Delayed(3))
-    assert state["deliveries"] == [{"kind": "twice", "times": 1}, {"kind": "late", "times": 2, "behind": 3}]
+    assert state["deliveries"] == [{"kind": "duplicated", "times": 1}, {"kind": "delayed", "times": 2, "behind": 3}]
     assert (await control.delete())["deliveries"] == []
 
 
@@ -111,20 +111,20 @@ async def test_connections_can_be_frozen_dropped_and_disconnected(control, socke
     [
         ([], "`method`, `delivery` and `socket` are missing"),
         ({}, 'send {"method"'),
-        ({"method": "chat.fly", "kind": "refuses"}, "unknown method 'chat.fly'"),
-        ({"method": ["chat.update"], "kind": "refuses"}, "unknown method"),
-        ({"method": "chat.update"}, "`kind` must be one of refuses, "),
-        ({"method": "chat.update", "kind": ["x"]}, "`kind` must be one of refuses, "),
-        ({"method": "chat.update", "kind": "refuses"}, "`refuses` also needs `error`"),
-        ({"method": "chat.update", "kind": "refuses", "error": 5}, "`error` must be a text"),
-        ({"method": "chat.update", "kind": "slow", "delay_s": -1}, "`delay_s` must be a number from 0 to 600"),
-        ({"method": "chat.update", "kind": "breaks", "status": 200}, "`status` must be a whole number from 400"),
-        ({"method": "chat.update", "kind": "breaks", "status": 500.5}, "a whole number"),
-        ({"method": "chat.update", "kind": "drops_before", "times": 0}, "`times` must be"),
-        ({"method": "chat.update", "kind": "drops_before", "times": True}, "`times` must be"),
-        ({"method": "chat.update", "kind": "drops_before", "delay_s": 1}, "unknown field `delay_s`"),
-        ({"delivery": "never"}, "`delivery` must be one of twice, late, lost"),
-        ({"delivery": "late", "behind": "2"}, "`behind` must be a whole number"),
+        ({"method": "chat.fly", "kind": "error_response"}, "unknown method 'chat.fly'"),
+        ({"method": ["chat.update"], "kind": "error_response"}, "unknown method"),
+        ({"method": "chat.update"}, "`kind` must be one of error_response, "),
+        ({"method": "chat.update", "kind": ["x"]}, "`kind` must be one of error_response, "),
+        ({"method": "chat.update", "kind": "error_response"}, "`error_response` also needs `error`"),
+        ({"method": "chat.update", "kind": "error_response", "error": 5}, "`error` must be a text"),
+        ({"method": "chat.update", "kind": "slow_response", "delay_s": -1}, "`delay_s` must be a number from 0 to 600"),
+        ({"method": "chat.update", "kind": "server_error", "status": 200}, "`status` must be a whole number from 400"),
+        ({"method": "chat.update", "kind": "server_error", "status": 500.5}, "a whole number"),
+        ({"method": "chat.update", "kind": "drop_before_call", "times": 0}, "`times` must be"),
+        ({"method": "chat.update", "kind": "drop_before_call", "times": True}, "`times` must be"),
+        ({"method": "chat.update", "kind": "drop_before_call", "delay_s": 1}, "unknown field `delay_s`"),
+        ({"delivery": "never"}, "`delivery` must be one of duplicated, delayed, dropped"),
+        ({"delivery": "delayed", "behind": "2"}, "`behind` must be a whole number"),
         ({"socket": "unplug"}, "`socket` must be one of disconnect, drop, freeze, enable"),
         ({"socket": {}}, "`socket` must be one of"),
         ({"socket": "disconnect", "reason": "bored"}, "`reason` must be one of warning"),

@@ -15,7 +15,7 @@ async def texts(socket, count):
     return [(await socket.acked_event())["text"] for _ in range(count)]
 
 
-async def test_twice_sends_an_event_over_two_connections(slack, ana, sockets):
+async def test_duplicated_sends_an_event_over_two_connections(slack, ana, sockets):
     one, two = await sockets.open(), await sockets.open()
     slack.deliveries.next(Duplicated())
     await ana.say("general", "twice")
@@ -27,7 +27,7 @@ async def test_twice_sends_an_event_over_two_connections(slack, ana, sockets):
     assert slack.deliveries.coming == ()
 
 
-async def test_late_delays_an_event_behind_later_ones(slack, ana, socket):
+async def test_delayed_moves_an_event_behind_later_ones(slack, ana, socket):
     slack.deliveries.next(Delayed(behind=2))
     for text in ("one", "two", "three", "four"):
         await ana.say("general", text)
@@ -46,7 +46,7 @@ async def test_cleared_faults_have_no_effect(slack, ana, socket):
 
 
 @QUICK
-async def test_a_late_event_without_a_later_one_is_delivered(slack, ana, socket):
+async def test_a_delayed_event_without_a_later_one_is_delivered(slack, ana, socket):
     slack.deliveries.next(Delayed(behind=5))
     await ana.say("general", "alone")
     assert slack.socket_mode.delivery.outstanding == 1
@@ -54,7 +54,7 @@ async def test_a_late_event_without_a_later_one_is_delivered(slack, ana, socket)
 
 
 @QUICK
-async def test_a_late_event_is_delivered_over_the_next_connection(slack, ana, sockets):
+async def test_a_delayed_event_is_delivered_over_the_next_connection(slack, ana, sockets):
     await sockets.open()
     slack.deliveries.next(Delayed())
     await ana.say("general", "kept")
@@ -63,7 +63,7 @@ async def test_a_late_event_is_delivered_over_the_next_connection(slack, ana, so
 
 
 @QUICK
-async def test_lost_delivers_an_event_as_a_retry(slack, ana, socket):
+async def test_dropped_delivers_an_event_as_a_retry(slack, ana, socket):
     slack.deliveries.next(Dropped())
     await ana.say("general", "lost")
     await ana.say("general", "next")

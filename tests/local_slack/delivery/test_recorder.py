@@ -54,10 +54,10 @@ async def test_faults_and_connections_are_recorded(slack, ana, client, sockets):
     slack.faults.next("auth.test", ErrorResponse("internal_error"))
     slack.deliveries.next(Duplicated())
     await error_of(client.auth_test())
-    assert entries(slack, "call")[-1]["fault"] == "refuses"
+    assert entries(slack, "call")[-1]["fault"] == "error_response"
     _socket = await sockets.open()
     await ana.say("general", "hi")
-    assert [(e["kind"], e["envelope"]) for e in entries(slack, "fault")] == [("twice", "envelope-000001")]
+    assert [(e["kind"], e["envelope"]) for e in entries(slack, "fault")] == [("duplicated", "envelope-000001")]
     assert len(entries(slack, "sent")) == 2
     slack.socket_mode.drop()
     slack.socket_mode.disconnect("link_disabled")

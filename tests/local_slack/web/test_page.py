@@ -177,7 +177,7 @@ async def test_the_panel_sets_faults_and_shows_faults_and_limits(slack, client, 
     await panel.get_by_test_id("fault-method").select_option("chat.update")
     await panel.get_by_test_id("argument-error").fill("cant_update_message")
     await panel.get_by_test_id("call-fault-on").click()
-    await panel.get_by_test_id("delivery-fault-kind").select_option("late")
+    await panel.get_by_test_id("delivery-fault-kind").select_option("delayed")
     await panel.get_by_test_id("argument-behind").fill("3")
     await panel.get_by_test_id("delivery-fault-on").click()
     await expect(active).to_have_text(

@@ -93,7 +93,7 @@ async def test_a_working_set_up_has_no_problem_and_nothing_is_changed(findings, 
 
 async def test_each_missing_scope_is_reported_with_its_purpose_and_remedy(findings):
     async with LocalSlack(scopes=ALL_SCOPES - {"reactions:write", "users:read"}) as slack:
-        lacking, needed = sorted((await findings(slack))["scopes"], key=lambda finding: finding.level)
+        needed, lacking = sorted((await findings(slack))["scopes"], key=lambda finding: finding.level)
     assert (needed.level, lacking.level) == (FAILED, WARNING)
     assert needed.message.startswith("reactions:write is missing; it is required to show the state of a message")
     assert lacking.message.startswith("users:read is missing: agents see user ids instead of names, and")

@@ -108,8 +108,6 @@ async def test_a_process_hands_over_its_conversations_when_it_ends(store, proces
         async with process() as one:
             lease = await one.owns()
             await lease.write(RUN)
-            await two.admit(1)
-            await one.wakes()  # it listens: its start is complete
         async with asyncio.timeout(1):
             await lease.lost()
         await two.wakes(within_s=2.5)

@@ -41,7 +41,7 @@ class Conversation:
     released: int | None = None
     run: dict | None = None
     posts: dict = field(default_factory=dict)
-    held: int = 0
+    held_seq: int = 0
     entries: list[InboxEntry] = field(default_factory=list)
     ends: dict[int, str] = field(default_factory=dict)
     at_once: bool = False
