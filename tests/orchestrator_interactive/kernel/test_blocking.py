@@ -24,7 +24,7 @@ class Work:
         self.lock = threading.Lock()
         self.now: Counter[str] = Counter()
         self.most = 0
-        self.most_each = 0
+        self.max_per_key = 0
         self.order: list[str] = []
         self.gate = threading.Event()
         self.begun = threading.Semaphore(0)
@@ -33,7 +33,7 @@ class Work:
         with self.lock:
             self.now[key] += 1
             self.most = max(self.most, self.now.total())
-            self.most_each = max(self.most_each, self.now[key])
+            self.max_per_key = max(self.max_per_key, self.now[key])
             self.order.append(key)
         self.begun.release()
         assert self.gate.wait(30)
@@ -50,12 +50,12 @@ class Work:
 @given(
     keys=st.lists(st.tuples(KEYS, st.booleans()), max_size=25),
     threads=st.integers(1, 4),
-    most_each=st.integers(1, 3),
+    max_per_key=st.integers(1, 3),
 )
 async def test_it_is_bounded_and_every_call_that_is_not_cancelled_is_made_once(
-    keys: list[tuple[str, bool]], threads: int, most_each: int
+    keys: list[tuple[str, bool]], threads: int, max_per_key: int
 ) -> None:
-    pool, work = FairPool("test", threads, most_each), Work()
+    pool, work = FairPool("test", threads, max_per_key), Work()
     tasks = [asyncio.ensure_future(pool.run(key, work, key)) for key, _ in keys]
     for task, (_, is_cancelled) in zip(tasks, keys, strict=True):
         if is_cancelled:
@@ -67,11 +67,11 @@ async def test_it_is_bounded_and_every_call_that_is_not_cancelled_is_made_once(
         assert isinstance(outcome, asyncio.CancelledError) if is_cancelled else outcome == key
     assert Counter(work.order) == Counter(key for key, is_cancelled in keys if not is_cancelled)
     assert work.most <= threads
-    assert work.most_each <= most_each
+    assert work.max_per_key <= max_per_key
 
 
 async def test_one_key_with_many_calls_delays_another_by_one_call_at_most() -> None:
-    pool, work = FairPool("test", threads=1, most_each=1), Work()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Work()
     many = [asyncio.ensure_future(pool.run("many", work, "many")) for _ in range(20)]
     await work.begins()
     few = [asyncio.ensure_future(pool.run("few", work, "few")) for _ in range(2)]
@@ -82,7 +82,7 @@ async def test_one_key_with_many_calls_delays_another_by_one_call_at_most() -> N
 
 
 async def test_a_key_does_not_get_all_threads() -> None:
-    pool, work = FairPool("test", threads=2, most_each=1), Work()
+    pool, work = FairPool("test", threads=2, max_per_key=1), Work()
     many = [asyncio.ensure_future(pool.run("many", work, "many")) for _ in range(5)]
     other = asyncio.ensure_future(pool.run("other", work, "other"))
     await work.begins(2)
@@ -92,7 +92,7 @@ async def test_a_key_does_not_get_all_threads() -> None:
 
 
 async def test_a_call_that_waits_for_too_long_is_never_made() -> None:
-    pool, work = FairPool("test", threads=1, most_each=1), Work()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Work()
     first = asyncio.ensure_future(pool.run("a", work, "a"))
     await work.begins()
     with pytest.raises(TimeoutError):
@@ -103,7 +103,7 @@ async def test_a_call_that_waits_for_too_long_is_never_made() -> None:
 
 
 async def test_a_call_whose_thread_cannot_start_fails_and_is_never_made() -> None:
-    pool, work = FairPool("test", threads=1, most_each=1), Work()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Work()
     work.gate.set()
     before = threading.stack_size(1 << 46)
     try:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel import AmplifierSession, CancellationToken, HookRegistry, HookResult
-from orchestrator_interactive.kernel.error_boundary import EscapedError, contained
+from orchestrator_interactive.kernel.error_boundary import EscapedError, convert_exits
 from orchestrator_interactive.kernel.loading.loader import Mount
 from orchestrator_interactive.testing import MockContextManager, MockProvider, ScriptedOrchestrator, TestCoordinator
 
@@ -304,7 +304,7 @@ async def test_a_cancellation_of_ones_own_passes_every_border() -> None:
     inside = asyncio.Event()
 
     async def at_a_border() -> None:
-        with contained():
+        with convert_exits():
             inside.set()
             await asyncio.Event().wait()
 

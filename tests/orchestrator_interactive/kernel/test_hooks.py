@@ -71,7 +71,7 @@ ODD = {
 async def test_a_result_with_odd_values_is_logged_and_leaves_the_others_alone(hooks: HookRegistry, odd: Any) -> None:
     with capture_logs() as logs:
         assert (await _answering(hooks, odd).emit("e", {})).action == "continue"
-    assert [entry["hook"] for entry in logs if entry["event"] in {"hook.nonsense", "hook.failed"}] == ["0"]
+    assert [entry["hook"] for entry in logs if entry["event"] in {"hook.result_invalid", "hook.failed"}] == ["0"]
     assert (await _answering(hooks, DENY).emit("e", {})).reason == "no"
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel.plan import MountPlan, merged
+from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
 
 SESSION = {"orchestrator": "o", "context": "c"}
 SECTIONS = ["providers", "tools", "hooks"]
@@ -19,48 +19,48 @@ SECTIONS = ["providers", "tools", "hooks"]
 def test_a_module_that_both_name_gets_both_configs(section: str) -> None:
     base = {section: [{"module": "m", "source": "here", "config": {"a": 1, "b": {"x": 1}}}]}
     overlay = {section: [{"module": "m", "config": {"b": {"y": 2}}}]}
-    assert merged(base, overlay)[section] == [
+    assert merge_configs(base, overlay)[section] == [
         {"module": "m", "source": "here", "config": {"a": 1, "b": {"x": 1, "y": 2}}}
     ]
 
 
 def test_a_module_that_is_only_named_again_keeps_what_it_has() -> None:
     entry = {"module": "m", "source": "here", "config": {"a": 1}}
-    assert merged({"tools": [entry]}, {"tools": ["m"]})["tools"] == [entry]
+    assert merge_configs({"tools": [entry]}, {"tools": ["m"]})["tools"] == [entry]
 
 
 def test_a_module_that_was_only_named_can_be_given_a_config() -> None:
     entry = {"module": "m", "config": {"a": 1}}
-    assert merged({"tools": ["m"]}, {"tools": [entry]})["tools"] == [entry]
+    assert merge_configs({"tools": ["m"]}, {"tools": [entry]})["tools"] == [entry]
 
 
 def test_other_modules_are_added_after_those_that_are_there() -> None:
-    tools = merged({"tools": ["a", "b"]}, {"tools": ["c", "a"]})["tools"]
+    tools = merge_configs({"tools": ["a", "b"]}, {"tools": ["c", "a"]})["tools"]
     assert [entry["module"] for entry in tools] == ["a", "b", "c"]
 
 
 def test_the_second_entry_of_a_module_is_laid_over_the_second_one_of_the_same() -> None:
     base = {"providers": [{"module": "m", "config": {"name": name}} for name in ("one", "two")]}
     overlay = {"providers": [{"module": "m", "config": {"x": x}} for x in (1, 2, 3)]}
-    configs = [entry["config"] for entry in merged(base, overlay)["providers"]]
+    configs = [entry["config"] for entry in merge_configs(base, overlay)["providers"]]
     assert configs == [{"name": "one", "x": 1}, {"name": "two", "x": 2}, {"x": 3}]
 
 
 def test_two_entries_of_a_module_stay_two() -> None:
     entries = [{"module": "m", "config": {"name": name}} for name in ("one", "two")]
-    assert merged({"providers": entries}, {"providers": ["n"]})["providers"] == [*entries, {"module": "n"}]
+    assert merge_configs({"providers": entries}, {"providers": ["n"]})["providers"] == [*entries, {"module": "n"}]
 
 
 @pytest.mark.parametrize("nothing", [[], None])
 def test_an_empty_section_removes_every_module(nothing: Any) -> None:
     plan = {"session": SESSION, "tools": ["a", "b"]}
-    assert MountPlan.read(merged(plan, {"tools": nothing})).optional == ()
+    assert MountPlan.from_config(merge_configs(plan, {"tools": nothing})).optional == ()
 
 
 def test_lists_in_a_config_are_replaced() -> None:
     base = {"tools": [{"module": "m", "config": {"allowed_paths": ["/"]}}]}
     overlay = {"tools": [{"module": "m", "config": {"allowed_paths": ["/safe"]}}]}
-    assert merged(base, overlay)["tools"][0]["config"] == {"allowed_paths": ["/safe"]}
+    assert merge_configs(base, overlay)["tools"][0]["config"] == {"allowed_paths": ["/safe"]}
 
 
 @pytest.mark.parametrize("point", ["orchestrator", "context"])
@@ -79,7 +79,10 @@ def test_another_module_does_not_inherit_the_options_of_the_one_it_takes_the_pla
     point: str, base: dict[str, Any], another: Any
 ) -> None:
     base = {**base, "session": {**SESSION, **base.get("session", {})}}
-    before, after = MountPlan.read(base), MountPlan.read(merged(base, {"session": {point: another}}))
+    before, after = (
+        MountPlan.from_config(base),
+        MountPlan.from_config(merge_configs(base, {"session": {point: another}})),
+    )
     [spec] = [spec for spec in after.required if spec.point == point]
     assert (spec.module, spec.source, spec.config) == ("another", None, {})
     assert [spec for spec in after.required if spec.point != point] == [
@@ -90,7 +93,7 @@ def test_another_module_does_not_inherit_the_options_of_the_one_it_takes_the_pla
 def test_the_same_module_keeps_the_options_that_stand_beside_it() -> None:
     base = {"session": {**SESSION, "orchestrator_source": "there"}, "orchestrator": {"config": {"a": 1}}}
     overlay = {"session": {"orchestrator": "o"}, "orchestrator": {"config": {"b": 2}}}
-    spec = MountPlan.read(merged(base, overlay)).required[0]
+    spec = MountPlan.from_config(merge_configs(base, overlay)).required[0]
     assert (spec.source, spec.config) == ("there", {"a": 1, "b": 2})
 
 
@@ -104,24 +107,24 @@ PLANS = st.fixed_dictionaries({}, optional={"providers": ENTRIES, "tools": ENTRI
 @given(PLANS, PLANS)
 def test_neither_plan_is_touched_or_shared(base: dict[str, Any], overlay: dict[str, Any]) -> None:
     given_base, given_overlay = deepcopy(base), deepcopy(overlay)
-    _spoil(merged(base, overlay))
+    _spoil(merge_configs(base, overlay))
     assert (base, overlay) == (given_base, given_overlay)
 
 
 @given(PLANS, PLANS)
 def test_laying_the_same_over_it_again_changes_nothing(base: dict[str, Any], overlay: dict[str, Any]) -> None:
-    once = merged(base, overlay)
-    assert _modules(merged(once, overlay)) == _modules(once)
-    assert merged(once, overlay).get("mine") == once.get("mine")
+    once = merge_configs(base, overlay)
+    assert _modules(merge_configs(once, overlay)) == _modules(once)
+    assert merge_configs(once, overlay).get("mine") == once.get("mine")
 
 
 @given(PLANS)
 def test_laying_nothing_over_it_changes_nothing(base: dict[str, Any]) -> None:
-    assert merged(base, {}) == base
+    assert merge_configs(base, {}) == base
 
 
 def _modules(plan: dict[str, Any]) -> tuple[Any, ...]:
-    return MountPlan.read({"session": SESSION, **plan}).optional
+    return MountPlan.from_config({"session": SESSION, **plan}).optional
 
 
 def _spoil(value: Any) -> None:
@@ -135,4 +138,4 @@ def _spoil(value: Any) -> None:
 @pytest.mark.parametrize("wrong", [float("nan"), float("-inf"), -1, "5", True, [1]], ids=repr)
 def test_a_time_limit_for_hooks_that_is_no_number_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(ValueError, match="hook_timeout_s"):
-        MountPlan.read({"session": {**SESSION, "hook_timeout_s": wrong}})
+        MountPlan.from_config({"session": {**SESSION, "hook_timeout_s": wrong}})

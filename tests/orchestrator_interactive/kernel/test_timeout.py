@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from agents import soon
 
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.timeout import with_timeout
 
 
 async def test_what_never_waits_gives_its_result() -> None:
     async def at_once() -> str:
         return "done"
 
-    assert await within(0, at_once()) == "done"
+    assert await with_timeout(0, at_once()) == "done"
 
 
 async def test_what_never_waits_raises_its_error() -> None:
@@ -23,7 +23,7 @@ async def test_what_never_waits_raises_its_error() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await within(1, fails())
+        await with_timeout(1, fails())
 
 
 async def test_what_waits_gets_what_it_waits_for_and_gives_its_result() -> None:
@@ -32,7 +32,7 @@ async def test_what_waits_gets_what_it_waits_for_and_gives_its_result() -> None:
     async def asks() -> list[Any]:
         return [await answer for answer in answers]
 
-    asked = asyncio.create_task(within(10, asks()))
+    asked = asyncio.create_task(with_timeout(10, asks()))
     for number, answer in enumerate(answers):
         await asyncio.sleep(0)
         answer.set_result(number)
@@ -48,7 +48,7 @@ async def test_errors_reach_what_waits_and_its_own_come_out() -> None:
         except KeyError as e:
             raise ValueError("not found") from e
 
-    asked = asyncio.create_task(within(10, translates()))
+    asked = asyncio.create_task(with_timeout(10, translates()))
     await asyncio.sleep(0)
     answer.set_exception(KeyError("x"))
     with pytest.raises(ValueError, match="not found"):
@@ -66,7 +66,7 @@ async def test_what_takes_too_long_is_cancelled_and_may_clean_up() -> None:
             cleaned.append("up")
 
     with pytest.raises(TimeoutError):
-        await soon(within(0.001, hangs()))
+        await soon(with_timeout(0.001, hangs()))
     assert cleaned == ["up"]
 
 
@@ -80,7 +80,7 @@ async def test_cancelling_the_waiter_cancels_what_it_waits_for() -> None:
             cancelled.set()
             raise
 
-    task = asyncio.create_task(within(10, waits()))
+    task = asyncio.create_task(with_timeout(10, waits()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -97,9 +97,9 @@ async def test_a_time_limit_of_its_own_works_inside() -> None:
             return "its own"
         return "never"
 
-    assert await soon(within(10, impatient())) == "its own"
+    assert await soon(with_timeout(10, impatient())) == "its own"
 
 
 async def test_a_future_is_limited_too() -> None:
     with pytest.raises(TimeoutError):
-        await within(0.001, asyncio.get_running_loop().create_future())
+        await with_timeout(0.001, asyncio.get_running_loop().create_future())

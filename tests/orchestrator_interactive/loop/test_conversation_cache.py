@@ -45,9 +45,9 @@ async def _a_session(rows: int) -> tuple[AmplifierSession, list[str]]:
 
     def rest() -> None:
         rests.append("now")
-        context.rest()
+        context.compress()
 
-    session.coordinator.register_capability("context.rest", rest)
+    session.coordinator.register_capability("context.compress", rest)
     return session, rests
 
 

@@ -10,7 +10,7 @@ from agents import ScriptedTool, call, make_agent, results, returning, say, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
-from orchestrator_interactive.loop.large_results import MOST_CHARS, MOST_KEPT_CHARS
+from orchestrator_interactive.loop.large_results import MAX_CHARS, MAX_KEPT_CHARS
 from orchestrator_interactive.modules import tool_filesystem
 from orchestrator_interactive.registries.result_cache import ResultCache
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from agents import Agent
 
-LARGE = "line\n" * (MOST_KEPT_CHARS // 5 + 1)
+LARGE = "line\n" * (MAX_KEPT_CHARS // 5 + 1)
 
 
 async def row_of(agent: Agent) -> dict[str, Any]:
@@ -66,8 +66,8 @@ async def test_data_are_saved_as_the_model_reads_them(tmp_path: Path) -> None:
 
 
 async def test_a_result_of_the_largest_size_that_the_log_takes_is_kept_whole(tmp_path: Path) -> None:
-    row = await row_of(await with_files("x" * MOST_KEPT_CHARS, tmp_path))
-    assert row["metadata"] == {"whole": "x" * MOST_KEPT_CHARS}
+    row = await row_of(await with_files("x" * MAX_KEPT_CHARS, tmp_path))
+    assert row["metadata"] == {"whole": "x" * MAX_KEPT_CHARS}
     assert is_empty(tmp_path)
 
 
@@ -88,7 +88,7 @@ async def test_with_a_full_workspace_a_large_result_is_cut_and_says_why(tmp_path
 
 @pytest.mark.parametrize(
     "huge",
-    ["x" * (MOST_CHARS + 1), {"many": ["x" * 1_000_000] * 51}, ToolResult(content=[TextBlock(text="x" * 51_000_000)])],
+    ["x" * (MAX_CHARS + 1), {"many": ["x" * 1_000_000] * 51}, ToolResult(content=[TextBlock(text="x" * 51_000_000)])],
     ids=["text", "data", "blocks"],
 )
 async def test_a_huge_result_is_a_failed_one_that_says_why(tmp_path: Path, huge: Any) -> None:

@@ -30,7 +30,7 @@ async def test_for_a_no_to_what_has_happened_it_is_too_late(event: str, action: 
     agent.progress.act_on("executing", lambda: agent.inject("and this"))
     with capture_logs() as logs:
         assert await agent.run() == "ok"
-    assert {entry["hook_event"] for entry in logs if entry["event"] == "hook.denied_too_late"} == {event}
+    assert {entry["hook_event"] for entry in logs if entry["event"] == "hook.denial_ignored"} == {event}
 
 
 @pytest.mark.parametrize("event", TOLD)
@@ -86,7 +86,7 @@ async def test_a_modification_of_the_wrong_form_is_logged_and_ignored(event: str
     agent.on_hook(event, HookResult(action="modify", data={part: nonsense}))
     with capture_logs() as logs:
         assert await agent.run() == "ok"
-    assert part in {entry.get("part") for entry in logs if entry["event"] == "hook.modified_to_nonsense"}
+    assert part in {entry.get("part") for entry in logs if entry["event"] == "hook.modification_invalid"}
     assert (await agent.told())[-1] == ("assistant", "ok")
     assert ("tool", "one") in await agent.told()
 

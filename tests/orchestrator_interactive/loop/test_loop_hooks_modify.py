@@ -103,7 +103,7 @@ async def test_modified_rows_of_which_no_request_can_be_made_are_logged_and_igno
     agent.on_hook("provider:request", HookResult(action="modify", data={"messages": rows}))
     with capture_logs() as logs:
         assert await agent.run() == "ok"
-    ignored = [entry.get("part") for entry in logs if entry["event"] == "hook.modified_to_nonsense"]
+    ignored = [entry.get("part") for entry in logs if entry["event"] == "hook.modification_invalid"]
     assert ignored.count("messages") == 2
     assert told(agent.provider.sent(0)) == [("user", "go")]
 

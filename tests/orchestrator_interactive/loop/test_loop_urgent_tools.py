@@ -80,7 +80,7 @@ class TestTheRows:
             ("assistant", "done"),
         ]
         rows = await agent.history()
-        late_metadata = {"results": ["a"], "became": {"a": {"outcome": "finished"}}}
+        late_metadata = {"results": ["a"], "call_outcome": {"a": {"outcome": "finished"}}}
         assert [rows[i].get("metadata") for i in (2, 5)] == [{"pending": True}, late_metadata]
         assert work.tool.cancelled == 0
         assert agent.provider.prefix_breaks() == []
@@ -261,7 +261,7 @@ class TestTheWait:
         await agent.provider.asked(2)
         agent.progress.act_on("tool:end", lambda: [agent.inject(Injection("!now", id="1")), agent.withdraw("1")])
         assert await work.ends() == "Done."
-        assert agent.progress.of("text") == [{"text": "It is", "part": 1, "cut": True}]
+        assert agent.progress.of("text") == [{"text": "It is", "part": 1, "partial": True}]
         assert [role for role, _ in await agent.told()][-3:] == ["assistant", "user", "assistant"]
 
     async def test_a_late_row_that_the_log_refuses_loses_no_message(self) -> None:

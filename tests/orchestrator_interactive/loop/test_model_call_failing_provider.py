@@ -104,7 +104,7 @@ async def test_a_silent_model_that_is_deaf_too_does_not_hold_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "show", [lambda stream: stream.text("x"), lambda stream: stream.alive()], ids=["text", "alive"]
+    "show", [lambda stream: stream.text("x"), lambda stream: stream.heartbeat()], ids=["text", "alive"]
 )
 async def test_a_model_that_keeps_giving_a_sign_of_life_is_not_cut(show: Any) -> None:
     async def talk(request: Any, stream: Any) -> Any:

@@ -29,9 +29,14 @@ from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
 from orchestrator_interactive.loop.injection_queue import injection_row
-from orchestrator_interactive.loop.tool_results import NOT_STARTED, PROCESS_ENDED, late_row, still_running_row
-from orchestrator_interactive.transcript.answer_parts import cut_row
-from orchestrator_interactive.transcript.rows import assistant_row, delivered_in, is_prompt, tool_row, user_row
+from orchestrator_interactive.loop.tool_results import (
+    NOT_STARTED,
+    PROCESS_ENDED,
+    late_results_row,
+    still_running_row,
+)
+from orchestrator_interactive.transcript.answer_parts import mark_partial
+from orchestrator_interactive.transcript.rows import assistant_row, delivered_ids_in, is_prompt, tool_row, user_row
 
 if TYPE_CHECKING:
     from agents import Agent
@@ -87,11 +92,11 @@ class TestWhereItGoesOn:
 
     @pytest.mark.parametrize("cut", ["length", "urgent"])
     async def test_an_answer_that_was_to_go_on_goes_on(self, cut: Any) -> None:
-        agent = await killed(GO, cut_row(words("One, "), cut), steps=(say("two."),))
+        agent = await killed(GO, mark_partial(words("One, "), cut), steps=(say("two."),))
         assert await resumed(agent) == "One, two."
 
     async def test_one_that_was_cut_too_often_does_not(self) -> None:
-        rows = [cut_row(words(text), "length") for text in "abc"]
+        rows = [mark_partial(words(text), "length") for text in "abc"]
         agent = await killed(GO, *rows, steps=(say("d", finish_reason="max_tokens"),))
         assert await resumed(agent) == "abcd"
         assert agent.progress.of("complete")[0].items() >= {"status": "incomplete", "reason": "length"}.items()
@@ -99,7 +104,7 @@ class TestWhereItGoesOn:
         assert agent.progress.of("complete")[1].items() >= {"status": "incomplete", "reason": "length"}.items()
 
     async def test_the_words_of_a_run_that_was_stopped_are_its_last(self) -> None:
-        agent = await killed(GO, cut_row(words("One, "), "stopped"), steps=())
+        agent = await killed(GO, mark_partial(words("One, "), "stopped"), steps=())
         assert await resumed(agent) == "One, "
         assert agent.progress.of("complete")[0]["status"] == "cancelled"
 
@@ -136,7 +141,7 @@ class TestTheMessageThatAPromptIs:
         await soon(agent.session.execute("go", message_id="m0", on_progress=agent.progress))
         row = (await agent.history())[0]
         assert row == {"role": "user", "content": "go", "metadata": {"message": "m0"}}
-        assert delivered_in(row) == ["m0"]
+        assert delivered_ids_in(row) == ["m0"]
         assert is_prompt(row)
 
     async def test_without_one_there_is_nothing_beside_it(self) -> None:
@@ -146,7 +151,7 @@ class TestTheMessageThatAPromptIs:
 
     @pytest.mark.parametrize("metadata", [None, "m0", {"message": 1}, {"injections": "m0"}, {"injections": [None, 2]}])
     def test_what_others_keep_beside_a_row_names_none(self, metadata: Any) -> None:
-        assert delivered_in({"role": "user", "content": "go", "metadata": metadata}) == []
+        assert delivered_ids_in({"role": "user", "content": "go", "metadata": metadata}) == []
 
 
 class TestWhatIsTold:
@@ -166,12 +171,12 @@ class TestWhatIsTold:
 
     async def test_the_texts_are_told_again_and_counted_on(self) -> None:
         steer = injection_row([Injection("more", id="m1")])
-        agent = await killed(GO, words("One."), steer, cut_row(words("Tw"), "urgent"), steer_of("m2"))
+        agent = await killed(GO, words("One."), steer, mark_partial(words("Tw"), "urgent"), steer_of("m2"))
         agent.progress.act_on("thinking", lambda: agent.inject("!now"))
         assert await resumed(agent) == "ok"
         assert agent.progress.of("text") == [
             {"text": "One.", "part": 1},
-            {"text": "Tw", "part": 2, "cut": True},
+            {"text": "Tw", "part": 2, "partial": True},
         ]
         assert agent.progress.of("complete")[0]["part"] == 3
 
@@ -248,7 +253,7 @@ class TestCallsWithoutAResult:
 
     async def test_results_that_have_followed_are_known(self) -> None:
         slow = use("do", "a")
-        rows = [calling(slow), still_running_row(slow), steer_of("m1"), late_row([tool_row(slow, "x")])]
+        rows = [calling(slow), still_running_row(slow), steer_of("m1"), late_results_row([tool_row(slow, "x")])]
         agent = await killed(GO, *rows, tools=[echo("do")])
         await resumed(agent)
         assert agent.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]

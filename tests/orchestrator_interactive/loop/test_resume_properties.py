@@ -15,7 +15,7 @@ from killed_runs import HARMLESS, Process, SharedState, SnapshotStore, all_is_to
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
-from orchestrator_interactive.transcript.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -188,7 +188,7 @@ async def _gone_on_with(world: SharedState, sayings: list[str], *, remarks: bool
     assert (status == "cancelled") == world.is_stopped
     assert status in ("incomplete", "cancelled") or WHOLE.search(answered)
     if not world.is_stopped:
-        assert {each.id for each in world.written} <= {each for row in rows for each in delivered_in(row)}
+        assert {each.id for each in world.written} <= {each for row in rows for each in delivered_ids_in(row)}
         again = _Played(world, sayings, [], None)
         assert await again.play() == answered
         assert await world.rows() == rows

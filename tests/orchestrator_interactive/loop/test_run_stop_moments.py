@@ -194,7 +194,7 @@ async def test_what_was_said_when_a_stop_cut_its_way_to_the_log_can_be_asked_for
     moment: str,
 ) -> None:
     agent = await make_agent(doing(lambda: agent.inject("more"), say("first")), say("second"))
-    unsaid = agent.coordinator.get_capability("orchestrator.unsaid")
+    unsaid = agent.coordinator.get_capability("orchestrator.unconfirmed_text")
 
     async def hang(row: dict[str, Any]) -> None:
         if row["content"] == [{"type": "text", "text": "second"}]:

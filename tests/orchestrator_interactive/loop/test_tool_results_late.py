@@ -75,8 +75,8 @@ async def test_a_failure_a_picture_and_a_long_text_follow_as_what_they_are() -> 
     ]
     assert "50 characters are left out" in text["text"]
     assert image == {"type": "image", "source": picture.source}
-    became = {name: {"outcome": "failed" if name == "break" else "finished"} for name in outcomes}
-    assert row["metadata"] == {"results": list(outcomes), "became": became, "whole": {"tell": "x" * 150}}
+    call_outcome = {name: {"outcome": "failed" if name == "break" else "finished"} for name in outcomes}
+    assert row["metadata"] == {"results": list(outcomes), "call_outcome": call_outcome, "whole": {"tell": "x" * 150}}
     await goes_on(agent)
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.runs.runs import StoredRuns
 from service.store.retry import StoreRetryPolicy
 
@@ -177,7 +177,7 @@ async def test_during_an_outage_a_dead_process_is_succeeded_one_lease_later(stor
     policy = StoreRetryPolicy()
 
     async def fail():
-        raise StoreAway
+        raise StoreUnavailable
 
     async with StoredRuns(store, "here", 0.3, policy) as runs:
         runs.watch("T", lambda _: None)

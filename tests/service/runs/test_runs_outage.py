@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from connector.protocols import StateChanges
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 
 HERE, THERE = "T:C:1.0", "T:C:2.0"
 RUN = StateChanges(run={"id": "r"})
@@ -166,7 +166,7 @@ async def test_at_most_a_thousand_entries_wait_during_an_outage(durable_redis, p
                         await one.admit(1)
                 except TimeoutError:
                     continue  # not all have found the store away
-                except StoreAway:
+                except StoreUnavailable:
                     break
         durable_redis.start()
         async with asyncio.timeout(30):

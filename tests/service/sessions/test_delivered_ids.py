@@ -15,7 +15,7 @@ from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.sessions.delivered_ids import DeliveredIds
 
 KEY = Key("T:C:1.0", "alpha")
@@ -140,7 +140,7 @@ async def test_a_fence_also_protects_a_conversation_without_a_log(manager):
 
 @pytest.mark.parametrize(
     ("problem", "raised"),
-    [(StoreError("Full."), StoreError), (StoreAway("Away."), StoreAway), (DamagedLog("X"), RunFailed)],
+    [(StoreError("Full."), StoreError), (StoreUnavailable("Away."), StoreUnavailable), (DamagedLog("X"), RunFailed)],
 )
 async def test_only_a_damaged_log_is_a_permanent_failure(manager, problem, raised):
     store = RecordingStore()

@@ -10,7 +10,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store.retry import RetryingStore, StoreRetryPolicy
 
 
@@ -24,7 +24,7 @@ class Server:
     async def call(self):
         self.calls.append(asyncio.get_running_loop().time())
         if not self.is_there:
-            raise StoreAway("The store is away: start it.")
+            raise StoreUnavailable("The store is away: start it.")
         return len(self.calls)
 
     def returns_in(self, delay_s):
@@ -151,7 +151,7 @@ class FlakyStore(MemoryStore):
     def _fail_once(self, name):
         if name not in self.failed:
             self.failed.add(name)
-            raise StoreAway("The store is away.")
+            raise StoreUnavailable("The store is away.")
 
     def __getattribute__(self, name):
         method = super().__getattribute__(name)

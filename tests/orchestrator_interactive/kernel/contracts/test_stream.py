@@ -16,7 +16,7 @@ CALL = ToolCallBlock(id="c1", name="look", input={})
 
 def test_each_finished_block_is_told_in_order_when_it_has_been_added() -> None:
     told: list[tuple[ContentBlock, list[ContentBlock]]] = []
-    stream = ResponseStream(lambda block: told.append((block, stream.kept(calls=["c1"]))))
+    stream = ResponseStream(lambda block: told.append((block, stream.valid_blocks(calls=["c1"]))))
     stream.text("I look.")
     assert told == []
     stream.block(SAID)
@@ -31,21 +31,21 @@ def test_of_a_cut_answer_stay_complete_blocks_and_the_text_as_far_as_it_came() -
     stream.block(SAID)
     stream.block(CALL)
     stream.text("And th")
-    kept = stream.kept()
+    kept = stream.valid_blocks()
     assert kept == [ThinkingBlock(thinking="hm", signature="signed"), SAID, TextBlock(text="And th")]
-    assert stream.kept([SAID]) == [SAID]
+    assert stream.valid_blocks([SAID]) == [SAID]
 
 
 def test_thinking_alone_and_blank_text_are_nothing_that_was_said() -> None:
     stream = ResponseStream()
     stream.block(ThinkingBlock(thinking="hm", signature="signed"))
     stream.text(" \n")
-    assert stream.kept() == []
+    assert stream.valid_blocks() == []
 
 
 def test_everything_that_comes_is_a_sign_of_life() -> None:
     stream = ResponseStream()
-    stream.alive()
+    stream.heartbeat()
     stream.text("I look.")
     stream.block(SAID)
     assert stream.pieces == 3

@@ -12,7 +12,7 @@ from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, 
 from structlog.testing import capture_logs
 
 from connector.protocols import StateChanges
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store import inspect_run_store, open_run_store
 from service.store.redis import index_scripts, scripts
 
@@ -81,7 +81,7 @@ async def test_a_step_with_a_lost_reply_returns_its_first_result(lossy, proxy, l
 
 async def test_an_admission_without_any_reply_is_new_when_it_is_repeated(lossy, proxy, lose_reply):
     lose_reply(scripts.ADMIT, 9)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await lossy.admit(C, entry(1), "owl")
     proxy.lose(b"", 0)
     assert [(await lossy.admit(C, entry(1), "owl")).is_new for _ in range(2)] == [True, False]
@@ -125,7 +125,7 @@ async def test_a_killed_server_keeps_every_acknowledged_entry(durable_redis):
         async def admit(number):
             try:
                 await store.admit(C, entry(number), "owl")
-            except StoreAway:
+            except StoreUnavailable:
                 return
             acknowledged.append(f"{number}")
 
@@ -159,7 +159,7 @@ async def test_every_step_fails_during_an_outage_and_the_state_survives_it(durab
             *(store.record(C), store.forget(C), open_run_store(durable_redis.url)),
             return_exceptions=True,
         )
-        assert {type(each) for each in ended} == {StoreAway}
+        assert {type(each) for each in ended} == {StoreUnavailable}
         durable_redis.start()
         assert await store.renew(C, claim.token, LONG_S) == 1
         assert await store.claim(C, "b", LONG_S) is None
@@ -170,7 +170,7 @@ async def test_every_step_fails_during_an_outage_and_the_state_survives_it(durab
 async def test_a_replica_is_unavailable_until_it_is_the_primary_again(redis, store):
     redis.ask("REPLICAOF", "127.0.0.1", "1")
     try:
-        with pytest.raises(StoreAway, match="it is a replica"):
+        with pytest.raises(StoreUnavailable, match="it is a replica"):
             await store.admit(C, entry(1), None)
     finally:
         redis.ask("REPLICAOF", "NO", "ONE")
@@ -181,7 +181,7 @@ async def test_a_wrong_password_is_no_outage():
     with redis_server("--requirepass", "hunter2") as server:
         with pytest.raises(StoreError, match="another user or password") as refused:
             await open_run_store(server.url)
-        assert not isinstance(refused.value, StoreAway)
+        assert not isinstance(refused.value, StoreUnavailable)
 
 
 async def test_scripts_that_the_server_has_lost_are_sent_again(redis, store):
