@@ -22,13 +22,13 @@ async def slack() -> AsyncIterator[LocalSlack]:
 
 
 @pytest.fixture
-def stage(slack: LocalSlack, tmp_path: Path) -> SlackEnvironment:
+def environment(slack: LocalSlack, tmp_path: Path) -> SlackEnvironment:
     return SlackEnvironment.of(slack, tmp_path)
 
 
 @pytest.fixture
 async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
-    """A Messages API that answers `fine`; this process and the services of `stage` use it."""
+    """A Messages API that answers `fine`; this process and the services of `environment` use it."""
     async with AnthropicServer() as model:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)

@@ -30,11 +30,11 @@ async def mount(coordinator, config):
 
 
 @pytest.fixture
-async def posting(slack, stage):
+async def posting(slack, environment):
     """A service whose first call of `chat.postMessage` hangs."""
-    async with stage.serving() as service:
+    async with environment.serving() as service:
         await service.says("service.ready")
-        hold = stage.hold("chat.postMessage")
+        hold = environment.hold("chat.postMessage")
         await slack.as_person("ana").say("general", "@alpha look")
         await hold.reached.wait()
         yield service
@@ -42,16 +42,16 @@ async def posting(slack, stage):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_an_idle_service_ends_with_code_0(stage, number):
-    async with stage.serving() as service:
+async def test_an_idle_service_ends_with_code_0(environment, number):
+    async with environment.serving() as service:
         await service.says("service.ready")
         assert await service.ended(number) == 0
     assert "Traceback" not in service.output
 
 
-async def test_a_service_that_is_not_yet_connected_ends(stage):
-    hold = stage.hold("auth.test")
-    async with stage.serving() as service:
+async def test_a_service_that_is_not_yet_connected_ends(environment):
+    hold = environment.hold("auth.test")
+    async with environment.serving() as service:
         await hold.reached.wait()
         try:
             await service.ended(signal.SIGTERM, within_s=5)
@@ -60,8 +60,8 @@ async def test_a_service_that_is_not_yet_connected_ends(stage):
     assert "Traceback" not in service.output
 
 
-async def test_a_service_that_lost_its_connection_ends_and_logs_no_token(slack, stage):
-    async with stage.serving() as service:
+async def test_a_service_that_lost_its_connection_ends_and_logs_no_token(slack, environment):
+    async with environment.serving() as service:
         await service.says("service.ready")
         await slack.__aexit__(None, None, None)
         await service.says("socket.reconnecting")
@@ -74,7 +74,7 @@ async def test_a_service_that_lost_its_connection_ends_and_logs_no_token(slack, 
     "statement", ["await asyncio.sleep(3600)", "time.sleep(3600)"], ids=["ignores cancellation", "blocks"]
 )
 async def test_a_hanging_tool_does_not_prevent_the_end(  # noqa: PLR0917 - fixtures
-    slack, stage, model, model_env, config_file, tmp_path, statement
+    slack, environment, model, model_env, config_file, tmp_path, statement
 ):
     source = tmp_path / "hanging.py"
     source.write_text(HANGING_TOOL.format(statement=statement))
@@ -82,7 +82,7 @@ async def test_a_hanging_tool_does_not_prevent_the_end(  # noqa: PLR0917 - fixtu
     instances = f"instances: {{alpha: {{persona: {{name: Alpha, emoji: ':owl:'}}, {tools}}}}}"
     model.reply(tool_call("hang"))
     config = config_file(f"{instances}\nshutdown_grace_s: 1")
-    async with stage.serving("--config", str(config), **model_env) as service:
+    async with environment.serving("--config", str(config), **model_env) as service:
         await service.says("service.ready")
         await slack.as_person("ana").say("general", "@alpha look")
         await service.says("it hangs")
@@ -100,16 +100,16 @@ async def test_a_second_signal_ends_the_service_immediately(posting):
     assert await posting.ended(signal.SIGTERM, within_s=5) == -signal.SIGTERM
 
 
-async def test_the_cleanup_of_a_finished_run_is_completed_before_the_end(slack, stage, model, model_env):
+async def test_the_cleanup_of_a_finished_run_is_completed_before_the_end(slack, environment, model, model_env):
     model.reply(text("the answer"))
-    async with stage.serving(**model_env) as service:
+    async with environment.serving(**model_env) as service:
         await service.says("service.ready")
         ts = await slack.as_person("ana").say("general", "@alpha look")
-        deleting = stage.hold("chat.delete")
-        await slack.until(lambda _: stage.found(ts, "the answer"))
+        deleting = environment.hold("chat.delete")
+        await slack.until(lambda _: environment.found(ts, "the answer"))
         service.process.send_signal(signal.SIGTERM)
         await service.says("service.stopping")
         deleting.set()
         assert await service.ended() == 0
-    assert stage.said(ts) == ["the answer"]
+    assert environment.said(ts) == ["the answer"]
     assert not slack.workspace.message("general", ts).reacted("hourglass_flowing_sand")

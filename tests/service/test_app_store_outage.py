@@ -97,11 +97,11 @@ async def test_a_run_that_waits_for_the_store_can_be_stopped(model, durable_redi
 
 @pytest.mark.parametrize("kind", ["gone", "hangs"])
 async def test_a_service_ends_in_time_during_an_outage(  # noqa: PLR0917 - fixtures
-    slack, stage, model, env, outage, config_file, kind
+    slack, environment, model, env, outage, config_file, kind
 ):
     gate = Gate()
     model.reply(gate, tool_call("list_files"))
-    async with stage.serving("--config", str(config_file("shutdown_grace_s: 2")), **env) as service:
+    async with environment.serving("--config", str(config_file("shutdown_grace_s: 2")), **env) as service:
         await service.says("service.ready")
         await slack.as_person("ana").say("general", "@alpha look")
         await gate.reached.wait()
@@ -113,22 +113,22 @@ async def test_a_service_ends_in_time_during_an_outage(  # noqa: PLR0917 - fixtu
     assert "Traceback" not in service.output
 
 
-async def test_a_second_service_over_the_same_file_is_refused(slack, stage, tmp_path):
+async def test_a_second_service_over_the_same_file_is_refused(slack, environment, tmp_path):
     url = f"sqlite:{tmp_path}/kept.db"
-    async with stage.serving(AMPLIFIER_SLACK_STORE=url) as first:
+    async with environment.serving(AMPLIFIER_SLACK_STORE=url) as first:
         await first.says("service.ready")
-        async with stage.serving(AMPLIFIER_SLACK_STORE=url) as second:
+        async with environment.serving(AMPLIFIER_SLACK_STORE=url) as second:
             assert await second.ended(within_s=30) == 2
         assert "Another service uses" in second.output
         ts = await slack.as_person("ana").say("general", "@alpha hello")
-        await slack.until(lambda _: stage.found(ts, "offline demo"), 30)
+        await slack.until(lambda _: environment.found(ts, "offline demo"), 30)
         assert await first.ended(signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "removed"])
-async def test_a_service_ends_if_its_file_is_replaced_or_removed(slack, stage, tmp_path, is_replaced):
+async def test_a_service_ends_if_its_file_is_replaced_or_removed(slack, environment, tmp_path, is_replaced):
     path = tmp_path / "kept.db"
-    async with stage.serving(AMPLIFIER_SLACK_STORE=f"sqlite:{path}") as service:
+    async with environment.serving(AMPLIFIER_SLACK_STORE=f"sqlite:{path}") as service:
         await service.says("service.ready")
         if is_replaced:
             (tmp_path / "other.db").write_bytes(path.read_bytes())
@@ -142,17 +142,17 @@ async def test_a_service_ends_if_its_file_is_replaced_or_removed(slack, stage, t
     assert "ExceptionGroup" not in service.output
 
 
-async def test_a_message_written_while_the_disk_is_full_is_answered_later(slack, stage, config_file):
+async def test_a_message_written_while_the_disk_is_full_is_answered_later(slack, environment, config_file):
     demo = "providers: [{module: provider-demo, config: {think_s: 0, word_s: 0}}]"
     config = config_file(f"store: sqlite:kept.db\ninstances: {{{INSTANCE}, {demo}}}}}")
-    async with stage.serving("--config", str(config)) as service:
+    async with environment.serving("--config", str(config)) as service:
         await service.says("service.ready")
         _, hard = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (0, hard))  # no file can grow, as on a full disk
         ts = await slack.as_person("ana").say("general", "@alpha hello")
         await service.says("store.unavailable")
-        assert stage.said(ts) == []
+        assert environment.said(ts) == []
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
         await service.says("store.available")
-        await slack.until(lambda _: len(stage.said(ts)) == 1)
+        await slack.until(lambda _: len(environment.said(ts)) == 1)
         assert "Traceback" not in service.output

@@ -16,17 +16,17 @@ SECRET = "sk-ant-api03-abcdefghijklmnop"
 
 @pytest.mark.parametrize("form", ["human", "json"])
 async def test_the_log_of_failing_runs_contains_no_token(  # noqa: PLR0917 - fixtures
-    slack, stage, model, model_env, config_file, form
+    slack, environment, model, model_env, config_file, form
 ):
     config = config_file(f"log: {{level: debug, format: {form}}}\nworkspace: {{root: files}}")
     model.fail(401, "authentication_error", f"invalid x-api-key: {SECRET}")
     env = {**model_env, "ANTHROPIC_API_KEY": SECRET}
-    async with stage.serving("--config", str(config), **env) as service:
+    async with environment.serving("--config", str(config), **env) as service:
         await service.says("service.ready")
         slack.faults.next("users.info", ErrorResponse(f"refused:\n{slack.bot_token}"))
         slack.faults.next("reactions.add", DropBeforeCall())
         ts = await slack.as_person("ana").say("general", "@alpha look")
-        await slack.until(lambda _: stage.found(ts, "does not accept our API key"))
+        await slack.until(lambda _: environment.found(ts, "does not accept our API key"))
         slack.socket_mode.drop()
         await slack.until(lambda ws: ws.bot_online)
         await service.says("run.failed")

@@ -74,10 +74,10 @@ def test_a_store_that_cannot_be_used_exits_with_code_2(store):
     assert "hunter2" not in result.output
 
 
-async def test_the_store_of_a_running_service_can_be_checked(slack, stage, url, model, model_env):
+async def test_the_store_of_a_running_service_can_be_checked(slack, environment, url, model, model_env):
     gate = Gate()
     model.reply(gate, text("fine"))
-    async with stage.serving(**model_env, AMPLIFIER_SLACK_STORE=url) as service:
+    async with environment.serving(**model_env, AMPLIFIER_SLACK_STORE=url) as service:
         await service.says("service.ready")
         ts = await slack.as_person("ana").say("general", "@alpha look")
         await gate.reached.wait()
@@ -85,7 +85,7 @@ async def test_the_store_of_a_running_service_can_be_checked(slack, stage, url, 
         assert ended.code == 0, ended.output
         report = json.loads(ended.output[ended.output.index("{") :])
         gate.open()
-        await slack.until(lambda _: stage.found(ts, "fine"), 30)
+        await slack.until(lambda _: environment.found(ts, "fine"), 30)
         await slack.until(lambda ws: not ws.message("general", ts).reacted("hourglass_flowing_sand"))
     assert [report[name] for name in ("runs_on", "leases", "accepted", "delivered")] == [1, 1, 1, 1]
 

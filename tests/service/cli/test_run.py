@@ -134,18 +134,18 @@ async def test_a_wrong_password_of_redis_is_reported_without_the_password(error)
     assert "wrong-password" not in line
 
 
-async def test_the_store_of_the_environment_overrides_the_configuration(stage, config_file, tmp_path):
+async def test_the_store_of_the_environment_overrides_the_configuration(environment, config_file, tmp_path):
     url = f"sqlite:{tmp_path}/below/environment.db"
     config = config_file(f"{INSTANCE}\nstore: sqlite:file.db")
-    async with stage.serving("--config", str(config), AMPLIFIER_SLACK_STORE=url) as service:
+    async with environment.serving("--config", str(config), AMPLIFIER_SLACK_STORE=url) as service:
         await service.says("service.ready")
         assert await service.ended(signal.SIGTERM) == 0
     assert (tmp_path / "below/environment.db").exists()
     assert not (tmp_path / "file.db").exists()
 
 
-async def test_the_default_store_is_private_and_empty_after_a_start(stage, tmp_path):
-    async with stage.serving() as service:
+async def test_the_default_store_is_private_and_empty_after_a_start(environment, tmp_path):
+    async with environment.serving() as service:
         await service.says("service.ready")
         assert await service.ended(signal.SIGTERM) == 0
     store = tmp_path / ".local/share/amplifier-slack/conversations.db"
@@ -154,13 +154,13 @@ async def test_the_default_store_is_private_and_empty_after_a_start(stage, tmp_p
         assert database.execute("SELECT count(*) FROM logs").fetchone() == (0,)
 
 
-async def test_a_service_over_redis_with_a_password_stores_its_conversations_there(slack, stage, config_file):
+async def test_a_service_over_redis_with_a_password_stores_its_conversations_there(slack, environment, config_file):
     with redis_server("--requirepass", "the-right-password") as server:
         url = f"redis://:the-right-password@127.0.0.1:{server.port}/0"
-        async with stage.serving("--config", str(config_file(f"{INSTANCE}\nstore: '{url}'"))) as service:
+        async with environment.serving("--config", str(config_file(f"{INSTANCE}\nstore: '{url}'"))) as service:
             await service.says("service.ready")
             ts = await slack.as_person("ana").say("general", "@alpha hello")
-            await slack.until(lambda _: stage.found(ts, "offline demo"))
+            await slack.until(lambda _: environment.found(ts, "offline demo"))
             assert await service.ended(signal.SIGTERM) == 0
         listed = await run_command("conversations", "list", "--store", url)
     assert "the-right-password" not in service.output

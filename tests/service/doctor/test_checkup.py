@@ -273,11 +273,11 @@ async def test_the_address_of_the_http_transport_is_checked(slack, findings, fre
 
 
 async def test_a_running_service_is_recognised_by_its_answer(  # noqa: PLR0917 - fixtures
-    slack, stage, findings, config_file, config_text, free_port
+    slack, environment, findings, config_file, config_text, free_port
 ):
     text = HTTP % free_port
     config = str(config_file(config_text(text)))
-    async with stage.serving("--config", config, SLACK_SIGNING_SECRET=slack.signing_secret) as service:
+    async with environment.serving("--config", config, SLACK_SIGNING_SECRET=slack.signing_secret) as service:
         await service.says("service.ready")
         areas = await findings(slack, text, slack_signing_secret=slack.signing_secret)
         other = await findings(slack, text, slack_signing_secret="another-secret")

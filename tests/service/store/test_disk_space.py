@@ -30,12 +30,12 @@ async def test_free_space_is_logged_at_the_start_and_when_it_crosses_the_reserve
     assert [line["event"] for line in logged] == ["disk.space", "disk.low", "disk.recovered"]
 
 
-async def test_the_health_endpoint_reports_the_free_space(slack, stage, config_file, free_port):
+async def test_the_health_endpoint_reports_the_free_space(slack, environment, config_file, free_port):
     config = config_file(
         "instances: {a: {persona: {name: A, emoji: ':owl:'}}}\nworkspace: {root: files}\n"
         f"slack: {{transport: http, listen: '127.0.0.1:{free_port}'}}\n"
     )
-    async with stage.serving("--config", str(config), SLACK_SIGNING_SECRET=slack.signing_secret) as service:
+    async with environment.serving("--config", str(config), SLACK_SIGNING_SECRET=slack.signing_secret) as service:
         await service.says("service.ready")
         async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{free_port}/healthz") as response:
             assert response.status == 200
