@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from orchestrator_interactive.kernel.loading.location import locate
-from orchestrator_interactive.validation import Report, ValidatedModule, ValidationFinding
+from orchestrator_interactive.validation import ModuleType, Report, ValidatedModule, ValidationFinding
+from orchestrator_interactive.validation.runner import ValidationRule, ValidationStep
 from orchestrator_interactive.validation.validator import Order, run_checks
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.validation import ModuleType
-    from orchestrator_interactive.validation.runner import ValidationRule, ValidationStep
 
 EXAMPLES = Path(__file__).parent.parent / "validation" / "examples"
 
