@@ -36,7 +36,7 @@ FAILURES = {
 
 @pytest.fixture(scope="module")
 def loop_invariants():
-    text = (SIMULATED / "invariants" / "all_invariants.py").read_text(encoding="utf-8")
+    text = (SIMULATED / "agent" / "invariants" / "__init__.py").read_text(encoding="utf-8")
     return set(re.findall(r"self\.\w+ = ([A-Z]\w+)\(", text))
 
 

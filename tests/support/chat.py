@@ -1,21 +1,17 @@
-"""A Slack workspace with the bot in it; the test decides what the runs of the bot do."""
+"""A Slack workspace with the bot in it; the test controls the runs of the bot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fake_sessions import FakeRun, FakeSessionManager
 from slack_environment import Hold
 
 from connector import Instance, Persona
-from local_slack import BlockUntil
+from local_slack import BlockUntil, Fault, LocalSlack, Message, PersonClient
 from local_slack.delivery.delivery import Envelope
-
-if TYPE_CHECKING:
-    from fake_sessions import FakeRun, FakeSessionManager
-
-    from local_slack import Fault, LocalSlack, Message, PersonClient
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 BETA = Instance("beta", Persona("Beta", ":fox_face:"))

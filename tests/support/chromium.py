@@ -1,4 +1,4 @@
-"""One Chromium for many tests: each takes a window of its own in it."""
+"""One Chromium for many tests; each uses its own window."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import IO
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS = (
@@ -53,6 +51,6 @@ def _address(said: IO[bytes]) -> str:
     for line in said:
         seen += line
         if found := _LISTENS.search(line):
-            threading.Thread(target=said.read, daemon=True).start()  # nobody who speaks has to wait
+            threading.Thread(target=said.read, daemon=True).start()  # so that its pipe never fills up
             return found[1].decode()
     raise AssertionError(f"Chromium did not start:\n{seen.decode(errors='replace')}")

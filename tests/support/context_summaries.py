@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from agents import Milestones
 from context_rows import a_coordinator, is_note, tool_steps, user
 
 from orchestrator_interactive.kernel import ProviderInfo
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 from orchestrator_interactive.kernel.contracts.request_validation import check
 from orchestrator_interactive.modules import context_simple
 from orchestrator_interactive.testing import EventRecorder, MockProvider
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 Row = dict[str, Any]
 
@@ -25,7 +22,7 @@ ROWS = [user("the task"), *tool_steps(40)]
 
 
 class SummaryProvider(MockProvider):
-    """A provider that refuses what a real one would, and may be held before it answers."""
+    """A provider that refuses invalid requests, and may be held before it answers."""
 
     def __init__(self, *answers: Any, hold: Callable[[], Awaitable[object]] | None = None, window: int = 1000) -> None:
         super().__init__(list(answers), default="They looked around.")
@@ -47,7 +44,7 @@ class SummaryProvider(MockProvider):
         return await super().complete(request, **kwargs)
 
     def told(self, number: int = -1) -> str:
-        """What it was to summarise."""
+        """Return the text to summarise."""
         content = self.requests[number].messages[-1].content
         assert isinstance(content, str)
         return content

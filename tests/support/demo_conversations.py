@@ -1,19 +1,16 @@
-"""Conversations with the demo: its rows, its tools of a small workspace, and what it does next."""
+"""Conversations with the demo provider: rows, tools of a small workspace, and its next step."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from orchestrator_interactive.kernel.contracts.messages import Message, TextBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message, TextBlock, ToolCallBlock
 from orchestrator_interactive.loop.injection_queue import Injection, injection_row
 from orchestrator_interactive.modules.provider_demo import plan
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Row = dict[str, Any]
 
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
-
-    Row = dict[str, Any]
 
 TOOLS = ("list_files", "read_file", "search_files", "write_file", "todo")
 FILES = {
@@ -56,7 +53,7 @@ def names_of(blocks: Sequence[ContentBlock]) -> list[str]:
 
 
 def outcome(name: str, given: dict[str, Any], files: dict[str, str]) -> tuple[str, bool]:
-    """What the tools of a small workspace say, and whether it is a failure."""
+    """Return the output of a tool of the small workspace, and whether the call failed."""
     match name:
         case "list_files":
             return "\n".join(f"{path} ({len(text)} bytes)" for path, text in files.items()), False
@@ -94,7 +91,7 @@ def answered(rows: Sequence[Row], tools: Sequence[str] = TOOLS) -> list[Row]:
         rows = after(rows, tools)
         if rows[-1]["role"] == "assistant":
             return rows
-    raise AssertionError("It goes on for ever.")
+    raise AssertionError("The demo does not end.")
 
 
 def answer_to(*rows: Row, tools: Sequence[str] = TOOLS) -> str:

@@ -1,20 +1,16 @@
-"""A store that has lost some states, and tells what was read of it."""
+"""A store that loses some states, and records the ranges that are read."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from orchestrator_interactive.interactions.records import Key, Node
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from orchestrator_interactive.interactions.records import Key, Node
 
 
 class FaultInjectingStore(MemoryStore):
-    """Keeps everything but the states at the indices `lost`; those at `unknown` are of a type that nobody knows.
+    """Loses the states at the indices `lost`; those at `unknown` have an unknown type.
 
     `reads` are the ranges that were read.
     """

@@ -1,4 +1,4 @@
-"""Processes of `amplifier-slack` that are forked: `fork_server.py` from outside."""
+"""The client of `fork_server.py`: forked processes of `amplifier-slack`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import Self
 
 
 class ForkedProcess:
@@ -28,7 +26,7 @@ class ForkedProcess:
 
     @classmethod
     async def start(cls, command: Sequence[str], env: Mapping[str, str]) -> Self:
-        """Run this command; what it says comes out of `stdout`."""
+        """Run this command; `stdout` has its output."""
         output, into_output = os.pipe()
         report, into_report = socket.socketpair()
         message = json.dumps({"command": list(command), "env": dict(env)}).encode()
@@ -51,7 +49,7 @@ class ForkedProcess:
         return await asyncio.shield(self._end)
 
     async def communicate(self) -> tuple[bytes, None]:
-        """Read all that it says, and wait for its end."""
+        """Read all output, and wait for the end."""
         said = await self.stdout.read()
         await self.wait()
         return said, None
@@ -79,7 +77,7 @@ async def _ended(reports: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 @cache
 def _fork_server() -> socket.socket:
-    """The socket of the one zygote of this process, which ends with it."""
+    """Return the socket of the fork server of this process, which ends with it."""
     orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - a program of ours

@@ -1,21 +1,18 @@
-"""A tool module whose calls wait until the test lets them go on: see `ToolGate`. `source` leads here."""
+"""A tool module whose calls wait for a `ToolGate` of the test."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator_interactive.kernel import ToolResult
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
 from orchestrator_interactive.kernel.tool_progress import report_progress
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel import ModuleCoordinator
 
 
 class GatedTool:
     name = "run_tests"
     description = "Run the tests."
-    input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - nobody changes it
+    input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - constant
 
     def __init__(self, port: int, *, side_effect_free: bool = False) -> None:
         self._port = port

@@ -1,29 +1,25 @@
-"""What the service consists of, in this process: that is quicker than one of its own, and has no other part."""
+"""The service in this process, which starts faster than a process of its own."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
+from local_slack import LocalSlack
 from orchestrator_interactive.interactions.stores import open_store
+from service.config.config import ServiceConfig
 from service.runs.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
 from service.store.retry import RetryingStore, StoreRetryPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from local_slack import LocalSlack
-    from service.config.config import ServiceConfig
-
 
 @asynccontextmanager
 async def serving_in_process(slack: LocalSlack, config: ServiceConfig) -> AsyncIterator[None]:
-    """Serve a workspace with the agents of this configuration. The environment leads their provider to the model."""
+    """Serve a workspace with the agents of a configuration. The environment has the URL of the model."""
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
     url, patience = config.store.get_secret_value(), StoreRetryPolicy()

@@ -1,8 +1,8 @@
-"""States of conversations, and valid sequences of them, for tests."""
+"""States of conversations, and valid sequences."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -13,6 +13,7 @@ from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
+    BaseState,
     FinishedState,
     ToolCallState,
     ToolResultState,
@@ -20,9 +21,6 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
     WaitingState,
 )
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.states import BaseState
 
 said = UserMessageState
 answered = AssistantMessageState
@@ -64,7 +62,7 @@ any_state: st.SearchStrategy[BaseState] = st.one_of(
 
 
 def valid(states: list[BaseState]) -> list[BaseState]:
-    """Those of the states that may come where they stand, once the others are left out."""
+    """Return the states that are valid in their order, without the others."""
     flow, fitting = Flow(), []
     for state in states:
         try:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator_interactive.kernel import ToolResult
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
 from orchestrator_interactive.kernel.tool_progress import report_progress
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel import ModuleCoordinator
 
 
 class LeakyTool:
     name = "leaky"
     description = "Tell everything."
-    input_schema: dict[str, Any] = {"type": "object", "properties": {"how": {"type": "string"}}}  # noqa: RUF012 - nobody changes it
+    input_schema: dict[str, Any] = {"type": "object", "properties": {"how": {"type": "string"}}}  # noqa: RUF012 - constant
 
     def label(self, _input: dict[str, Any]) -> str:
         return "Asking with our-own-password"

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.records import Flow, Key, Node
-from orchestrator_interactive.interactions.stores.base import Change
+from orchestrator_interactive.interactions.stores.base import Change, LogStore
 from orchestrator_interactive.interactions.tree import Tree
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 KEY = Key("T1:C1:1700000000.000100", "alpha")
 TREE = Tree.empty(1000.0)
@@ -34,5 +29,5 @@ async def plant(store: LogStore, key: Key, nodes: Sequence[Node] = (), *, writte
 
 
 async def indices(store: LogStore, key: Key, start: int = 0, stop: int = 100, segment: int = 0) -> list[int]:
-    """Which states stand in a segment."""
+    """Return the indices of the states in a segment."""
     return [node.index for node in await store.read(key, segment, start, stop)]

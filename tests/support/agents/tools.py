@@ -1,29 +1,26 @@
-"""Tools of several tempers."""
+"""Tools with various behaviours."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from orchestrator_interactive.kernel import (
+    ResponseStream,
     ToolResult,
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 from .milestones import Milestones, deaf_to_the_loop
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from orchestrator_interactive.kernel import ResponseStream
-
-    Row = dict[str, Any]
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-    OnRow = Callable[[Row], Awaitable[None]]
+Row = dict[str, Any]
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+OnRow = Callable[[Row], Awaitable[None]]
 
 
 class ScriptedTool:
-    """A tool whose behaviour is given; it records what it was asked and whether it was cancelled."""
+    """A tool with a given behaviour. It records its inputs and cancellations."""
 
     def __init__(self, name: str, behave: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
         self._name = name

@@ -1,21 +1,17 @@
-"""What was seen in Slack: everything that people did, and everything that the bot has posted."""
+"""Observations in Slack: the actions of people and the posts of the bot."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from router import Event
 
 from fault_injection.model import MARK, TAG
-from local_slack.workspace.changes import Changed, Deleted, Posted, Reacted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from router import Event
-
-    from local_slack import LocalSlack, Message
-    from local_slack.workspace.changes import Change
+from local_slack import LocalSlack, Message
+from local_slack.workspace.changes import Change, Changed, Deleted, Posted, Reacted
 
 HOURGLASS = "hourglass_flowing_sand"
 STATUS = ":status"
@@ -25,7 +21,7 @@ Kind = Literal["message", "edit", "deletion", "reaction"]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a person did to the message `ts` in the thread `root`; `words` are those of the message from then on."""
+    """An action on the message `ts` in the thread `root`; `words` is its new text."""
 
     kind: Kind
     root: str

@@ -1,4 +1,4 @@
-"""One fuzz trial: the service in this process, events over one transport, one store, and what was found."""
+"""One fuzz trial: the service in this process, events over one transport, one store, and the findings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import json
 import logging
 import socket
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 import aiohttp
@@ -20,24 +22,18 @@ from structlog.testing import capture_logs
 
 from connector import HttpTransport, Instance, Persona, SlackCredentials, SocketTransport, connected
 from fuzzing.events import EventFuzzer
-from local_slack import LocalSlack, RetrySchedule
+from local_slack import LocalSlack, RetrySchedule, Workspace
 from local_slack.delivery.delivery import Envelope
 from local_slack.delivery.signature import Signer
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores.base import LogStore
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.doctor.delivery_audit import check
 from service.runs.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from local_slack import Workspace
-    from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import RunStore
+from service.store.base import RunStore
 
 Transport = Literal["socket", "http"]
 
@@ -63,7 +59,7 @@ CHANNELS = ("general", "random")
 
 @dataclass(frozen=True, slots=True)
 class Garbage(Envelope):
-    """An envelope whose frame is some text. It is not sent again, as nobody can acknowledge it."""
+    """An envelope whose frame is some text. It is not sent again, as it cannot be acknowledged."""
 
     text: str = ""
 
@@ -73,7 +69,7 @@ class Garbage(Envelope):
 
 @dataclass
 class Findings:
-    """What a trial has found; `wrong` is empty where everything holds."""
+    """The findings of a trial; `wrong` is empty if all checks pass."""
 
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -213,7 +209,7 @@ async def _all_answer(slack: LocalSlack, roots: list[tuple[str, str]], findings:
             findings.counts["threads that answer at the end"] += 1
         except TimeoutError:
             said = [m.text for m in slack.workspace.thread(slack.channel(channel).id, root)]
-            findings.wrong.append(f"the thread {channel}:{root} does not answer any more: {said[-5:]}")
+            findings.wrong.append(f"the thread {channel}:{root} no longer answers: {said[-5:]}")
 
 
 @asynccontextmanager
