@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator_interactive.validation.process import validate
+from orchestrator_interactive.validation.report import rendered
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,8 +24,6 @@ def validate_module() -> Callable[..., Report]:
     The function takes the arguments of `validate`: `path`, `module_type`, `config`, `time_limit_s` and `tool_input`. It
     warns of each violated recommendation, and returns the report.
     """
-    from orchestrator_interactive.validation.process import validate  # noqa: PLC0415 - imports the whole kernel
-    from orchestrator_interactive.validation.report import rendered  # noqa: PLC0415
 
     def check(path: str | Path, *arguments: Any, **options: Any) -> Report:
         report = validate(Path(path), *arguments, **options)

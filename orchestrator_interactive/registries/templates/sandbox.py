@@ -43,7 +43,7 @@ _NO_METHODS_OF_TEXT = ("format", "format_map", "translate")
 _COUNTED, _JOINED = "counted by the sandbox", "joined by the sandbox"
 
 
-class Sandbox(ImmutableSandboxedEnvironment):
+class TemplateSandbox(ImmutableSandboxedEnvironment):
     """An environment for one rendering."""
 
     intercepted_binops = frozenset({"*", "**", "%", "+"})

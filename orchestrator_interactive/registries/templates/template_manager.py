@@ -19,7 +19,7 @@ from orchestrator_interactive.registries.templates.errors import (
     UndefinedVariable,
     UnknownTemplate,
 )
-from orchestrator_interactive.registries.templates.sandbox import MAX_CHARS, Sandbox
+from orchestrator_interactive.registries.templates.sandbox import MAX_CHARS, TemplateSandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ class TemplateManager:
             return _within_bounds(self._loaded(template).generate(given))
 
     def _loaded(self, template: str) -> jinja2.Template:
-        sandbox = Sandbox(self._folder)
+        sandbox = TemplateSandbox(self._folder)
         return sandbox.get_template(template) if _is_name(template) else sandbox.from_string(template)
 
     @contextmanager
