@@ -78,17 +78,17 @@ class Scenario:
     async def sees_mark(self, ts: str, name: str) -> None:
         await self.slack.until(lambda ws: ws.message("general", ts).reacted(name), _WITHIN_S)
 
-    async def told(self) -> list[str]:
+    async def final_texts(self) -> list[str]:
         """Return the bot's texts once no run is shown and no event is outstanding."""
 
-        def rests(_: object) -> bool:
+        def settled(_: object) -> bool:
             texts = self.stage.said(self.root)
             channel = self.slack.channel("general").id
             is_marked = any(m.reacted(HOURGLASS) for m in self.slack.workspace.thread(channel, self.root))
             is_shown = any(text.startswith(("⚙️", "⏸️ The service")) for text in texts)
             return bool(texts) and not is_marked and not is_shown and not self.board.outstanding
 
-        await self.slack.until(rests, _WITHIN_S)
+        await self.slack.until(settled, _WITHIN_S)
         return self.stage.said(self.root)
 
     def hold(self, method: str) -> Hold:

@@ -65,7 +65,7 @@ async def test_a_tool_with_effects_is_not_repeated_and_its_unknown_outcome_is_re
         there.model.reply(text("I do not know the result of the tests."))
         await kill(there)
         await there.sees("I do not know the result of the tests.")
-        assert await there.told() == [UNKNOWN, "I do not know the result of the tests."]
+        assert await there.final_texts() == [UNKNOWN, "I do not know the result of the tests."]
         assert there.slack.workspace.message("general", status.ts) is None
         assert there.tests.calls == 1
         ((is_error, result),) = results(there.model.bodies[-1])
@@ -92,7 +92,7 @@ async def test_an_unknown_outcome_is_reported_though_the_next_process_is_killed_
         await kill(there)
         there.slack.faults.clear()
         await there.sees("Second answer.")
-        assert await there.told() == ["First answer.", UNKNOWN, "Second answer."]
+        assert await there.final_texts() == ["First answer.", UNKNOWN, "Second answer."]
         assert there.tests.calls == 1
 
 
@@ -104,7 +104,7 @@ async def test_a_tool_without_effects_is_repeated_without_a_notice(serving):
         await reached_again(there.tests, 2)
         there.tests.open()
         await there.sees("All passed.")
-        assert await there.told() == ["All passed."]
+        assert await there.final_texts() == ["All passed."]
         assert results(there.model.bodies[-1]) == [(False, "all passed")]
 
 
@@ -120,7 +120,7 @@ async def test_an_interrupted_model_call_is_repeated_under_the_same_status_messa
         await silent.reached.wait()
         assert (await there.sees("⚙️")).ts == status.ts
         silent.open()
-        assert await there.told() == ["I begin, and end."]
+        assert await there.final_texts() == ["I begin, and end."]
         assert prompts(there.model.bodies[-1]) == ["Ana (U0ANA): check it"]
 
 
@@ -146,7 +146,7 @@ async def test_an_answer_in_doubt_or_in_flight_is_posted_once(serving, store, fa
             await post.reached.wait()
             await kill(there)
             post.set()
-        assert await there.told() == ["All is well."]
+        assert await there.final_texts() == ["All is well."]
         assert len(there.model.requests) == 1
 
 
@@ -162,7 +162,7 @@ async def test_an_accepted_message_that_was_not_delivered_is_read_once(serving, 
         there.model.reply(text("Both."))
         await kill(there)
         await there.sees("Both.")
-        assert await there.told() == ["Both."]
+        assert await there.final_texts() == ["Both."]
         first, second = prompts(there.model.bodies[-1])
         assert first == "Ana (U0ANA): check it"
         assert "Ana (U0ANA): and this" in second
@@ -172,7 +172,7 @@ async def test_messages_posted_while_no_process_runs_are_answered_by_the_next_on
     async with serving("sqlite") as there:
         there.model.reply(text("Hello."))
         await there.say("@alpha hello")
-        assert await there.told() == ["Hello."]
+        assert await there.final_texts() == ["Hello."]
         there.board.choose(None)
         await there.replicas.each[0].kill()
         for words in ("one", "two"):
@@ -180,6 +180,6 @@ async def test_messages_posted_while_no_process_runs_are_answered_by_the_next_on
         there.model.otherwise = lambda _: message(text("Here."))
         await there.start(there.replicas.each[0])
         await there.sees("Here.")
-        await there.told()
+        await there.final_texts()
         last = "\n".join(prompts(there.model.bodies[-1]))
         assert last.index("one") < last.index("two")

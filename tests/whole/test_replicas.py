@@ -34,7 +34,7 @@ async def test_a_message_an_edit_and_a_deletion_reach_the_run_at_another_replica
     await there.sees_mark(urgent, EYES)
     there.model.reply(text("All passed."))
     there.tests.open()
-    assert await there.told() == ["12 of 40.", "All passed."]
+    assert await there.final_texts() == ["12 of 40.", "All passed."]
     read = str(there.model.bodies[1]["messages"])
     assert "- Ana (U0ANA): this stays" in read
     assert "- Ana (U0ANA): this has changed" in read
@@ -49,7 +49,7 @@ async def test_a_stop_reaches_the_run_at_another_replica(there: Scenario, how):
         await there.say("stop")
     else:
         await there.ana.react("general", (await there.sees("⚙️")).ts, "x")
-    assert await there.told() == ["🛑 Stopped by Ana. Outcome unknown: Running the tests."]
+    assert await there.final_texts() == ["🛑 Stopped by Ana. Outcome unknown: Running the tests."]
 
 
 async def test_a_process_that_was_suspended_for_longer_than_its_lease_posts_and_stores_nothing(there: Scenario):
@@ -57,7 +57,7 @@ async def test_a_process_that_was_suspended_for_longer_than_its_lease_posts_and_
     one.freeze()
     there.model.reply(text("I do not know the result of the tests."))
     await other.serving.says("run.taken_over")
-    before = await there.told()
+    before = await there.final_texts()
     assert before[-1] == "I do not know the result of the tests."
     there.tests.open()
     one.thaw()
@@ -65,7 +65,7 @@ async def test_a_process_that_was_suspended_for_longer_than_its_lease_posts_and_
     there.model.reply(text("Here."))
     await there.say("are you there?")
     await there.sees("Here.")
-    assert await there.told() == [*before, "Here."]
+    assert await there.final_texts() == [*before, "Here."]
     assert len(there.model.requests) == 3, "the former owner makes no request"
 
 
@@ -80,7 +80,7 @@ async def test_a_message_during_an_outage_of_the_store_is_answered_afterwards(th
     there.model.otherwise = lambda _: message(text("Here I am."))
     there.redis.start()
     await there.sees_mark(late, EYES)
-    assert (await there.told())[-1] == "Here I am."
+    assert (await there.final_texts())[-1] == "Here I am."
     request = str(there.model.bodies[-1]["messages"])
     assert "and this" in request
     assert "all passed" in request
@@ -101,7 +101,7 @@ async def test_a_run_that_begins_during_an_outage_of_the_store_waits_for_its_end
         there.redis.start()
         await silent.reached.wait()
         silent.open()
-        assert await there.told() == ["All is well."]
+        assert await there.final_texts() == ["All is well."]
 
 
 @pytest.mark.parametrize(

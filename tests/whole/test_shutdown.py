@@ -29,7 +29,7 @@ async def test_a_tool_call_may_end_and_another_replica_continues_with_the_same_s
         await silent.reached.wait()
         assert (await there.sees("⚙️")).ts == status.ts
         silent.open()
-        assert await there.told() == ["All passed."]
+        assert await there.final_texts() == ["All passed."]
         assert there.tests.calls == 1
         assert "all passed" in str(there.model.bodies[-1]["messages"][-1])
         assert '"run.taken_over"' in other.log
@@ -44,8 +44,8 @@ async def test_a_model_call_is_cancelled_and_repeated_by_the_next_process(tmp_pa
         await there.say("@alpha check it")
         await half.reached.wait()
         status = await there.sees("⚙️")
-        steer = await there.say("and this")
-        await there.sees_mark(steer, ENVELOPE)
+        reply = await there.say("and this")
+        await there.sees_mark(reply, ENVELOPE)
         assert await one.terminate(within_s=8) == 0
         assert there.model.requests[0].left
         assert there.stage.said(there.root) == [SUSPENDED]
@@ -54,6 +54,6 @@ async def test_a_model_call_is_cancelled_and_repeated_by_the_next_process(tmp_pa
         await silent.reached.wait()
         assert (await there.sees("⚙️")).ts == status.ts
         silent.open()
-        assert await there.told() == ["Both."]
-        await there.sees_mark(steer, EYES)
+        assert await there.final_texts() == ["Both."]
+        await there.sees_mark(reply, EYES)
         assert "Ana (U0ANA): and this" in str(there.model.bodies[-1]["messages"])

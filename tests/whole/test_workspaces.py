@@ -87,6 +87,6 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             there.model.reply(text("I do not know the result of the tests."))
             await there.start(here)
             there.tests.open()
-            assert (await there.told()).count("I do not know the result of the tests.") == 1
+            assert (await there.final_texts()).count("I do not know the result of the tests.") == 1
             assert (len(there.model.requests), len(other_model.requests)) == (2, 1)
             assert foreign not in other.log

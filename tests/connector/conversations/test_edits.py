@@ -48,9 +48,9 @@ async def test_an_edit_replaces_the_prompt_until_the_run_has_begun(chat):
 
 async def test_an_edit_of_a_delivered_message_injects_a_correction(chat):
     thread = await chat.start()
-    steer = await thread.inject("and this")
+    reply = await thread.inject("and this")
     await thread.run.deliver()
-    await thread.edit(steer, "no, that")
+    await thread.edit(reply, "no, that")
     await thread.run.injected("and this", f"{CORRECTED} no, that")
     await thread.edit(thread.ts, "@alpha look closely")
     await thread.run.injected("and this", f"{CORRECTED} no, that", f"{CORRECTED} look closely")
@@ -75,9 +75,9 @@ async def test_a_correction_between_runs_is_delivered_with_the_next_message(chat
 
 async def test_a_change_without_a_new_text_is_no_edit(chat):
     thread = await chat.start()
-    steer = await thread.inject("and this")
+    reply = await thread.inject("and this")
     await thread.run.deliver()
-    await thread.edit(steer, "and this")
+    await thread.edit(reply, "and this")
     await next_injection_is(thread)
 
 
@@ -92,10 +92,10 @@ async def test_a_deleted_message_that_is_not_delivered_is_withdrawn(chat):
 
 async def test_a_message_that_a_stop_left_pending_can_be_withdrawn(chat):
     thread = await chat.start()
-    steer = await thread.inject("and this")
+    reply = await thread.inject("and this")
     await thread.stopped()
     await thread.ended()
-    await thread.delete(steer)
+    await thread.delete(reply)
     await chat.acknowledged()
     await thread.say("continue")
     run = await thread.next_run()
@@ -104,9 +104,9 @@ async def test_a_message_that_a_stop_left_pending_can_be_withdrawn(chat):
 
 async def test_the_deletion_of_a_delivered_message_is_injected(chat):
     thread = await chat.start()
-    steer = await thread.inject("and this")
+    reply = await thread.inject("and this")
     await thread.run.deliver()
-    await thread.delete(steer)
+    await thread.delete(reply)
     await thread.run.injected("and this", f"{DELETED} and this")
 
 
@@ -140,18 +140,18 @@ async def test_changes_of_a_message_older_than_the_first_mention_have_no_effect(
 
 async def test_an_edit_that_addresses_another_person_withdraws_the_message(chat):
     thread = await chat.start()
-    steer = await thread.inject("delete the staging db")
-    await thread.edit(steer, "@ben can you delete the staging db")
+    reply = await thread.inject("delete the staging db")
+    await thread.edit(reply, "@ben can you delete the staging db")
     await thread.run.injected()
-    await thread.delete(steer)
+    await thread.delete(reply)
     await next_injection_is(thread)
 
 
 async def test_an_edit_that_addresses_another_person_withdraws_a_delivered_message_as_a_deletion_does(chat):
     thread = await chat.start()
-    steer = await thread.inject("and this")
+    reply = await thread.inject("and this")
     await thread.run.deliver()
-    await thread.edit(steer, "@ben and this")
+    await thread.edit(reply, "@ben and this")
     await thread.run.injected("and this", f"{DELETED} and this")
     await thread.edit(thread.ts, "@ben look")
     await thread.run.stopped()
@@ -176,10 +176,10 @@ async def test_an_edit_that_arrives_before_its_message_starts_a_run_after_the_fi
     thread = await chat.start()
     await status.reached.wait()
     chat.slack.deliveries.next(Dropped())
-    steer = await thread.say("and thsi")
+    reply = await thread.say("and thsi")
     await thread.delete(thread.ts)
     await thread.run.stopped()
-    await thread.edit(steer, "and this")
+    await thread.edit(reply, "and this")
     await chat.acknowledged()
     status.set()
     await thread.run.answer("", status="cancelled")

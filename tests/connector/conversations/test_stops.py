@@ -81,7 +81,7 @@ async def test_other_reactions_and_crosses_on_other_messages_have_no_effect(chat
 async def is_not_stopped(thread, *stops: bool) -> None:
     """Check that the events before have added no stop."""
     await thread.chat.acknowledged()
-    await thread.accept("a steer")
+    await thread.accept("a message")
     assert thread.run.stops == [*stops]
 
 

@@ -77,7 +77,7 @@ async def test_a_stop_of_a_run_that_has_ended_does_not_stop_the_next_one(chat, h
     await thread.say("and now this")
     run = await thread.next_run()
     lookup.set()
-    await thread.accept("a steer", who="ben")
+    await thread.accept("a message", who="ben")
     assert run.stops == []
 
 

@@ -5,11 +5,11 @@ import pytest
 
 async def test_a_message_that_is_delivered_again_after_its_run_starts_no_other_run(chat):
     thread = await chat.start()
-    steer = await thread.inject("and that")
+    reply = await thread.inject("and that")
     await thread.run.deliver()
     await thread.run.answer("ok")
     await thread.shows("ok")
-    chat.deliver(chat.posted(steer, "and that", thread_ts=thread.ts))
+    chat.deliver(chat.posted(reply, "and that", thread_ts=thread.ts))
     chat.deliver(chat.posted(thread.ts, f"<@{chat.slack.bot_user_id}> look"))
     await chat.starts_next()
 

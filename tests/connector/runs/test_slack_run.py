@@ -95,8 +95,8 @@ async def test_the_envelope_does_not_wait_for_the_name_of_another_author(chat):
     thread = await chat.start_shown()
     chat.hold("users.info")
     await thread.say("from Ben", who="ben")
-    steer = await thread.say("from Ana, whose name is known")
-    await thread.marked(steer, ENVELOPE, within_s=3)
+    reply = await thread.say("from Ana, whose name is known")
+    await thread.marked(reply, ENVELOPE, within_s=3)
 
 
 def tool(label: str | None, outcome: str) -> dict:

@@ -10,13 +10,13 @@ from connector.protocols import MessageAuthor
 
 async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_state(chat):
     thread = await chat.start()
-    steer = await thread.accept("and the tests", who="ben")
+    reply = await thread.accept("and the tests", who="ben")
     assert [(s.text, s.author) for s in thread.run.injections] == [
         ("and the tests", MessageAuthor(chat.ben.person.id, "Ben"))
     ]
-    assert not thread.message(steer).reacted(EYES), "not delivered yet"
+    assert not thread.message(reply).reacted(EYES), "not delivered yet"
     await thread.run.deliver()
-    await thread.marked(steer, EYES)
+    await thread.marked(reply, EYES)
     await thread.contains("⚙️ Incorporating your input…")
     await thread.run.answer("ok")
     await thread.shows("ok")
@@ -25,8 +25,8 @@ async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_
 async def test_injections_keep_their_order_while_names_are_looked_up(chat):
     thread = await chat.start()
     for number in range(5):
-        await thread.say(f"steer {number}", who="ben" if number % 2 else "chloe")
-    await thread.run.injected(*(f"steer {number}" for number in range(5)))
+        await thread.say(f"message {number}", who="ben" if number % 2 else "chloe")
+    await thread.run.injected(*(f"message {number}" for number in range(5)))
 
 
 async def test_the_same_text_twice_is_two_messages(chat):
@@ -90,16 +90,16 @@ async def test_messages_wait_while_the_injection_queue_is_full(chat):
 
 async def test_an_injection_by_a_module_does_not_keep_eyes_from_the_messages(chat):
     thread = await chat.start()
-    steer = await thread.inject("and this")
+    reply = await thread.inject("and this")
     ids = ["5f0c5d4ee3a84b64a0b2e1a2c0d9f7aa", thread.run.injections[0].id]
     await thread.run.progress("injection:applied", ids=ids, messages=["from a tool", "and this"], count=2)
-    await thread.marked(steer, EYES)
+    await thread.marked(reply, EYES)
 
 
 async def test_a_message_that_is_delivered_while_its_envelope_is_in_flight_gets_eyes(chat):
     thread = await chat.start_shown()
     mark = chat.hold("reactions.add")
-    steer = await thread.inject("also this")
+    reply = await thread.inject("also this")
     await thread.run.deliver()
     mark.set()
-    await thread.marked(steer, EYES)
+    await thread.marked(reply, EYES)

@@ -23,12 +23,12 @@ from connector.protocols import MessageAuthor
 )
 async def test_an_urgent_message_is_injected_with_its_exclamation_mark(chat, posted, injected):
     thread = await chat.start()
-    steer = await thread.say(posted)
+    reply = await thread.say(posted)
     await thread.run.injected(injected)
     assert thread.run.stops == []
-    await thread.marked(steer, ENVELOPE)
+    await thread.marked(reply, ENVELOPE)
     await thread.run.deliver()
-    await thread.marked(steer, EYES)
+    await thread.marked(reply, EYES)
 
 
 async def test_an_urgent_message_waits_for_no_name_and_takes_the_earlier_messages_along(chat):
