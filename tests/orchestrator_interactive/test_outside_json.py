@@ -1,7 +1,5 @@
 """Nothing that a provider, a tool or a hook nests deeply ends a run, or stays in the way of the next one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,10 +1,9 @@
 """Questions that a person decides, where the answer is odd, late, missing or remembered."""
 
-from __future__ import annotations
-
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from agents import soon
@@ -12,10 +11,9 @@ from agents import soon
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.testing import MockApprovalSystem, TestCoordinator
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
 ASK = HookResult(action="ask_user", approval_prompt="May it?")
+
+
 QUICK = ASK.model_copy(update={"approval_timeout": 0.01})
 
 

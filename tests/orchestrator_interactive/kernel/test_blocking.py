@@ -1,7 +1,5 @@
 """Blocking work: bounded, fair between keys, and nothing of it is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """The cancellation token: two stages, only ever forward, until it is reset."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

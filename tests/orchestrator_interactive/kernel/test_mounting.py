@@ -1,15 +1,13 @@
 """What modules mount and return, and what becomes of those that fail or mount nothing."""
 
-from __future__ import annotations
-
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import Recorder, Shelf
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
 from orchestrator_interactive.testing import (
     MockContextManager,
     MockProvider,
@@ -17,9 +15,6 @@ from orchestrator_interactive.testing import (
     ScriptedOrchestrator,
     TestCoordinator,
 )
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel import ModuleCoordinator
 
 
 async def _orchestrator(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Any:

@@ -1,7 +1,5 @@
 """A session: its mount plan, its modules, its prompts."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,23 +1,17 @@
 """A session lives once: it begins, runs, and ends, and what was opened is closed whichever way it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from agents import Recorder, ScriptedTool, Shelf, call, make_agent, never, say, soon, use
 
-from orchestrator_interactive.kernel import AmplifierSession, HookResult
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, ModuleCoordinator
 from orchestrator_interactive.testing import MockContextManager, MockDisplaySystem, MockProvider, ScriptedOrchestrator
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from orchestrator_interactive.kernel import ModuleCoordinator
-
-    MountFunction = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
+MountFunction = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
 
 
 class Books:

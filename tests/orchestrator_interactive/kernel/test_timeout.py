@@ -1,7 +1,5 @@
 """A time limit that costs nothing until something waits."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,20 +1,16 @@
 """What a tool reports of its progress reaches whoever watches the call, and nobody else."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import contextvars
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from orchestrator_interactive.kernel import report_progress, reporting
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 
 async def test_a_report_reaches_whoever_watches_the_call() -> None:

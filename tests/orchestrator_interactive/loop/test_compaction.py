@@ -1,27 +1,25 @@
 """A request that the model finds too long is asked again with less of the conversation, once in a run."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from agents import ScriptedProvider, call, echo, fail, make_agent, returning, say, text_of, told, use
+from agents import Agent, ScriptedProvider, call, echo, fail, make_agent, returning, say, text_of, told, use
 
+from orchestrator_interactive.kernel import ResponseStream
 from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 from orchestrator_interactive.transcript.tokens import estimate
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
 
-    from agents import Agent
-
-    from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
-
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
 
 TOO_LONG = errors.ContextLengthError("prompt is too long")
+
+
 WINDOW = 2_000
+
+
 PAST = [
     {"role": role, "content": f"{role} {number}: " + "words " * 60}
     for number in range(20)

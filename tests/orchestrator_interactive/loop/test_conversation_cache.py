@@ -1,17 +1,13 @@
 """A session at rest takes up little memory: a moment after its run; later, where much would have to be read again."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import Any
 from weakref import ref
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.testing import MockProvider
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 PLAN = {"session": {"orchestrator": "loop-interactive", "context": "context-simple"}}
 

@@ -1,9 +1,7 @@
 """The injection queue: nothing is lost or doubled, and a drain is ordered by the time of writing."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -11,9 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, InjectionQueueFull, RunFinished
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 BOUND = 5
 
@@ -139,6 +134,8 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
+
+
 TestQueueMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 

@@ -1,23 +1,17 @@
 """Results that are too large for the log: the rest is in a file, or they fail, and the model reads why."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from agents import ScriptedTool, call, make_agent, results, returning, say, use
+from agents import Agent, ScriptedTool, call, make_agent, results, returning, say, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
 from orchestrator_interactive.loop.large_results import MOST_CHARS, MOST_KEPT_CHARS
 from orchestrator_interactive.modules import tool_filesystem
 from orchestrator_interactive.registries.result_cache import ResultCache
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from agents import Agent
 
 LARGE = "line\n" * (MOST_KEPT_CHARS // 5 + 1)
 

@@ -1,17 +1,11 @@
 """When the model has to answer in words: after some tools, and at the end of its iterations."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
-from agents import ScriptedProvider, after, call, echo, faults, make_agent, say, told, use
+from agents import Agent, ScriptedProvider, after, call, echo, faults, make_agent, say, told, use
 
 from orchestrator_interactive import InteractiveOrchestrator
-
-if TYPE_CHECKING:
-    from agents import Agent
 
 
 def _choices(agent: Agent) -> list[tuple[bool, str | dict[str, object] | None]]:

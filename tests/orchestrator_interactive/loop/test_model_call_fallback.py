@@ -1,21 +1,18 @@
 """Where a provider is given up, the next one that is mounted takes the run over."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import ScriptedProvider, answer, call, echo, fail, gated, make_agent, say, streaming, text_of, use
+from agents import Agent, ScriptedProvider, answer, call, echo, fail, gated, make_agent, say, streaming, text_of, use
 
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.kernel.contracts.messages import ReasoningBlock, TextBlock, ThinkingBlock, ToolCallBlock
 
-if TYPE_CHECKING:
-    from agents import Agent
-
 DOWN = errors.ProviderUnavailableError("down")
+
+
 WHO = errors.AuthenticationError("who?")
 
 

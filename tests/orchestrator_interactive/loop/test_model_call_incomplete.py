@@ -1,12 +1,11 @@
 """An answer that was cut at its length limit is gone on with; one that the model refused is told as such."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import (
+    Agent,
     ScriptedProvider,
     answer,
     call,
@@ -25,9 +24,6 @@ from agents import (
 
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
-
-if TYPE_CHECKING:
-    from agents import Agent
 
 
 def cut(text: str, finish_reason: str = "max_tokens") -> Any:

@@ -1,20 +1,13 @@
 """Receipts: where each message stands, what may still be changed about it, and how many may wait."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
-from agents import call, delivered, echo, gated, goes_on, make_agent, never, say, soon, streaming, text_of, use
+from agents import Agent, call, delivered, echo, gated, goes_on, make_agent, never, say, soon, streaming, text_of, use
 
 from orchestrator_interactive import Author, Injection, InjectionQueueFull, Receipt, RunFinished
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from agents import Agent
 
 
 def _stand(agent: Agent) -> list[tuple[str, str, int | None]]:

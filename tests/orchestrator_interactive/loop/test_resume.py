@@ -1,12 +1,11 @@
 """A run whose process has ended is gone on with by another, from where its log stands."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import (
+    Agent,
     ScriptedTool,
     delivered,
     echo,
@@ -33,10 +32,8 @@ from orchestrator_interactive.loop.tool_results import NOT_STARTED, PROCESS_ENDE
 from orchestrator_interactive.transcript.answer_parts import cut_row
 from orchestrator_interactive.transcript.rows import assistant_row, delivered_in, is_prompt, tool_row, user_row
 
-if TYPE_CHECKING:
-    from agents import Agent
+Row = dict[str, Any]
 
-    Row = dict[str, Any]
 
 GO = user_row("go", "m0")
 

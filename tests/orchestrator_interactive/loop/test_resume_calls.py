@@ -1,12 +1,11 @@
 """What became of a run's calls is told by its rows, however many processes it took; nobody is left to guess."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import (
+    Agent,
     ScriptedTool,
     call,
     deaf_tool,
@@ -35,13 +34,15 @@ from orchestrator_interactive.loop.tool_results import (
 )
 from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
 
-if TYPE_CHECKING:
-    from agents import Agent
+Row = dict[str, Any]
 
-    Row = dict[str, Any]
 
 A = use("do", "a", text="x")
+
+
 LOST_A = {"tool": "do", "id": "a", "label": "Doing x", "outcome": "unknown"}
+
+
 # What earlier versions have written down where a tool with effects was cut.
 OLD = {"is_error": True}
 

@@ -1,11 +1,10 @@
 """Whatever a run was at when its process was killed, another one goes on with it; and what people read is numbered."""
 
-from __future__ import annotations
-
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents import answer
 from hypothesis import given, settings
@@ -13,19 +12,20 @@ from hypothesis import strategies as st
 from killed_runs import HARMLESS, Photographed, Process, World, all_is_told, all_is_well, texts_in
 
 from orchestrator_interactive import Injection
-from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel import HookResult, ResponseStream
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatRequest,
+    ChatResponse,
+    ContentBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from orchestrator_interactive.transcript.rows import delivered_in
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from agents.provider import Step
-
-    from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ContentBlock
-
 TICKS = st.integers(0, 60)
+
+
 # The same step says the same, whichever process asks for it, but for the ids of its calls.
 SAYINGS = st.sampled_from(["say", "cut", "thought", "tools", "slow tool", "harmless", "refused"])
 
@@ -37,11 +37,15 @@ class _Message:
 
 
 MESSAGES = st.lists(st.builds(_Message, TICKS, st.booleans()), max_size=4)
+
+
 ENDS = st.none() | st.tuples(st.sampled_from(["graceful", "immediate", "suspend"]), TICKS)
 
 
 # How an answer ends that is complete.
 WHOLE = re.compile(r"(say|last words) \d+$")
+
+
 # Where hooks have something to add to the conversation.
 REMARKS = ("execution:start", "provider:response", "tool:post")
 
@@ -92,11 +96,11 @@ class _Played:
                 self.process.stop(immediate=stage == "immediate")
         await asyncio.sleep(0)
 
-    def _steps(self, sayings: list[str]) -> list[Step]:
+    def _steps(self, sayings: list[str]) -> list[Any]:
         steps = [self._step(kind, number) for number, kind in enumerate(sayings)]
         return steps + [self._says(f"last words {number}") for number in range(60)]
 
-    def _step(self, kind: str, number: int) -> Step:
+    def _step(self, kind: str, number: int) -> Any:
         if tools := {"tools": ("do", HARMLESS, "do"), "slow tool": ("slow", "do"), "harmless": (HARMLESS,) * 2}.get(
             kind
         ):
@@ -111,7 +115,7 @@ class _Played:
                 return self._says(f"no {number}", finish_reason="refusal")
         return self._says(f"say {number}")
 
-    def _says(self, text: str, *blocks: ContentBlock, **more: Any) -> Step:
+    def _says(self, text: str, *blocks: ContentBlock, **more: Any) -> Any:
         async def step(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
             for block in blocks:
                 stream.block(block)
@@ -122,7 +126,7 @@ class _Played:
 
         return step
 
-    def _calls(self, number: int, *names: str) -> Step:
+    def _calls(self, number: int, *names: str) -> Any:
         made = [
             ToolCallBlock(id=f"{number}-{place}", name=name, input={"text": f"{name} {number}-{place}"})
             for place, name in enumerate(names)

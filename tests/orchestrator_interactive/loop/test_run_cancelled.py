@@ -1,7 +1,5 @@
 """Cancelling the task that awaits a session ends everything that it started, and leaves a valid history."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,13 +1,12 @@
 """At a limit of its own a run ends gracefully: one answer without tools, and why it is the last one."""
 
-from __future__ import annotations
-
 import asyncio
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import (
+    Agent,
     ScriptedProvider,
     after,
     call,
@@ -31,10 +30,9 @@ from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.kernel.contracts.messages import Usage
 
-if TYPE_CHECKING:
-    from agents import Agent
-
 USED = Usage(input_tokens=70, output_tokens=30, total_tokens=100, cost_usd=Decimal("0.04"))
+
+
 # Each is reached by the second answer.
 LIMITS = {"max_iterations": 2, "max_tokens": 200, "max_cost_usd": "0.08"}
 

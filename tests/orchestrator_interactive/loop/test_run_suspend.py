@@ -1,12 +1,11 @@
 """A run that is suspended ends at its next boundary, and another one goes on as if nothing had happened."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import (
+    Agent,
     ScriptedTool,
     call,
     delivered,
@@ -31,9 +30,6 @@ from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
 from orchestrator_interactive.loop.tool_results import STILL_RUNNING, UNKNOWN_OUTCOME
-
-if TYPE_CHECKING:
-    from agents import Agent
 
 
 def suspend(agent: Agent) -> bool:

@@ -1,7 +1,5 @@
 """What a run leaves behind, and that none of it meddles with the run after it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,23 +1,15 @@
 """What a run used up, and the whole conversation: in tokens, and in money where the providers say it."""
 
-from __future__ import annotations
-
 import asyncio
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import ScriptedProvider, call, doing, echo, fail, make_agent, never, say, soon, streaming, use
+from agents import Agent, ScriptedProvider, call, doing, echo, fail, make_agent, never, say, soon, streaming, use
 
-from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel import HookResult, ResponseStream
 from orchestrator_interactive.kernel.contracts import errors
-from orchestrator_interactive.kernel.contracts.messages import Usage
-
-if TYPE_CHECKING:
-    from agents import Agent
-
-    from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Usage
 
 NOTHING = {
     "input_tokens": 0,

@@ -1,7 +1,5 @@
 """The doubles that tests of modules use: each does what its real counterpart promises, and keeps what it was given."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import subprocess
@@ -39,6 +37,8 @@ from orchestrator_interactive.testing import (
 )
 
 ECHO = ToolCall(id="1", name="echo", arguments={"text": "hi"})
+
+
 BOUNDARIES = ["execution:start", "execution:end", "orchestrator:complete"]
 
 

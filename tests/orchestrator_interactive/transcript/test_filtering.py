@@ -1,16 +1,13 @@
-"""What a model's service refuses stays in the log, and in no later request."""
+"""What a model's service refuses stays in the log, and in no later request.
 
-from __future__ import annotations
+A log that others wrote, or wrote badly, keeps nobody from going on with the conversation."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import call, echo, make_agent, say, use
+from agents import Agent, call, echo, make_agent, say, use
 
 from orchestrator_interactive.kernel.contracts.messages import TextBlock
-
-if TYPE_CHECKING:
-    from agents import Agent
 
 REFUSED = "refusal"
 
@@ -73,3 +70,26 @@ async def test_it_is_the_whole_task_that_is_left_out_wherever_in_it_the_offence_
     assert await agent.run("a harmless one") == "ok"
     assert "a bad one" not in _sent(agent)
     assert "be quick" not in _sent(agent)
+
+
+USER = {"role": "user", "content": "before"}
+
+
+ODD = [
+    {"role": "user", "content": "x", "metadata": "a text"},
+    {"role": "user", "content": "x", "metadata": ["a list"]},
+    {"role": "tool", "content": "x", "metadata": {"pending": True}},
+    {"role": "tool", "content": "x", "tool_call_id": "a", "metadata": {"pending": True}},
+    {"role": "user", "content": "x", "metadata": {"results": 5}},
+    {"role": "assistant", "content": "x", "metadata": {"usage": 7}},
+    {"role": "assistant", "content": "x", "tool_calls": [{}]},
+    {"role": "assistant", "content": "x", "tool_calls": "none"},
+]
+
+
+@pytest.mark.parametrize("row", ODD)
+@pytest.mark.parametrize("max_tokens", [100_000, 1])
+async def test_the_next_run_answers(row: dict[str, Any], max_tokens: int) -> None:
+    agent = await make_agent(say("ok"), plan={"context": {"module": "watched", "config": {"max_tokens": max_tokens}}})
+    await agent.context.set_messages([USER, row, USER])
+    assert await agent.run("go on") == "ok"

@@ -1,23 +1,16 @@
 """Each call of a conversation has an id of its own, whatever the model called it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from agents import ScriptedProvider
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import ContentBlock, TextBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 from orchestrator_interactive.transcript.request_builder import RequestBuilder
 from orchestrator_interactive.transcript.rows import assistant_row, distinct, tool_row, user_row
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
 
 IDS = st.lists(st.sampled_from(["a", "b", "a-2", "a-2-2", "", " ", "call", "call-2", "\ud83d"]), max_size=6)
 

@@ -1,7 +1,5 @@
 """How large a row is, about."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

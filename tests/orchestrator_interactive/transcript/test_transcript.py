@@ -1,7 +1,5 @@
 """What becomes of the rows of a conversation on their way to a provider: read, mended, and grown at the tail."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -18,8 +16,13 @@ from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
 
 Row = dict[str, Any]
 
+
 USER = user_row("Hello")
+
+
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+
+
 HALF_A_PAIR = "\ud83d"
 
 

@@ -4,14 +4,16 @@ from .provider import ScriptedProvider, after, answer, call, deaf, doing, fail, 
 from .rows import faults, text_of, told
 from .sequel import delivered, goes_on, late_results, results
 from .session import Agent, make_agent
-from .tools import ScriptedTool, acting, deaf_tool, echo, gated, having, raising, returning
-from .waiting import HANG_S, Milestones, deaf_to_one_cancel, deaf_to_the_loop, soon
+from .tools import Person, ScriptedTool, acting, deaf_tool, echo, gated, having, raising, returning
+from .waiting import HANG_S, LONG_S, Milestones, deaf_to_one_cancel, deaf_to_the_loop, soon
 from .watching import Recorder, Shelf, WatchedContext, mount_watched_context
 
 __all__ = [
     "HANG_S",
+    "LONG_S",
     "Agent",
     "Milestones",
+    "Person",
     "Recorder",
     "ScriptedProvider",
     "ScriptedTool",

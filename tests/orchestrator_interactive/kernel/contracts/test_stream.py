@@ -1,16 +1,11 @@
 """What a stream tells while the answer is on its way, and what it keeps of one that is cut."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from orchestrator_interactive.kernel import ResponseStream
-from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
+from orchestrator_interactive.kernel.contracts.messages import ContentBlock, TextBlock, ThinkingBlock, ToolCallBlock
 
 SAID = TextBlock(text="I look.")
+
+
 CALL = ToolCallBlock(id="c1", name="look", input={})
 
 

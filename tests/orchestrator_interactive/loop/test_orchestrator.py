@@ -1,23 +1,20 @@
-"""The events that mark the boundaries of a run come exactly once on every path."""
+"""The events that mark the boundaries of a run come exactly once on every path.
 
-from __future__ import annotations
+What a run tells whoever watches it, and in which order.
+
+Notices wait for the next run; they never reach the running one, and none is lost."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
-from agents import after, call, echo, fail, make_agent, never, say, soon, use
+from agents import Agent, after, call, echo, fail, make_agent, never, raising, returning, say, soon, told, use
 from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel import HookRegistry, HookResult
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from agents import Agent
 
 BOUNDARIES = ("execution:start", "execution:end", "orchestrator:complete")
 
@@ -209,3 +206,143 @@ async def test_a_hook_without_a_coordinator_still_counts() -> None:
     answer = await InteractiveOrchestrator().execute("go", context, {"p": agent.provider}, {}, hooks)
     assert "denied" in answer
     assert agent.provider.requests == []
+
+
+async def test_the_events_of_a_run_come_in_order() -> None:
+    agent = await make_agent(call(use("echo", "a", text="x")), say("ok"), tools=[echo()])
+    await agent.run("hello")
+    assert agent.progress.names() == ["executing", "thinking", "tool:start", "tool:end", "thinking", "complete"]
+
+
+async def test_the_events_carry_what_the_spec_says() -> None:
+    agent = await make_agent(call(use("echo", "a", text="x")), say("ok"), tools=[echo()])
+    await agent.run("hello")
+    progress = agent.progress
+    [executing] = progress.of("executing")
+    assert executing["prompt"] == "hello"
+    assert isinstance(executing["run"], str)
+    assert progress.of("thinking") == [{"iteration": 1}, {"iteration": 2}]
+    assert progress.of("tool:start")[0].items() >= {"tool": "echo", "args": {"text": "x"}}.items()
+    assert progress.of("tool:end")[0]["tool"] == "echo"
+    assert progress.of("tool:end")[0]["duration"] >= 0
+    assert progress.of("complete")[0].items() >= {"iterations": 2, "status": "success"}.items()
+
+
+async def test_start_and_end_of_a_tool_can_be_matched_by_the_calls_id() -> None:
+    agent = await make_agent(call(use("echo", "a"), use("break", "b")), say("ok"), tools=[echo(), raising(OSError())])
+    await agent.run()
+    assert {data["id"] for data in agent.progress.of("tool:start")} == {"a", "b"}
+    assert {data["id"]: data["success"] for data in agent.progress.of("tool:end")} == {"a": True, "b": False}
+
+
+async def test_the_label_of_a_tool_is_told() -> None:
+    tool = returning("text", name="read")
+    tool.label = lambda given: f"Reading {given['path']}"  # type: ignore[attr-defined]
+    agent = await make_agent(call(use("read", "a", path="notes.md")), say("ok"), tools=[tool])
+    await agent.run()
+    assert agent.progress.of("tool:start")[0]["label"] == "Reading notes.md"
+
+
+async def test_a_label_that_fails_does_not_keep_the_tool_from_running() -> None:
+    tool = returning("text", name="read")
+    tool.label = lambda given: f"Reading {given['path']}"  # type: ignore[attr-defined]
+    agent = await make_agent(call(use("read", "a")), say("ok"), tools=[tool])
+    await agent.run()
+    assert tool.inputs == [{}]
+
+
+async def test_a_watcher_that_fails_does_not_disturb_the_run() -> None:
+    agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[echo()])
+    agent.inject("steer")
+    seen: list[str] = []
+
+    async def fails(event: str, _data: dict[str, Any]) -> None:
+        seen.append(event)
+        raise ConnectionError("Slack is away")
+
+    assert await soon(agent.session.execute("go", on_progress=fails)) == "ok"
+    assert seen[-1] == "complete"
+
+
+async def test_a_run_needs_no_watcher() -> None:
+    agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[echo()])
+    assert await agent.session.execute("go") == "ok"
+
+
+async def test_what_still_waits_is_told_at_the_end() -> None:
+    agent = await make_agent()
+    agent.progress.act_on("thinking", lambda: [agent.inject("one"), agent.inject("two"), agent.stop()])
+    await agent.run()
+    assert agent.progress.of("complete")[0].items() >= {"status": "cancelled", "waiting": 2}.items()
+
+
+NOTICE = "[This happened since your last answer:]\n"
+
+
+async def test_a_notice_leads_the_next_run() -> None:
+    agent = await make_agent(say("ok"))
+    agent.notify("the worker is done")
+    agent.notify("so is the other")
+    await agent.run()
+    assert (await agent.told())[:2] == [("user", NOTICE + "- the worker is done\n- so is the other"), ("user", "go")]
+
+
+async def test_a_notice_during_a_run_does_not_reach_it() -> None:
+    gate = asyncio.Event()
+    agent = await make_agent(call(use("echo", "a")), after(gate, say("one")), say("two"), tools=[echo()])
+    agent.progress.act_on("tool:start", lambda: agent.notify("later"))
+    run = agent.start()
+    await agent.provider.asked(2)
+    agent.notify("later still")
+    gate.set()
+    assert await run == "one"
+    assert "later" not in str(told(agent.provider.sent()))
+    await agent.run("next")
+    assert told(agent.provider.sent())[-2:] == [("user", NOTICE + "- later\n- later still"), ("user", "next")]
+
+
+async def test_a_notice_is_given_once() -> None:
+    agent = await make_agent(say("one"), say("two"))
+    agent.notify("done")
+    await agent.run()
+    await agent.run()
+    assert str(await agent.told()).count("- done") == 1
+
+
+async def test_a_notice_that_could_not_be_committed_is_not_lost() -> None:
+    agent = await make_agent(say("ok"))
+    agent.notify("done")
+
+    async def refuse(_row: dict[str, Any]) -> None:
+        raise OSError("disk full")
+
+    agent.context.before = refuse
+    with pytest.raises(OSError, match="disk full"):
+        await agent.run()
+    agent.context.before = None
+    await agent.run()
+    assert str(await agent.told()).count("- done") == 1
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_notice_while_another_is_committed_is_not_lost(moment: str) -> None:
+    agent = await make_agent(say("one"), say("two"))
+    agent.notify("first")
+
+    async def at_row(row: dict[str, Any]) -> None:
+        if "first" in str(row["content"]):
+            agent.notify("second")
+
+    setattr(agent.context, moment, at_row)
+    await agent.run()
+    setattr(agent.context, moment, None)
+    await agent.run()
+    assert str(await agent.told()).count("- first") == 1
+    assert str(await agent.told()).count("- second") == 1
+
+
+async def test_a_notice_after_a_force_respond_tool_does_not_disturb_the_answer() -> None:
+    agent = await make_agent(call(use("dispatch_worker", "a")), say("on it"), tools=[echo("dispatch_worker")])
+    agent.progress.act_on("tool:end", lambda: agent.notify("the worker is done"))
+    assert await agent.run() == "on it"
+    assert len(agent.provider.requests) == 2
