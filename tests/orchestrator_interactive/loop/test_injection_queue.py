@@ -139,26 +139,11 @@ TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
-def test_a_drain_is_ordered_by_the_time_of_writing() -> None:
-    queue = InjectionQueue()
-    for text, order in [("third", 3.0), ("first", 1.0), ("second", 2.0)]:
-        queue.offer(Injection(text, order=order))
-    assert [each.text for each in queue.drain()] == ["first", "second", "third"]
-
-
 def test_messages_without_an_order_follow_the_others_by_arrival() -> None:
     queue = InjectionQueue()
     for text, order in [("c", None), ("b", 2.0), ("d", None), ("a", 1.0)]:
         queue.offer(Injection(text, order=order))
     assert [each.text for each in queue.drain()] == ["a", "b", "c", "d"]
-
-
-def test_an_edited_message_keeps_its_place() -> None:
-    queue = InjectionQueue()
-    for message_id in "123":
-        queue.offer(Injection("x", id=message_id))
-    queue.edit("2", "y")
-    assert _ids(queue.drain()) == ["1", "2", "3"]
 
 
 def test_drain_or_close_with_something_in_it_stays_open() -> None:
@@ -184,22 +169,6 @@ def test_opening_clears_nothing() -> None:
     assert _ids(queue.drain()) == ["1"]
 
 
-def test_closing_keeps_what_waits() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x", id="1"))
-    queue.close()
-    assert _ids(queue.drain()) == ["1"]
-
-
-def test_what_was_put_back_leads() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x", id="1"))
-    taken = queue.drain()
-    queue.offer(Injection("y", id="2"))
-    queue.restore(taken)
-    assert _ids(queue.drain()) == ["1", "2"]
-
-
 def test_what_was_taken_earlier_and_put_back_later_leads() -> None:
     queue = InjectionQueue()
     queue.offer(Injection("x", id="1"))
@@ -219,14 +188,6 @@ def test_what_was_put_back_counts_against_the_bound() -> None:
         queue.offer(Injection("three"))
 
 
-def test_a_full_queue_takes_again_after_a_drain() -> None:
-    queue = InjectionQueue(1)
-    queue.offer(Injection("one"))
-    queue.drain()
-    queue.offer(Injection("two", id="2"))
-    assert _ids(queue.drain()) == ["2"]
-
-
 def test_who_begins_to_watch_is_told_of_what_waits_already_in_order() -> None:
     queue, seen = InjectionQueue(), list[str]()
     for name in "12":
@@ -235,11 +196,3 @@ def test_who_begins_to_watch_is_told_of_what_waits_already_in_order() -> None:
         queue.offer(Injection("x", id="3"))
     queue.offer(Injection("x", id="4"))
     assert seen == ["1", "2", "3"]
-
-
-def test_a_blank_edit_is_refused_and_changes_nothing() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x", id="1"))
-    with pytest.raises(ValueError, match="text"):
-        queue.edit("1", " ")
-    assert [each.text for each in queue.drain()] == ["x"]
