@@ -318,7 +318,8 @@ class TestAnAnswerThatDoesNotStand:
             response = data["response"]
             if not response.tool_calls:
                 return None
-            agent.inject("more")
+            if not calls:
+                agent.inject("more")
             blocks = [ToolCallBlock(id=c.id, name=c.name, input=c.arguments) for c in calls]
             changed = {"content": [HM, *blocks], "tool_calls": calls}
             return HookResult(action="modify", data={"response": response.model_copy(update=changed)})
