@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from chromium import chromium
 from hypothesis import settings
 
@@ -16,12 +17,21 @@ from hypothesis import settings
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# The default traceback shows the source of every frame, which takes longer than most tests.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
+
 # On a busy machine anything takes long now and then: a test says what, and never how long.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 # Folders whose tests take long, the longest first: begun last, they would be waited for alone.
-_LONG = ("whole", "simulation", "benchmarks", "service", "store", "local_slack")
+_LONG = ("whole", "simulation", "benchmarks", "service", "local_slack")
 _HERE = Path(__file__).parent
 
 

@@ -218,8 +218,10 @@ class ConversationWorker:
             await self._state.workplace.catch_up(catch_up)
         finally:
             patience.cancel()
-            self._caught_up.append(entry)
-            self.nudge()
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():  # cancelled: the next owner of the parked conversation reads it
+                self._caught_up.append(entry)
+                self.nudge()
 
     def _expect_no_more(self, entry_id: str) -> None:
         """Stop delaying messages for older ones from the thread."""

@@ -72,7 +72,7 @@ class SlackClient:
     def __init__(self, client: AsyncWebClient, scheduler: RateLimiter) -> None:
         self._client = client
         self._scheduler = scheduler
-        self.history = ThreadHistory(self)
+        self.history = ThreadHistory(self.call)
         self._lacks_customize_scope = False
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from connector.events import ThreadAddress
-    from connector.slack_api.client import SlackClient
 
     Message = dict[str, Any]
 
@@ -20,10 +19,14 @@ POST_EVENT = "amplifier_post"
 
 
 class ThreadHistory:
-    """Reads messages from Slack. Every method raises SlackCallFailed if Slack refuses or does not answer."""
+    """Reads messages from Slack. Every method raises SlackCallFailed if Slack refuses or does not answer.
 
-    def __init__(self, client: SlackClient) -> None:
-        self._client = client
+    Args:
+        call: `SlackClient.call`.
+    """
+
+    def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
+        self._call = call
 
     async def messages(
         self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
@@ -40,7 +43,7 @@ class ThreadHistory:
         if place.thread_ts is not None:
             method, arguments["ts"] = "conversations.replies", place.thread_ts
         while True:
-            page = await self._client.call(method, arguments, turn)
+            page = await self._call(method, arguments, turn)
             for message in page["messages"]:
                 yield message
             arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
@@ -50,9 +53,7 @@ class ThreadHistory:
     async def message(self, channel: str, ts: str, turn: CallSlot | None = None) -> Message | None:
         """Return a message with its metadata; `None`: it does not exist."""
         arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
-        page = await self._client.call(
-            "conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",)
-        )
+        page = await self._call("conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",))
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
     async def find(self, place: ThreadAddress, key: str) -> Message | None:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
     from orchestrator_interactive.kernel.contracts.models import HookResult
-    from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem
-    from orchestrator_interactive.kernel.loading.loader import ModuleLoader
-    from orchestrator_interactive.kernel.session import AmplifierSession
+    from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem, Session
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +41,7 @@ class ModuleCoordinator:
 
     def __init__(
         self,
-        session: AmplifierSession,
+        session: Session,
         approval_system: ApprovalSystem | None = None,
         display_system: DisplaySystem | None = None,
     ) -> None:
@@ -61,10 +59,10 @@ class ModuleCoordinator:
         self._capabilities: dict[str, Any] = {}
         self._contributors: defaultdict[str, list[tuple[str, Callable[[], Any]]]] = defaultdict(list)
         self._cleanups: list[Callable[[], Any]] = []
-        self._hook_results = HookResultProcessor(self)
+        self._hook_results = HookResultProcessor(self, self.hooks)
 
     @property
-    def session(self) -> AmplifierSession:
+    def session(self) -> Session:
         return self._session
 
     @property
@@ -80,7 +78,7 @@ class ModuleCoordinator:
         return self._session.config
 
     @property
-    def loader(self) -> ModuleLoader:
+    def loader(self) -> Any:
         return self._session.loader
 
     @property

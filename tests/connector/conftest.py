@@ -1,82 +1,40 @@
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
+import aiohttp
 import pytest
-from held_sessions import HeldSessions
+from chat import ALPHA, BETA, Chat
+from fake_sessions import FakeSessionManager
+from slack_environment import Hold
+from slack_sdk.web.async_client import AsyncWebClient
 
-from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
-from local_slack import LocalSlack, Message, PersonClient, Waits, Workspace
+from connector import HttpTransport, Instance, SlackCredentials, SocketTransport, connected
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
+from local_slack import LocalSlack
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 from service.store.base import RunStore
 
-ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
-BETA = Instance("beta", Persona("Beta", ":fox_face:"))
-
-
-@dataclass
-class Scene:
-    """A workspace with the bot in it, whose runs the test holds."""
-
-    slack: LocalSlack
-    sessions: HeldSessions
-
-    @property
-    def ana(self) -> PersonClient:
-        return self.slack.as_person("ana")
-
-    @property
-    def ben(self) -> PersonClient:
-        return self.slack.as_person("ben")
-
-    def message(self, channel: str, ts: str) -> Message:
-        return next(m for m in self.slack.workspace.messages(self.slack.channel(channel).id) if m.ts == ts)
-
-    async def reacted(self, channel: str, ts: str, name: str, *, gone: bool = False) -> None:
-        await self.slack.until(lambda _: self.message(channel, ts).reacted(name) is not gone)
-
-    async def status(self, channel: str, root: str) -> Message:
-        """The status message in this thread, once it is there."""
-        return await self.slack.until(lambda ws: find(ws, self.slack.channel(channel).id, root, "⚙️"))
-
-    async def posted(self, channel: str, root: str, text: str, timeout_s: float = 10) -> Message:
-        return await self.slack.until(lambda ws: find(ws, self.slack.channel(channel).id, root, text), timeout_s)
-
-    def texts(self, channel: str, root: str) -> list[str]:
-        """What the bot says in this thread as it stands, the status too."""
-        return [m.text for m in self.slack.workspace.thread(self.slack.channel(channel).id, root) if m.by_bot]
-
-    async def quiet(self, channel: str, root: str, posts: int = 1) -> list[Message]:
-        """The thread's replies, once the bot has posted so many and the status and the hourglass are gone."""
-        channel_id = self.slack.channel(channel).id
-
-        def settled(ws: Workspace) -> bool:
-            thread = ws.thread(channel_id, root)
-            busy = any("⚙️" in m.text for m in thread) or thread[0].reacted("hourglass_flowing_sand")
-            return not busy and sum(m.by_bot for m in thread) >= posts
-
-        await self.slack.until(settled)
-        return [m for m in self.slack.workspace.thread(channel_id, root) if m.ts != root]
-
-
-def find(ws: Workspace, channel: str, root: str, text: str) -> Message | None:
-    return next((m for m in ws.thread(channel, root) if m.ts != root and text in m.text), None)
-
-
-def access(slack: LocalSlack) -> SlackCredentials:
-    return SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
+Process = Callable[..., AbstractAsyncContextManager[Chat]]
 
 
 @pytest.fixture
 async def slack() -> AsyncIterator[LocalSlack]:
     async with LocalSlack() as slack:
         yield slack
+
+
+@pytest.fixture
+def sessions() -> Iterator[FakeSessionManager]:
+    """The agents' sessions; like their logs, they outlive a process."""
+    sessions = FakeSessionManager()
+    yield sessions
+    assert not sessions.overlapped, "one run at a time in a conversation"
 
 
 @pytest.fixture
@@ -92,80 +50,53 @@ async def runs(store: RunStore) -> AsyncIterator[StoredRuns]:
 
 
 @pytest.fixture
-def scene_of() -> type[Scene]:
-    """For a scene with another workspace, or another way in."""
-    return Scene
+def holds(slack: LocalSlack) -> Iterator[list[Hold]]:
+    """The calls of Slack that a test holds; they are released when it ends."""
+    holds: list[Hold] = []
+    yield holds
+    slack.faults.clear()
+    for hold in holds:
+        hold.set()
 
 
 @pytest.fixture
-async def scene(slack: LocalSlack, runs: StoredRuns) -> AsyncIterator[Scene]:
-    sessions = HeldSessions()
-    async with connected(access(slack), [ALPHA, BETA], sessions, runs, shutdown_grace_s=0.5):
-        await slack.until(lambda ws: ws.bot_online)
-        yield Scene(slack, sessions)
-    assert not sessions.overlapped, "one run at a time in a conversation"
-
-
-class Hold(asyncio.Event):
-    """An event for `Waits` that also says when a call has come to wait for it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reached = asyncio.Event()
-
-    async def wait(self) -> Literal[True]:
-        self.reached.set()
-        return await super().wait()
-
-
-@pytest.fixture
-async def hold(scene: Scene) -> AsyncIterator[Callable[[str], Hold]]:
-    """Hold the next call of a method until the event is set, at the latest when the test ends."""
-    held: list[Hold] = []
-
-    def hold(method: str) -> Hold:
-        held.append(Hold())
-        scene.slack.faults.next(method, Waits(held[-1]))
-        return held[-1]
-
-    yield hold
-    scene.slack.faults.clear()
-    for event in held:
-        event.set()
-
-
-@pytest.fixture
-def of_bot() -> Callable[[list[Message]], list[str]]:
-    return lambda messages: [m.text for m in messages if m.by_bot]
-
-
-@pytest.fixture
-def sessions() -> HeldSessions:
-    """What the agents remember outlives the process, as their logs do."""
-    sessions = HeldSessions()
-    sessions.obedient = True
-    return sessions
-
-
-@pytest.fixture
-def process(slack: LocalSlack, sessions: HeldSessions, tmp_path):
-    """A process of the service, which ends as SIGTERM ends it; `grace_s` is what it has for that."""
+def process(slack: LocalSlack, sessions: FakeSessionManager, store: RunStore, holds: list[Hold]) -> Process:
+    """Run a process of the service, and end it as SIGTERM does. `on` is another workspace; other options: `connected`."""
 
     @asynccontextmanager
     async def process(
-        grace_s: float = 5, agents: Sequence[Instance] = (ALPHA,), limits: RunLimits | None = None
-    ) -> AsyncIterator[None]:
-        async with (
-            aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
-            StoredRuns(store, "a process", 10) as runs,
-            connected(access(slack), agents, sessions, runs, shutdown_grace_s=grace_s, limits=limits),
-        ):
-            await slack.until(lambda ws: ws.bot_online)
-            yield
+        *instances: Instance,
+        on: LocalSlack = slack,
+        transport: HttpTransport | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Chat]:
+        credentials = SlackCredentials(on.bot_token, on.api_url, transport or SocketTransport(on.app_token))
+        async with AsyncExitStack() as stack:
+            runs = await stack.enter_async_context(StoredRuns(store, f"process {id(stack)}", 10))
+            options = {"shutdown_grace_s": 0.1, **options}
+            await stack.enter_async_context(
+                connected(credentials, instances or (ALPHA, BETA), sessions, runs, **options)
+            )
+            if transport is not None:
+                await on.deliver_to(f"http://127.0.0.1:{transport.port}/slack/events")
+            await on.until(lambda ws: ws.bot_online)
+            yield Chat(on, sessions, holds)
 
     return process
 
 
 @pytest.fixture
-def ana(slack: LocalSlack) -> PersonClient:
-    return slack.as_person("ana")
+async def chat(process: Process) -> AsyncIterator[Chat]:
+    async with process() as chat:
+        yield chat
+        chat.slack.faults.clear()
+        for hold in chat.holds:
+            hold.set()
+
+
+@pytest.fixture
+async def client(slack: LocalSlack) -> AsyncIterator[SlackClient]:
+    """A client of the workspace, whose rate limits do not delay a test."""
+    async with aiohttp.ClientSession() as http, RateLimiter("T", scale=100) as rate_limiter:
+        web_client = AsyncWebClient(slack.bot_token, base_url=slack.api_url, session=http, retry_handlers=[])
+        yield SlackClient(web_client, rate_limiter)

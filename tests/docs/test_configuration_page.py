@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from kept_conversations import Kept
+from stored_conversations import StoredConversations
 
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
 from service.config.config import Environment, load_config
@@ -35,7 +35,7 @@ async def test_the_file_can_be_served(tmp_path, monkeypatch):
 
 def test_the_commands_work_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    kept = Kept(tmp_path / "kept.db")
+    kept = StoredConversations(tmp_path / "kept.db")
     kept.talk(*(f"message {number}" for number in range(10)), place="T0TEAM:C0GENERAL:1732204800.000100")
     (block,) = (block for block in blocks("sh") if "conversations" in block)
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from named_tests import TESTS, names_of_tests, there_are
+from documented_tests import TESTS, names_of_tests, there_are
 
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession
@@ -18,7 +18,7 @@ from service.sessions.module_sources import LocalSources
 
 PAGE = (TESTS.parent / "docs" / "interaction-stack.md").read_text(encoding="utf-8")
 NAMED = names_of_tests(PAGE)
-EXAMPLES = "interactions/test_document_examples.py"
+EXAMPLES = "orchestrator_interactive/interactions/test_document_examples.py"
 
 
 def test_every_test_that_the_table_names_exists() -> None:

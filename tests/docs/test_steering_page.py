@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from named_tests import TESTS, names_of_tests, there_are
+from documented_tests import TESTS, names_of_tests, there_are
 
 if TYPE_CHECKING:
     from pathlib import Path

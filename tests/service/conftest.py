@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from stage import Stage
+from slack_environment import SlackEnvironment
 
 from local_slack import LocalSlack
 
@@ -18,5 +18,5 @@ async def slack() -> AsyncIterator[LocalSlack]:
 
 
 @pytest.fixture
-def stage(slack: LocalSlack, tmp_path: Path) -> Stage:
-    return Stage.of(slack, tmp_path)
+def stage(slack: LocalSlack, tmp_path: Path) -> SlackEnvironment:
+    return SlackEnvironment.of(slack, tmp_path)

@@ -13,12 +13,12 @@ from run_store_cases import CASES
 from simulated.campaign import campaign
 from simulated.command import main, told
 from simulated.engine import InOrder, SimulatedLoop
-from simulated.scene import Scene, chance_of
-from simulated.whole import WANTED, tried
-from simulated.whole.network import Server
-from simulated.whole.run_store import SimulatedRunStore
-from simulated.whole.run_table import RunTable
-from simulated.whole.witness import Nobody
+from simulated.scenario import Scenario, chance_of
+from simulated.service import WANTED, tried
+from simulated.service.network import Server
+from simulated.service.run_store import SimulatedRunStore
+from simulated.service.run_table import RunTable
+from simulated.service.store_observer import Nobody
 from simulated.worlds import WORLDS
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _tried(world: str, seeds: range) -> Figures:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_the_simulated_store_is_one(case: Case) -> None:
     loop = SimulatedLoop(InOrder(chance_of(0, "order")))
-    scene = Scene(0, loop)
+    scene = Scenario(0, loop)
     store = SimulatedRunStore(Server(scene, "store", "", (0.001,)), RunTable(scene.now), Nobody(scene), 1)
     loop.run_until_complete(scene.spawn(case(store), case.__name__))
     loop.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from simulated.whole import Parts, broken, tried
-from simulated.whole.judge import HOLDS_UP as TROUBLES
+from simulated.service import Parts, mutants, tried
+from simulated.service.invariants import HOLDS_UP as TROUBLES
 
 from connector.runs.background_tasks import BackgroundTasks
 
@@ -16,21 +16,21 @@ def _with(*features: str) -> frozenset[str]:
 
 
 CASES = {
-    "a store that loses what it has accepted": (Parts(table=broken.tables.LosesEntries), "is to have one end"),
+    "a store that loses what it has accepted": (Parts(table=mutants.tables.LosesEntries), "is to have one end"),
     "an acknowledgement before the event is kept": (
         Parts(is_hasty=True, features=_with("kills", "slow store")),
         "was acknowledged and is lost",
     ),
     "a thread that is not read when an agent is called into it": (
-        Parts(wire=broken.service.DoesNotCatchUp, features=_with("threads of others", "no look-ups", "kills")),
+        Parts(wire=mutants.service.DoesNotCatchUp, features=_with("threads of others", "no look-ups", "kills")),
         "was acknowledged and is lost",
     ),
     "a store that knows nothing again": (
-        Parts(table=broken.tables.ForgetsIdentities, features=_with("doubled events")),
+        Parts(table=mutants.tables.ForgetsIdentities, features=_with("doubled events")),
         "rows.",
     ),
     "a loop that is given the newer of two messages first": (
-        Parts(sessions=broken.service.SwapsSteers, features=_with("urgent steers")),
+        Parts(sessions=mutants.service.SwapsSteers, features=_with("urgent steers")),
         "which was written and accepted earlier",
     ),
     "a message that waits for no older one": (
@@ -42,87 +42,89 @@ CASES = {
         "which was acknowledged when it was written",
     ),
     "a store that loses edits": (
-        Parts(table=broken.tables.LosesEdits, features=_with("edits")),
+        Parts(table=mutants.tables.LosesEdits, features=_with("edits")),
         "is the last that was accepted",
     ),
     "a store that forgets runs": (
-        Parts(table=broken.tables.ForgetsRuns, features=_with("kills")),
+        Parts(table=mutants.tables.ForgetsRuns, features=_with("kills")),
         "has not ended",
     ),
     "a store that takes a post for made": (
-        Parts(table=broken.tables.ForgetsPosts, features=_with("kills", "slow Slack")),
+        Parts(table=mutants.tables.ForgetsPosts, features=_with("kills", "slow Slack")),
         "is not in the thread",
     ),
     "a store that forgets what a stop held back": (
-        Parts(table=broken.tables.ForgetsWhatIsHeld, features=_with("stops")),
+        Parts(table=mutants.tables.ForgetsWhatIsHeld, features=_with("stops")),
         "nothing had started it",
     ),
     "a store for which nothing is due": (
-        Parts(table=broken.tables.NothingIsDue, features=_with("kills")),
+        Parts(table=mutants.tables.NothingIsDue, features=_with("kills")),
         "still has something to do",
     ),
-    "a store that wakes nobody": (Parts(table=broken.tables.NobodyIsTold), "still has something to do"),
-    "a lease that is never given back": (Parts(table=broken.tables.KeepsLeases), "still belongs to"),
-    "a message that counts as refused": (Parts(table=broken.tables.RefusesSome), "was refused for no reason"),
+    "a store that wakes nobody": (Parts(table=mutants.tables.NobodyIsTold), "still has something to do"),
+    "a lease that is never given back": (Parts(table=mutants.tables.KeepsLeases), "still belongs to"),
+    "a message that counts as refused": (Parts(table=mutants.tables.RefusesSome), "was refused for no reason"),
     "what is left of a run, and forgotten": (
-        Parts(table=broken.tables.ForgetsWhatIsLeft, features=_with("kills")),
+        Parts(table=mutants.tables.ForgetsWhatIsLeft, features=_with("kills")),
         "is left",
     ),
     "a run that begins again when it is over": (
-        Parts(table=broken.tables.ForgetsEnds, features=_with("kills", "hopeless model")),
+        Parts(table=mutants.tables.ForgetsEnds, features=_with("kills", "hopeless model")),
         "had said its last word",
     ),
     "a stop that holds nothing back": (
-        Parts(table=broken.tables.ForgetsToHold, features=_with("stops", "kills")),
+        Parts(table=mutants.tables.ForgetsToHold, features=_with("stops", "kills")),
         "nothing had started it",
     ),
     "a message that was held back, and is lost": (
-        Parts(table=broken.tables.StopsWhatIsHeld, features=_with("stops", "slow store", "impatient people")),
+        Parts(table=mutants.tables.StopsWhatIsHeld, features=_with("stops", "slow store", "impatient people")),
         "was held back, and then",
     ),
     "a stop that is older than the run": (
-        Parts(table=broken.tables.StopsAtAnyTime, features=_with("stops", "flaky store", "slow store", "late events")),
+        Parts(table=mutants.tables.StopsAtAnyTime, features=_with("stops", "flaky store", "slow store", "late events")),
         "nobody had asked for it",
     ),
     "an unknown outcome that nobody is told of": (
-        Parts(wire=broken.wires.HidesTheUnknown, features=_with("kills")),
+        Parts(wire=mutants.slack_clients.HidesTheUnknown, features=_with("kills")),
         "and people are not told",
     ),
     "a stop that does not say what it holds back": (
-        Parts(wire=broken.wires.HidesWhatIsHeld, features=_with("stops")),
+        Parts(wire=mutants.slack_clients.HidesWhatIsHeld, features=_with("stops")),
         "waits, and nobody knows",
     ),
     "a stop that does not say what was done": (
-        Parts(wire=broken.wires.HidesWhatWasDone, features=_with("stops")),
+        Parts(wire=mutants.slack_clients.HidesWhatWasDone, features=_with("stops")),
         "calls are finished, and people read",
     ),
     "a stop that does not say whose it is": (
-        Parts(wire=broken.wires.HidesWhoHasStopped, features=_with("stops")),
+        Parts(wire=mutants.slack_clients.HidesWhoHasStopped, features=_with("stops")),
         "was stopped by",
     ),
     "a stop that passes for an end": (
-        Parts(wire=broken.wires.TakesStopsForEnds, features=_with("stops")),
+        Parts(wire=mutants.slack_clients.TakesStopsForEnds, features=_with("stops")),
         "nobody knows how",
     ),
     "a failure that passes for an end": (
-        Parts(wire=broken.wires.TakesFailuresForEnds, features=_with("hopeless model")),
+        Parts(wire=mutants.slack_clients.TakesFailuresForEnds, features=_with("hopeless model")),
         "nobody knows how",
     ),
     "a stop word without an answer": (
-        Parts(wire=broken.wires.AnswersNoStop, features=_with("stops")),
+        Parts(wire=mutants.slack_clients.AnswersNoStop, features=_with("stops")),
         "a stop that met nothing",
     ),
     "a beginning that is stopped in silence": (
-        Parts(wire=broken.wires.StopsBeginningsInSilence, features=_with("stops", "kills")),
+        Parts(wire=mutants.slack_clients.StopsBeginningsInSilence, features=_with("stops", "kills")),
         "was stopped before it was read",
     ),
     "a post of whoever owns nothing any more": (
-        Parts(wire=broken.wires.AsksNobody, features=_with("pauses", "replicas", "failing Slack", "little room")),
+        Parts(
+            wire=mutants.slack_clients.AsksNobody, features=_with("pauses", "replicas", "failing Slack", "little room")
+        ),
         "after it was succeeded",
     ),
     "an edit that was overtaken by a later one": (
         Parts(
-            wire=broken.wires.HasNeverSeenAMessage,
+            wire=mutants.slack_clients.HasNeverSeenAMessage,
             features=_with("edits", "late events", "kills"),
             without=_with("threads of others", "no look-ups", "few slots", "other workspace", "little room", "stops"),
         ),
@@ -133,68 +135,68 @@ CASES = {
         "is left",
     ),
     "a second stop that is no other than the first": (
-        Parts(sessions=broken.service.TakesItsTime, features=_with("stops")),
+        Parts(sessions=mutants.service.TakesItsTime, features=_with("stops")),
         "was to end at once",
     ),
     "a stop that meets any run": (
-        Parts(table=broken.tables.StopsAnybody, features=_with("stops", "slow store")),
+        Parts(table=mutants.tables.StopsAnybody, features=_with("stops", "slow store")),
         "nobody had asked for it",
     ),
     "leases and logs that keep nobody out": (
-        Parts(table=broken.tables.GivesAwayLeases, logs=broken.logs.WithoutFences, features=_with("replicas")),
+        Parts(table=mutants.tables.GivesAwayLeases, logs=mutants.logs.WithoutFences, features=_with("replicas")),
         "though another one owns it",
     ),
-    "results that the model is not told": (Parts(sessions=broken.service.LosesResults), "A provider would refuse"),
-    "a log that loses answers": (Parts(logs=broken.logs.LosesAnswers), "and not in the log"),
+    "results that the model is not told": (Parts(sessions=mutants.service.LosesResults), "A provider would refuse"),
+    "a log that loses answers": (Parts(logs=mutants.logs.LosesAnswers), "and not in the log"),
     "an outbox that does not look": (
-        Parts(wire=broken.service.DoesNotLookUp, features=_with("failing Slack")),
+        Parts(wire=mutants.service.DoesNotLookUp, features=_with("failing Slack")),
         "was there, and was posted again",
     ),
-    "texts that are not posted": (Parts(wire=broken.service.PostsNothing), "is not in the thread"),
-    "texts in another order": (Parts(wire=broken.service.PostsTheNewestFirst), "; the thread has"),
-    "a status that stays": (Parts(wire=broken.service.LeavesStatuses), "is left."),
-    "an hourglass that stays": (Parts(wire=broken.service.LeavesMarks), "An hourglass is left"),
+    "texts that are not posted": (Parts(wire=mutants.service.PostsNothing), "is not in the thread"),
+    "texts in another order": (Parts(wire=mutants.service.PostsTheNewestFirst), "; the thread has"),
+    "a status that stays": (Parts(wire=mutants.service.LeavesStatuses), "is left."),
+    "an hourglass that stays": (Parts(wire=mutants.service.LeavesMarks), "An hourglass is left"),
     "a message that is read in secret": (
-        Parts(wire=broken.service.ReadsInSecret, without=TROUBLES),
+        Parts(wire=mutants.service.ReadsInSecret, without=TROUBLES),
         "was delivered, and its marks are",
     ),
     "a tool that is executed again": (
-        Parts(tool=broken.service.LooksHarmless, features=_with("kills")),
+        Parts(tool=mutants.service.LooksHarmless, features=_with("kills")),
         "was executed 2 times",
     ),
     "a stop that does nothing": (
-        Parts(sessions=broken.service.DeafToStops, features=_with("stops")),
+        Parts(sessions=mutants.service.DeafToStops, features=_with("stops")),
         "was stopped at",
     ),
     "a stop that is lost": (
-        Parts(table=broken.tables.LosesStops, features=_with("stops"), without=TROUBLES),
+        Parts(table=mutants.tables.LosesStops, features=_with("stops"), without=TROUBLES),
         "was told to stop",
     ),
     "a process that leaves a task behind": (
-        Parts(sessions=broken.service.LeavesATaskBehind, features=_with("terms")),
+        Parts(sessions=mutants.service.LeavesATaskBehind, features=_with("terms")),
         "and left this behind",
     ),
     "a process that serves every workspace": (
-        Parts(runs=broken.service.ServesEveryWorkspace, features=_with("other workspace")),
+        Parts(runs=mutants.service.ServesEveryWorkspace, features=_with("other workspace")),
         "whose workspace it is not connected to",
     ),
     "slots for everybody": (
-        Parts(slots=broken.slots.GrantsToAll, features=_with("few slots")),
+        Parts(slots=mutants.slots.GrantsToAll, features=_with("few slots")),
         "runs have a slot, which are too many",
     ),
     "a channel without a bound": (
-        Parts(slots=broken.slots.IgnoresChannels, features=_with("few slots")),
+        Parts(slots=mutants.slots.IgnoresChannels, features=_with("few slots")),
         "runs have a slot, which are too many",
     ),
     "a slot that nobody gets when it is free": (
-        Parts(slots=broken.slots.ForgetsThoseWhoWait, features=_with("few slots")),
+        Parts(slots=mutants.slots.ForgetsThoseWhoWait, features=_with("few slots")),
         "waits for a slot, and there is one",
     ),
     "a run that does not wait for its slot": (
-        Parts(slots=broken.slots.HoldsNobodyUp, features=_with("few slots")),
+        Parts(slots=mutants.slots.HoldsNobodyUp, features=_with("few slots")),
         "without a slot",
     ),
-    "a session that hangs": (Parts(sessions=broken.service.NeverAnswers), "still has something to do"),
+    "a session that hangs": (Parts(sessions=mutants.service.NeverAnswers), "still has something to do"),
 }
 
 

@@ -21,7 +21,7 @@ lengths = st.sampled_from([1, 1, 1, 3, 20, 200])
 
 
 @dataclass
-class Story:
+class HistoryBuilder:
     """A conversation in the making: each row is like no other, so that it is known again in a view."""
 
     draw: st.DrawFn
@@ -73,7 +73,7 @@ class Story:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Row]:
-    story = Story(draw)
+    story = HistoryBuilder(draw)
     story.prompt()
     acts: list[Callable[[], None]] = [
         *[story.stepped] * 4,

@@ -24,7 +24,7 @@ PAIR = [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
 ROWS = [user("the task"), *tool_steps(40)]
 
 
-class Teller(MockProvider):
+class SummaryProvider(MockProvider):
     """A provider that refuses what a real one would, and may be held before it answers."""
 
     def __init__(self, *answers: Any, hold: Callable[[], Awaitable[object]] | None = None, window: int = 1000) -> None:
@@ -35,7 +35,9 @@ class Teller(MockProvider):
 
     def get_info(self) -> ProviderInfo:
         defaults = {"context_window": self._window + 1500, "max_output_tokens": 500}
-        return ProviderInfo(id="teller", display_name="Teller", capabilities=["tool_choice"], defaults=defaults)
+        return ProviderInfo(
+            id="teller", display_name="SummaryProvider", capabilities=["tool_choice"], defaults=defaults
+        )
 
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         check(request)
@@ -51,7 +53,7 @@ class Teller(MockProvider):
         return content
 
 
-class Mounted:
+class MountedContext:
     """A context in a session that keeps the events of compaction."""
 
     def __init__(self, context: context_simple.SimpleContext, recorder: EventRecorder) -> None:
@@ -64,13 +66,13 @@ class Mounted:
         return self._recorder.events[-1][1]
 
 
-async def mounted(*rows: Row, **config: Any) -> Mounted:
+async def mounted(*rows: Row, **config: Any) -> MountedContext:
     coordinator, recorder = a_coordinator(), EventRecorder()
     for event in PAIR:
         coordinator.hooks.register(event, recorder)
     context = await context_simple.mount(coordinator, {"strategy": "summary", "summary_max_tokens": 150, **config})
     await context.set_messages(rows)
-    return Mounted(context, recorder)
+    return MountedContext(context, recorder)
 
 
 def note_of(view: list[Row]) -> str:

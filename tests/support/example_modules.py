@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parent.parent / "validation" / "examples"
 
 
-class Broken(NamedTuple):
+class Mutant(NamedTuple):
     """A change to an example module, the rules that it breaks, and what the first of them says.
 
     `limit_s` is how long a check may take: short where the change is one that takes for ever.
@@ -29,7 +29,7 @@ class Broken(NamedTuple):
     limit_s: float = 5.0
 
 
-class Examiner(NamedTuple):
+class ExampleValidator(NamedTuple):
     """Examines modules in this process, where a test is quick."""
 
     folder: Path

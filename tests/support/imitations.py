@@ -51,7 +51,7 @@ _HEADER = re.compile(r"([^\s()\[\]:,][^\n()\[\]:,]*) \(([A-Za-z0-9_.@-]+)\)(?:, 
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ParsedMessage:
     """A message as a reader of the rows finds it. Without an author, `name` and `id` are blank."""
 
     text: str
@@ -60,22 +60,22 @@ class Said:
     files: tuple[str, ...] = ()
 
 
-def messages_in(texts: Iterable[str]) -> list[Said]:
+def messages_in(texts: Iterable[str]) -> list[ParsedMessage]:
     """Read the texts of user rows one after the other. A line at the first column is our own, any other is text.
 
     Raises:
         AssertionError: a line at the first column is not in our form.
     """
-    found: list[Said] = []
+    found: list[ParsedMessage] = []
     is_list = False
     for line in "\n".join(texts).splitlines():
         if line.startswith("  ") and found:
             last = found.pop()
-            found.append(Said(f"{last.text}\n{line[2:]}", last.name, last.id, last.files))
+            found.append(ParsedMessage(f"{last.text}\n{line[2:]}", last.name, last.id, last.files))
         elif line in (PREFIX, NOTICE_PREFIX):
             is_list = True
         elif is_list and line.startswith("- "):
-            found.append(_said(line[2:]) or Said(line[2:]))
+            found.append(_said(line[2:]) or ParsedMessage(line[2:]))
         else:
             is_list = False
             said = _said(line)
@@ -95,8 +95,8 @@ def user_texts(body: dict[str, Any]) -> list[str]:
     return [block["text"] for row in rows for block in row["content"] if block["type"] == "text"]
 
 
-def _said(line: str) -> Said | None:
+def _said(line: str) -> ParsedMessage | None:
     if (match := _HEADER.fullmatch(line)) is None:
         return None
     name, author_id, files, text = match.groups()
-    return Said(text, name, author_id, tuple(files.split(", ")) if files else ())
+    return ParsedMessage(text, name, author_id, tuple(files.split(", ")) if files else ())

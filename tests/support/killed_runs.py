@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agents import Recorder, ScriptedTool, Shelf, faults, soon
+from agents import Recorder, ScriptedTool, StaticLoader, faults, soon
 
 from orchestrator_interactive import Injection, RunFinished
 from orchestrator_interactive.interactions import InteractionStack
@@ -44,7 +44,7 @@ _LATE = re.compile(r"^- call (\S+), \w+: (.*)$", re.MULTILINE)
 
 
 @dataclass
-class World:
+class SharedState:
     """What outlives a process: the log, what people wrote, what tools did, and what people have read."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -58,15 +58,15 @@ class World:
         return await StackContext(StackOptions(), HookRegistry(), stack).get_messages()
 
 
-class Photographed(MemoryStore):
+class SnapshotStore(MemoryStore):
     """Keeps, at each commit, the log as it was until then, with all that was done until now."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SharedState) -> None:
         """A store for this world, with what its store has."""
         super().__init__()
         vars(self).update(_contents(world.store))
         self._world = world
-        self.pictures: list[World] = []
+        self.pictures: list[SharedState] = []
         self.on_commit: Callable[[], Awaitable[None]] | None = None
 
     async def commit(self, key: Key, change: Change) -> None:
@@ -78,7 +78,7 @@ class Photographed(MemoryStore):
     def take(self) -> None:
         store, world = MemoryStore(), self._world
         vars(store).update(_contents(self))
-        copied = World(store, list(world.written), list(world.done), list(world.read), world.is_stopped)
+        copied = SharedState(store, list(world.written), list(world.done), list(world.read), world.is_stopped)
         self.pictures.append(copied)
 
 
@@ -89,7 +89,7 @@ def _contents(store: MemoryStore) -> dict[str, Any]:
 class Process:
     """A process that has the conversation's agent in it."""
 
-    def __init__(self, world: World, steps: Callable[[Process], Sequence[Step]], **loop_config: Any) -> None:
+    def __init__(self, world: SharedState, steps: Callable[[Process], Sequence[Step]], **loop_config: Any) -> None:
         self.world = world
         self._steps = list(steps(self))
         self._config = loop_config
@@ -123,7 +123,7 @@ class Process:
                 "context": {"module": "context-stack", "config": HERE},
             }
         }
-        shelf = Shelf(**{"context-stack": context_stack.mount})
+        shelf = StaticLoader(**{"context-stack": context_stack.mount})
         self.session = AmplifierSession(plan, loader=shelf)  # type: ignore[arg-type]
         self.session.coordinator.register_capability("interactions.store", self.world.store)
         await self.session.initialize()
@@ -256,7 +256,7 @@ def all_is_told(rows: list[Row], process: Process) -> None:
         ]
 
 
-def all_is_well(rows: list[Row], world: World) -> None:
+def all_is_well(rows: list[Row], world: SharedState) -> None:
     """Whatever happened: a valid log, each message in it once and in order, nothing done twice that may do harm."""
     assert faults(rows) == []
     ids = [each for row in rows for each in delivered_in(row) if each != PROMPT.id]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forked import Forked
+from forked_process import ForkedProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -37,7 +37,7 @@ async def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> 
     """Run `amplifier-slack` with these arguments to its end. It keeps nothing unless `env` names a store."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {"AMPLIFIER_SLACK_STORE": f"sqlite:{folder}/kept.db", **(env or {})}
-        process = await Forked.start([AMPLIFIER_SLACK, *arguments], _environment(kept))
+        process = await ForkedProcess.start([AMPLIFIER_SLACK, *arguments], _environment(kept))
         async with asyncio.timeout(30):
             output, _ = await process.communicate()
     return Ended(await process.wait(), output.decode())
@@ -67,7 +67,7 @@ async def playing(config: Path) -> AsyncIterator[str]:
 class Serving:
     """The real command in a process of its own."""
 
-    process: Forked
+    process: ForkedProcess
     lines: list[str] = field(default_factory=list)
     _heard: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -97,7 +97,7 @@ class Serving:
 @asynccontextmanager
 async def serving(env: Mapping[str, str], *arguments: str) -> AsyncIterator[Serving]:
     """Run `amplifier-slack run`; it is killed at the end if it has not ended by then."""
-    process = await Forked.start([AMPLIFIER_SLACK, "run", *arguments], _environment(env))
+    process = await ForkedProcess.start([AMPLIFIER_SLACK, "run", *arguments], _environment(env))
     service = Serving(process)
     listening = asyncio.create_task(service.listen())
     try:

@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from example_modules import EXAMPLES, Broken, Examiner
+from example_modules import EXAMPLES, ExampleValidator, Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def examiner(tmp_path: Path) -> Iterator[Examiner]:
+def examiner(tmp_path: Path) -> Iterator[ExampleValidator]:
     modules, path = set(sys.modules), list(sys.path)
-    yield Examiner(tmp_path)
+    yield ExampleValidator(tmp_path)
     sys.path[:] = path
     for name in set(sys.modules) - modules:
         if str(getattr(sys.modules[name], "__file__", "")).startswith((str(tmp_path), str(EXAMPLES))):
@@ -22,10 +22,10 @@ def examiner(tmp_path: Path) -> Iterator[Examiner]:
 
 
 @pytest.fixture
-def check_broken(examiner: Examiner) -> Callable[[str, Broken], Awaitable[None]]:
+def check_broken(examiner: ExampleValidator) -> Callable[[str, Mutant], Awaitable[None]]:
     """Break an example, and see that exactly the rules that it breaks are told, with the right words."""
 
-    async def check(example: str, broken: Broken) -> None:
+    async def check(example: str, broken: Mutant) -> None:
         report = await examiner.examine(examiner.changed(example, (broken.old, broken.new)), limit_s=broken.limit_s)
         found = {f.check.rule: f for f in report.findings if f.outcome in {"failed", "warning"}}
         assert set(found) == {rule.check.rule for rule in broken.rules}, found

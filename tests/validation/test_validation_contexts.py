@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from example_modules import Broken
+from example_modules import Mutant
 
 from orchestrator_interactive.validation.context import compaction, rules
 
@@ -11,7 +11,7 @@ _PAIRS = '        while start < len(rows) and rows[start]["role"] == "tool":\n  
 _VIEW = "        return [*system, *rows[start:]]\n"
 
 BROKEN = {
-    "the newest first": Broken(
+    "the newest first": Mutant(
         _ADD,
         "        self.messages.insert(0, message)\n",
         (
@@ -23,67 +23,67 @@ BROKEN = {
         ),
         "get_messages() gives another order, or other messages.",
     ),
-    "the content as text": Broken(
+    "the content as text": Mutant(
         _ADD,
         '        self.messages.append({**message, "content": str(message["content"])})\n',
         (rules.keeps_rows, rules.shows_rows),
         "A message of the role 'assistant' came back with another 'content'",
     ),
-    "without metadata": Broken(
+    "without metadata": Mutant(
         _ADD,
         '        self.messages.append({k: v for k, v in message.items() if k != "metadata"})\n',
         (rules.keeps_rows, rules.shows_rows),
         "A message of the role 'user' came back with another 'metadata': None instead of {",
     ),
-    "without what has no content": Broken(
+    "without what has no content": Mutant(
         _ADD,
         '        if message.get("content"):\n            self.messages.append(message)\n',
         (rules.keeps_rows, rules.shows_rows),
         "7 messages were added, and 5 come back.",
     ),
-    "a view without the ids of the calls": Broken(
+    "a view without the ids of the calls": Mutant(
         "            return list(self.messages)\n",
         '            return [{k: v for k, v in row.items() if k != "tool_call_id"} for row in self.messages]\n',
         (rules.shows_rows, compaction.keeps_pairs),
         "A message of the role 'tool' is missing, or is not as it was added.",
     ),
-    "added to what was there": Broken(
+    "added to what was there": Mutant(
         "        self.messages = list(messages)\n",
         "        self.messages += list(messages)\n",
         (rules.can_be_set,),
         "After set_messages() a message from before is still there.",
     ),
-    "the caller's list": Broken(
+    "the caller's list": Mutant(
         "        self.messages = list(messages)\n",
         "        self.messages = messages\n",
         (rules.can_be_set,),
         "After set_messages() with 7 messages, 0 are unchanged.",
     ),
-    "a clear that does nothing": Broken(
+    "a clear that does nothing": Mutant(
         "    async def clear(self):\n        self.messages = []\n",
         "    async def clear(self):\n        pass\n",
         (rules.can_be_cleared,),
         "After clear() there are still messages.",
     ),
-    "its own list": Broken(
+    "its own list": Mutant(
         "    async def get_messages(self):\n        return list(self.messages)\n",
         "    async def get_messages(self):\n        return self.messages\n",
         (rules.returns_copies,),
         "Emptying what get_messages() returned empties the conversation.",
     ),
-    "a tuple": Broken(
+    "a tuple": Mutant(
         "    async def get_messages(self):\n        return list(self.messages)\n",
         "    async def get_messages(self):\n        return tuple(self.messages)\n",
         (rules.returns_copies,),
         "get_messages() returns a tuple, not a list.",
     ),
-    "a mark in the caller's row": Broken(
+    "a mark in the caller's row": Mutant(
         _ADD,
         '        message["seen"] = True\n        self.messages.append(message)\n',
         (rules.keeps_callers_rows, rules.keeps_rows),
         "A message that was added is changed afterwards.",
     ),
-    "anybody's word": Broken(
+    "anybody's word": Mutant(
         """        if not message.get("role"):
             raise ValueError("Message must have 'role' field")
 """,
@@ -91,7 +91,7 @@ BROKEN = {
         (rules.refuses_missing_role,),
         "add_message() takes a message without 'role'.",
     ),
-    "no compaction": Broken(
+    "no compaction": Mutant(
         " <= budget:",
         " <= budget * 100:",
         (
@@ -101,74 +101,74 @@ BROKEN = {
         ),
         "121 messages, about",
     ),
-    "no ear for the provider": Broken(
+    "no ear for the provider": Mutant(
         "if provider is None:",
         "if provider is provider:",
         (compaction.fits_a_provider,),
         "where the window of the provider leaves room for 3000.",
     ),
-    "half of what is too much": Broken(
+    "half of what is too much": Mutant(
         "view = self.compacted(budget)",
         "view = self.compacted(budget * 3)",
         (compaction.fits_about,),
         "come back where token_budget leaves room for 3000.",
     ),
-    "results without their call": Broken(
+    "results without their call": Mutant(
         _PAIRS,
         "",
         (compaction.keeps_pairs,),
         "With a budget of",
     ),
-    "rows by role": Broken(
+    "rows by role": Mutant(
         _VIEW,
         '        return [*system, *sorted(rows[start:], key=lambda row: row["role"] != "user")]\n',
         (compaction.keeps_order,),
         "tokens messages are moved or doubled.",
     ),
-    "no system rows": Broken(
+    "no system rows": Mutant(
         _VIEW, "        return rows[start:]\n", (compaction.keeps_system_rows,), "The system message is left out."
     ),
-    "the oldest rows": Broken(
+    "the oldest rows": Mutant(
         _VIEW,
         "        return [*system, *rows[:3]]\n",
         (compaction.keeps_the_latest,),
         "The user's last message is left out.",
     ),
-    "for ever": Broken(
+    "for ever": Mutant(
         "        view = self.compacted(budget)\n",
         "        view = self.messages = self.compacted(budget)\n",
         (compaction.is_not_destructive,),
         "get_messages() gives 121 messages before a compaction, and",
     ),
-    "in place": Broken(
+    "in place": Mutant(
         _VIEW,
         '        rows[0]["content"] = "[shortened]"\n        return [*system, *rows[start:]]\n',
         (compaction.is_not_destructive, rules.keeps_callers_rows),
         "get_messages() gives other messages after a compaction than before it.",
     ),
-    "by chance": Broken(
+    "by chance": Mutant(
         _VIEW,
         '        import itertools\n        self.n = getattr(self, "n", 0) + 1\n'
         '        return [*system, {"role": "user", "content": f"[view {self.n}]"}, *rows[start:]]\n',
         (compaction.is_reproducible,),
         "Two calls return different views.",
     ),
-    "by the session": Broken(
+    "by the session": Mutant(
         _VIEW,
         '        return [*system, {"role": "user", "content": f"[{id(self)}]"}, *rows[start:]]\n',
         (compaction.is_reproducible,),
         "Two sessions with the same conversation get different views.",
     ),
-    "silent": Broken(
+    "silent": Mutant(
         '        await self.hooks.emit("context:post_compact", self.size(view))\n',
         "",
         (compaction.emits_compaction_events,),
         "It compacts and does not emit context:post_compact.",
     ),
-    "without numbers": Broken(
+    "without numbers": Mutant(
         '"token_count"', '"tokens"', (compaction.emits_compaction_events,), "context:pre_compact lacks token_count."
     ),
-    "unannounced": Broken(
+    "unannounced": Mutant(
         '["context:pre_compact", "context:post_compact"]',
         '["context:pre_compact"]',
         (compaction.contributes_its_events,),

@@ -1,93 +1,93 @@
 from __future__ import annotations
 
 import pytest
-from example_modules import Broken
+from example_modules import Mutant
 
 from orchestrator_interactive.validation.hook import rules
 
 _FIRST = '    given = data.get("tool_input")\n    path = given.get("path") if isinstance(given, dict) else None\n'
 
 BROKEN = {
-    "a plain function": Broken(
+    "a plain function": Mutant(
         "async def guard", "def guard", (rules.handlers_are_async,), "guard: it is a plain function."
     ),
-    "a handler with a parameter too many": Broken(
+    "a handler with a parameter too many": Mutant(
         "async def __call__(self, event, data)",
         "async def __call__(self, event, data, session=None, *, more)",
         (rules.handlers_are_async, rules.accepts_contract_data, rules.does_not_raise),
         "remark: it cannot be called with (event, data): missing a required argument: 'more'.",
     ),
-    "a result that is read as a dictionary": Broken(
+    "a result that is read as a dictionary": Mutant(
         _FIRST,
         _FIRST + '    result = data.get("tool_result")\n    wrong = result and "output" in result.keys()\n',
         (rules.accepts_contract_data, rules.does_not_raise),
         "guard at tool:post, given the contract's data, raises AttributeError: 'ToolResult' object",
     ),
-    "data that has to be there": Broken(
+    "data that has to be there": Mutant(
         _FIRST,
         '    given = data["tool_input"]\n    path = given.get("path") if isinstance(given, dict) else None\n',
         (rules.does_not_raise,),
         "guard at tool:pre, given {}, raises KeyError: 'tool_input' (hooks_guard.py, line 7).",
     ),
-    "data of a type that it has to be": Broken(
+    "data of a type that it has to be": Mutant(
         " if isinstance(given, dict) else None",
         " if given else None",
         (rules.does_not_raise,),
         "guard at tool:pre, given values of the wrong types, raises AttributeError",
     ),
-    "no result": Broken(
+    "no result": Mutant(
         "    return HookResult()\n",
         "    return None\n",
         (rules.returns_a_result,),
         "guard at tool:pre, given the contract's data, returns None.",
     ),
-    "a result of another kind": Broken(
+    "a result of another kind": Mutant(
         "    return HookResult()\n", '    return {"action": "continue"}\n', (rules.returns_a_result,), "returns a dict."
     ),
-    "a modification of nothing": Broken(
+    "a modification of nothing": Mutant(
         "    return HookResult()\n",
         '    return HookResult(action="modify")\n',
         (rules.results_are_complete,),
         "wants to modify and gives no data.",
     ),
-    "an injection of nothing": Broken(
+    "an injection of nothing": Mutant(
         ", context_injection=self.text",
         "",
         (rules.results_are_complete,),
         "remark at tool:error, given the contract's data, wants to inject_context and gives no context_injection.",
     ),
-    "a question without words": Broken(
+    "a question without words": Mutant(
         "    return HookResult()\n",
         '    return HookResult(action="ask_user")\n',
         (rules.results_are_complete,),
         "wants to ask_user and gives no approval_prompt.",
     ),
-    "a handler that waits for ever": Broken(
+    "a handler that waits for ever": Mutant(
         _FIRST,
         _FIRST + "    import asyncio\n    await asyncio.Event().wait()\n",
         (rules.answers_in_time,),
         "guard at tool:pre, given the contract's data, does not answer within 0.3 seconds.",
         limit_s=0.3,
     ),
-    "no clean-up": Broken(
+    "no clean-up": Mutant(
         "    return unregister\n",
         "",
         (rules.cleans_up,),
         "mount() returns no clean-up, and registers none.",
     ),
-    "a clean-up that forgets": Broken(
+    "a clean-up that forgets": Mutant(
         "for each in handlers:",
         "for each in handlers[:2]:",
         (rules.cleans_up,),
         "After the clean-up remark still listens to tool:error.",
     ),
-    "an event that is misspelt": Broken(
+    "an event that is misspelt": Mutant(
         '"tool:pre", guard',
         '"tool:before", guard',
         (rules.knows_its_events,),
         "guard listens to tool:before, which is no event of the kernel and not contributed.",
     ),
-    "an early priority": Broken(
+    "an early priority": Mutant(
         "priority=20", "priority=0", (rules.has_a_usual_priority,), "guard listens to tool:pre with priority 0."
     ),
 }

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from example_modules import Broken
+from example_modules import Mutant
 
 from orchestrator_interactive.validation.provider import rules, wire
 from orchestrator_interactive.validation.provider.service_answers import TEXT, service_answer
@@ -18,128 +18,128 @@ _EVER = "        await asyncio.Event().wait()\n"
 
 # Of the provider that asks a service.
 BROKEN = {
-    "an info that is a dictionary": Broken(
+    "an info that is a dictionary": Mutant(
         _INFO,
         'return {"id": "web", "defaults": defaults}',
         (rules.identifies_itself, rules.reports_limits),
         "It returns a dict, not a ProviderInfo.",
     ),
-    "an info that raises": Broken(
+    "an info that raises": Mutant(
         _INFO,
         'return config["info"]',
         (rules.identifies_itself, rules.reports_limits),
         "It raises NameError: name 'config' is not defined (provider_web.py, line",
     ),
-    "nobody": Broken('id="web"', 'id=" "', (rules.identifies_itself,), "Its id is blank."),
-    "no window": Broken(
+    "nobody": Mutant('id="web"', 'id=" "', (rules.identifies_itself,), "Its id is blank."),
+    "no window": Mutant(
         '"context_window": 8000, "max', '"max', (rules.reports_limits,), "no number of tokens for 'context_window'."
     ),
-    "models in a dictionary": Broken(
+    "models in a dictionary": Mutant(
         "        found = await",
         '        return {"web-1": "Web"}\n        found = await',
         (rules.lists_its_models,),
         "It returns a dict.",
     ),
-    "models that are names": Broken(
+    "models that are names": Mutant(
         "        found = await",
         '        return ["web-1"]\n        found = await',
         (rules.lists_its_models,),
         "a str in the list",
     ),
-    "only the first call": Broken(
+    "only the first call": Mutant(
         _PARSE,
         _PARSE.replace("in calls]", "in calls[:1]]"),
         (rules.parses_calls,),
         "Of a response with 2 calls it makes [{'id': 'call_1'",
     ),
-    "calls that are an iterator": Broken(
+    "calls that are an iterator": Mutant(
         _PARSE, f"return iter({_PARSE.removeprefix('return ')})", (rules.parses_calls,), "a list_iterator, not a list."
     ),
-    "calls that are taken out": Broken(
+    "calls that are taken out": Mutant(
         "    def parse_tool_calls(self, response):\n",
         "    def parse_tool_calls(self, response):\n        response.tool_calls = None\n",
         (rules.parsing_changes_nothing,),
         "The response is changed afterwards.",
     ),
-    "an answer that is a text": Broken(
+    "an answer that is a text": Mutant(
         _ANSWER,
         'return answer["content"][1]["text"]',
         (rules.answers, rules.reports_usage, rules.keeps_thinking),
         "It returns a str.",
     ),
-    "an empty answer": Broken(
+    "an empty answer": Mutant(
         '[own(block) for block in answer["content"]]',
         "[]",
         (rules.answers, rules.keeps_thinking),
         "Its content is empty.",
     ),
-    "no usage": Broken(", usage=usage)", ")", (rules.reports_usage,), "The response has no usage."),
-    "a sum of something else": Broken(
+    "no usage": Mutant(", usage=usage)", ")", (rules.reports_usage,), "The response has no usage."),
+    "a sum of something else": Mutant(
         '+ counted["output_tokens"]', "+ 1", (rules.reports_usage,), "total_tokens is 22; input and output are 34."
     ),
-    "less than nothing": Broken(
+    "less than nothing": Mutant(
         'counted["input_tokens"]', '-counted["input_tokens"]', (rules.reports_usage,), "A number of tokens is negative"
     ),
-    "thinking without its signature in the answer": Broken(
+    "thinking without its signature in the answer": Mutant(
         'signature=block["signature"]', "signature=None", (rules.keeps_thinking,), "is not in the response."
     ),
-    "a request that is shortened": Broken(
+    "a request that is shortened": Mutant(
         '        body = {"model"',
         '        request.messages.pop(0)\n        body = {"model"',
         (rules.leaves_the_request, wire.sends_the_conversation),
         "After the call its 'messages' is changed.",
     ),
-    "thinking without its signature in the request": Broken(
+    "thinking without its signature in the request": Mutant(
         '"signature": block.signature',
         '"signature": ""',
         (wire.sends_the_signature,),
         "The signature of the thinking block is not in the request's body.",
     ),
-    "results without ids": Broken(
+    "results without ids": Mutant(
         'message.tool_call_id, "content"',
         '"", "content"',
         (wire.sends_the_conversation,),
         "The id toolu_first17 is not both at its call and at its result.",
     ),
-    "no results": Broken(
+    "no results": Mutant(
         '"content": message.content}',
         '"content": ""}',
         (wire.sends_the_conversation,),
         "In the request's body the text of a tool's result is missing.",
     ),
-    "an error of its own": Broken(
+    "an error of its own": Mutant(
         _RAISED,
         "            raise RuntimeError('refused')\n",
         (wire.raises_llm_errors,),
         "After HTTP status 400 it raises RuntimeError: refused (provider_web.py, line",
     ),
-    "an error that is an answer": Broken(
+    "an error that is an answer": Mutant(
         _RAISED,
         "            return {'usage': {'input_tokens': 0, 'output_tokens': 0}, 'content': []}\n",
         (wire.raises_llm_errors,),
         "After HTTP status 400 it returns an answer.",
     ),
-    "an error that is tried for ever": Broken(
+    "an error that is tried for ever": Mutant(
         _RAISED,
         "    " + _EVER,
         (wire.raises_llm_errors,),
         "After HTTP status 400 it does not end within 1 seconds.",
         limit_s=1.0,
     ),
-    "a cancellation that becomes an error": Broken(
+    "a cancellation that becomes an error": Mutant(
         "        except aiohttp.ClientError as e:\n",
         "        except (aiohttp.ClientError, asyncio.CancelledError) as e:\n",
         (wire.honours_cancellation,),
         "Cancelled, it raises ProviderUnavailableError: The service cannot be reached",
     ),
-    "a cancellation that is not heeded": Broken(
+    "a cancellation that is not heeded": Mutant(
         "        except aiohttp.ClientError as e:\n",
         "        except asyncio.CancelledError:\n            await asyncio.sleep(2)\n            raise\n"
         "        except aiohttp.ClientError as e:\n",
         (wire.honours_cancellation,),
         "It continues after its cancellation.",
     ),
-    "a cancellation that becomes an answer": Broken(
+    "a cancellation that becomes an answer": Mutant(
         "        except aiohttp.ClientError as e:\n",
         "        except asyncio.CancelledError:\n"
         "            return {'usage': {'input_tokens': 0, 'output_tokens': 0}, 'content': []}\n"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from example_modules import Broken
+from example_modules import Mutant
 
 from orchestrator_interactive.validation import protocol_check, structure
 
@@ -10,96 +10,96 @@ _READY = "async def on_session_ready(coordinator):\n"
 _CLEAN_UP = "    def clean_up():\n"
 
 BROKEN = {
-    "a module that raises": Broken(
+    "a module that raises": Mutant(
         '"""A tool that counts words."""\n',
         "import nowhere_to_be_found\n",
         (structure.importable,),
         "Importing tool_words fails: ModuleNotFoundError: No module named 'nowhere_to_be_found' (tool_words.py",
     ),
-    "a module that is no Python": Broken(
+    "a module that is no Python": Mutant(
         "class CountWords:", "class:", (structure.importable,), "SyntaxError: invalid"
     ),
-    "a module that exits": Broken(
+    "a module that exits": Mutant(
         "class CountWords:",
         "raise SystemExit(3)\nclass CountWords:",
         (structure.importable,),
         "SystemExit: 3 (tool_words.py",
     ),
-    "no mount": Broken(
+    "no mount": Mutant(
         _MOUNT, "async def install(c, d):\n", (structure.has_mount,), "no function mount() in tool_words.py."
     ),
-    "a mount that is no function": Broken(
+    "a mount that is no function": Mutant(
         _MOUNT,
         "mount = 7\n\n\nasync def install(coordinator, config):\n",
         (structure.has_mount,),
         "no function mount()",
     ),
-    "a plain mount": Broken(
+    "a plain mount": Mutant(
         _MOUNT + "    tool = CountWords()\n    await coordinator",
         "def mount(coordinator, config):\n    tool = CountWords()\n    coordinator",
         (structure.mount_is_async,),
         "It is a plain function.",
     ),
-    "a mount without config": Broken(
+    "a mount without config": Mutant(
         _MOUNT,
         "async def mount(coordinator):\n",
         (structure.mount_takes_both,),
         "It cannot be called with (coordinator, config): too many positional arguments.",
     ),
-    "a plain on_session_ready": Broken(
+    "a plain on_session_ready": Mutant(
         _READY, "def on_session_ready(coordinator):\n", (structure.ready_is_async,), "It is no async function."
     ),
-    "an on_session_ready without coordinator": Broken(
+    "an on_session_ready without coordinator": Mutant(
         _READY,
         "async def on_session_ready():\n    coordinator = None\n",
         (structure.ready_is_async,),
         "It cannot be called with (coordinator): too many positional arguments.",
     ),
-    "an on_session_ready that raises": Broken(
+    "an on_session_ready that raises": Mutant(
         _READY,
         _READY + "    coordinator.get('context').messages\n",
         (structure.ready_runs,),
         "It raises AttributeError: 'NoneType' object has no attribute 'messages' (tool_words.py, line 26).",
     ),
-    "a mount that raises": Broken(
+    "a mount that raises": Mutant(
         _MOUNT,
         _MOUNT + "    config['folder']\n",
         (structure.mounts,),
         "It raises KeyError: 'folder' (tool_words.py, line 30).",
     ),
-    "a mount that is cancelled": Broken(
+    "a mount that is cancelled": Mutant(
         _MOUNT,
         _MOUNT + "    import asyncio\n    raise asyncio.CancelledError\n",
         (structure.mounts,),
         "mount() ends with a CancelledError although it was not cancelled.",
     ),
-    "a mount that waits for ever": Broken(
+    "a mount that waits for ever": Mutant(
         _MOUNT,
         _MOUNT + "    import asyncio\n    await asyncio.Event().wait()\n",
         (structure.mounts,),
         "mount() does not end within 0.2 seconds.",
         limit_s=0.2,
     ),
-    "a clean-up that raises": Broken(
+    "a clean-up that raises": Mutant(
         _CLEAN_UP,
         _CLEAN_UP + "        tool.close()\n",
         (structure.cleans_up,),
         "'CountWords' object has no attribute 'close'",
     ),
-    "a clean-up that wants something": Broken(
+    "a clean-up that wants something": Mutant(
         _CLEAN_UP,
         "    def clean_up(session):\n",
         (structure.cleans_up,),
         "missing 1 required positional argument: 'session'",
     ),
-    "a module that can be mounted once": Broken(
+    "a module that can be mounted once": Mutant(
         _MOUNT,
         "mounted = []\n\n\n" + _MOUNT + "    if mounted:\n        raise RuntimeError('again')\n"
         "    mounted.append(1)\n    coordinator.register_cleanup(mounted.clear)\n",
         (structure.mounts_twice,),
         "It raises RuntimeError: again",
     ),
-    "a module that mounts something else the next time": Broken(
+    "a module that mounts something else the next time": Mutant(
         "name=tool.name)",
         "name=f'words_{id(coordinator)}')",
         (structure.mounts_twice,),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from example_modules import Broken
+from example_modules import Mutant
 
 from orchestrator_interactive.validation.tool import rules, schemas
 
@@ -12,100 +12,100 @@ _EXECUTE = """        text = input.get("text")
 _SCHEMA = '"properties": {"text": {"type": "string"}, "lines": {"type": "boolean"}},'
 
 BROKEN = {
-    "a capital in the name": Broken(
+    "a capital in the name": Mutant(
         'name = "count_words"', 'name = "countWords"', (rules.name_in_snake_case,), "A tool is called 'countWords'."
     ),
-    "no schema": Broken(
+    "no schema": Mutant(
         "get_schema", "schema", (schemas.has_schema,), "count_words has neither get_schema() nor input_schema."
     ),
-    "a schema of another type": Broken(
+    "a schema of another type": Mutant(
         '"type": "object"', '"type": "string"', (schemas.schema_is_an_object,), "its 'type' is 'string', not 'object'."
     ),
-    "a schema that is a text": Broken(
+    "a schema that is a text": Mutant(
         'return {\n            "type"', 'return "{}" and "schema" or {"type"', (schemas.schema_is_an_object,), "a str"
     ),
-    "a schema that raises": Broken(
+    "a schema that raises": Mutant(
         "    def get_schema(self):\n",
         "    def get_schema(self):\n        raise KeyError('text')\n",
         (schemas.schema_is_an_object,),
         "reading it raises KeyError: 'text' (tool_words.py, line 12).",
     ),
-    "properties that are a list": Broken(
+    "properties that are a list": Mutant(
         _SCHEMA, '"properties": ["text"],', (schemas.schema_is_an_object,), "its 'properties' are a list"
     ),
-    "a property that is a text": Broken(
+    "a property that is a text": Mutant(
         '{"type": "string"}', '"string"', (schemas.schema_is_an_object,), "its property 'text' is a str."
     ),
-    "required names that are a text": Broken(
+    "required names that are a text": Mutant(
         '["text"]', '"text"', (schemas.schema_is_an_object,), "its 'required' is a str, not a list."
     ),
-    "a required name that is no property": Broken(
+    "a required name that is no property": Mutant(
         '["text"]', '["text", "words"]', (schemas.schema_is_an_object,), "it requires 'words'"
     ),
-    "a schema that JSON cannot hold": Broken(
+    "a schema that JSON cannot hold": Mutant(
         '{"type": "boolean"}', '{"type": {"boolean"}}', (schemas.schema_is_an_object,), "cannot be written as JSON"
     ),
-    "nothing is checked": Broken(
+    "nothing is checked": Mutant(
         _EXECUTE,
         '        text = input["text"]\n',
         (rules.does_not_raise,),
         "count_words: execute() with {} raises KeyError: 'text' (tool_words.py, line 19).",
     ),
-    "wrong types are not expected": Broken(
+    "wrong types are not expected": Mutant(
         "if not isinstance(text, str):",
         "if text is None:",
         (rules.does_not_raise,),
         "with values of the wrong types raises AttributeError: 'list' object has no attribute 'split'",
     ),
-    "it ends with a cancellation": Broken(
+    "it ends with a cancellation": Mutant(
         _EXECUTE,
         "        import asyncio\n        raise asyncio.CancelledError\n",
         (rules.does_not_raise,),
         "with {} ends with a CancelledError although it was not cancelled.",
     ),
-    "it divides by zero as soon as the input is right": Broken(
+    "it divides by zero as soon as the input is right": Mutant(
         '        return ToolResult(output={"words": len(text.split())})\n',
         "        return 1 / 0\n",
         (rules.does_not_raise,),
         "count_words: execute() with the required properties only raises ZeroDivisionError: division by zero",
     ),
-    "it fails on what is optional": Broken(
+    "it fails on what is optional": Mutant(
         '        return ToolResult(output={"words": len(text.split())})\n',
         '        return ToolResult(output={"words": 1 / (0 if "lines" in input else 1)})\n',
         (rules.does_not_raise,),
         "count_words: execute() with a value for every property raises ZeroDivisionError: division by zero",
     ),
-    "it answers with an object as soon as the input is right": Broken(
+    "it answers with an object as soon as the input is right": Mutant(
         '{"words": len(text.split())}',
         '{"plain": object()}',
         (rules.output_is_plain,),
         "count_words: execute() with the required properties only gives an output that cannot be written as JSON",
     ),
-    "it exits": Broken(_EXECUTE, "        raise SystemExit(3)\n", (rules.does_not_raise,), "raises SystemExit: 3"),
-    "it waits for ever": Broken(
+    "it exits": Mutant(_EXECUTE, "        raise SystemExit(3)\n", (rules.does_not_raise,), "raises SystemExit: 3"),
+    "it waits for ever": Mutant(
         _EXECUTE,
         "        import asyncio\n        await asyncio.Event().wait()\n",
         (rules.ends_in_time,),
         "count_words: execute() with {} does not end within 0.3 seconds.",
         limit_s=0.3,
     ),
-    "it returns a text": Broken(
+    "it returns a text": Mutant(
         _EXECUTE, '        return "no text"\n', (rules.returns_a_result,), "execute() with {} returns a str."
     ),
-    "it returns nothing": Broken(_EXECUTE, "        return\n", (rules.returns_a_result,), "with {} returns None."),
-    "what is missing is no failure": Broken(
+    "it returns nothing": Mutant(_EXECUTE, "        return\n", (rules.returns_a_result,), "with {} returns None."),
+    "what is missing is no failure": Mutant(
         "if not isinstance(text, str):\n            return ToolResult(success=False, error={",
         "if not isinstance(text, str):\n            return ToolResult(output={",
         (rules.missing_input_fails,),
         "count_words: execute() with {} succeeds, though its schema requires text.",
     ),
-    "a failure without a word": Broken(
+    "a failure without a word": Mutant(
         ', error={"message": "text is required, and must be a text."}',
         "",
         (rules.failures_have_message,),
         "fails, and neither its error['message'] nor its output says why.",
     ),
-    "an output that is an object": Broken(
+    "an output that is an object": Mutant(
         "success=False, error=",
         "success=False, output=object(), error=",
         (rules.output_is_plain,),

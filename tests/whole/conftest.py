@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from anthropic_server import AnthropicServer
-from office import Office, office
 from playwright.async_api import Browser, Locator, Page, async_playwright, expect
+from service_fixtures import ServiceFixture, service_fixture
 from service_process import playing
-from stage import Stage
+from slack_environment import SlackEnvironment
 from tool_gate import GATED_TOOL, ToolGate
 
 from local_slack import LocalSlack
@@ -84,7 +84,7 @@ async def take_seat(browser: Browser, url: str, *, width: int = 1280, height: in
 
 
 @pytest.fixture
-async def stage_seat(browser: Browser, stage: Stage) -> Seat:
+async def stage_seat(browser: Browser, stage: SlackEnvironment) -> Seat:
     """In front of the page of the workspace that stays."""
     return await take_seat(browser, stage.slack.url)
 
@@ -99,22 +99,22 @@ async def model() -> AsyncIterator[AnthropicServer]:
 @pytest.fixture
 def opened(
     model: AnthropicServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., AbstractAsyncContextManager[Office]]:
+) -> Callable[..., AbstractAsyncContextManager[ServiceFixture]]:
     """A workspace with the bot in it, on that model; takes options of the loop."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
-    return lambda **loop_options: office(model, tmp_path, **loop_options)
+    return lambda **loop_options: service_fixture(model, tmp_path, **loop_options)
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path) -> AsyncIterator[SlackEnvironment]:
     """A workspace that stays while services come and go."""
     async with LocalSlack() as slack:
-        yield Stage.of(slack, tmp_path)
+        yield SlackEnvironment.of(slack, tmp_path)
 
 
 @pytest.fixture
-async def play_url(stage: Stage, model: AnthropicServer, tmp_path: Path) -> AsyncIterator[str]:
+async def play_url(stage: SlackEnvironment, model: AnthropicServer, tmp_path: Path) -> AsyncIterator[str]:
     """A page like the playground's, with the service beside it, on that model."""
     async with _served(stage, model, play_config(tmp_path)) as url:
         yield url
@@ -129,7 +129,7 @@ async def tests_at_work() -> AsyncIterator[ToolGate]:
 
 @pytest.fixture
 async def gated_seat(
-    browser: Browser, stage: Stage, model: AnthropicServer, tests_at_work: ToolGate, tmp_path: Path
+    browser: Browser, stage: SlackEnvironment, model: AnthropicServer, tests_at_work: ToolGate, tmp_path: Path
 ) -> AsyncIterator[Seat]:
     config = play_config(tmp_path)
     tool = f"{{module: gated-tool, source: {GATED_TOOL}, config: {{port: {tests_at_work.port}}}}}"
@@ -144,7 +144,7 @@ async def seat(browser: Browser, play_url: str) -> Seat:
 
 
 @asynccontextmanager
-async def _served(stage: Stage, model: AnthropicServer, config: Path) -> AsyncIterator[str]:
+async def _served(stage: SlackEnvironment, model: AnthropicServer, config: Path) -> AsyncIterator[str]:
     env = {"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": model.base_url}
     async with stage.serving("--config", str(config), **env) as service:
         await service.says("service.ready")

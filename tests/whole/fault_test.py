@@ -13,7 +13,7 @@ import click
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from crowd.trial import Trial
+from fault_injection.trial import Trial
 
 
 @click.command()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from anthropic_server import Gate, message, text, tool_call
-from crowd.trial import Trial
-from scene import ENVELOPE, EYES, Scene, scene
+from fault_injection.trial import Trial
+from scenario import ENVELOPE, EYES, Scenario, scenario
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncIterator[Scene]:
+async def there(tmp_path: Path) -> AsyncIterator[Scenario]:
     """Two replicas: the first one has a run whose tool is at work, and the other one gets the events from now on."""
-    async with scene(tmp_path, "redis", replicas=2) as there:
+    async with scenario(tmp_path, "redis", replicas=2) as there:
         one, other = [await there.start(replica) for replica in there.replicas.each]
         there.board.choose(one)
         there.model.reply(tool_call("run_tests", {}))
@@ -31,7 +31,7 @@ def said(body: dict[str, Any]) -> str:
     return str(body["messages"])
 
 
-async def test_a_steer_an_edit_and_a_deletion_reach_the_run_at_another_replica(there: Scene):
+async def test_a_steer_an_edit_and_a_deletion_reach_the_run_at_another_replica(there: Scenario):
     stays, changes, goes = [await there.say(words) for words in ("this stays", "this changes", "this goes")]
     for ts in (stays, changes, goes):
         await there.sees_mark(ts, ENVELOPE)
@@ -53,19 +53,19 @@ async def test_a_steer_an_edit_and_a_deletion_reach_the_run_at_another_replica(t
     assert '"run.started"' not in there.replicas.each[1].log
 
 
-async def test_a_word_stops_the_run_at_another_replica(there: Scene):
+async def test_a_word_stops_the_run_at_another_replica(there: Scenario):
     await there.say("stop")
     assert await there.told() == ["🛑 Stopped by Ana. Outcome unknown: Running the tests."]
     await there.tests.left.wait()
 
 
-async def test_a_cross_on_the_status_stops_the_run_at_another_replica(there: Scene):
+async def test_a_cross_on_the_status_stops_the_run_at_another_replica(there: Scenario):
     status = await there.sees("⚙️")
     await there.ana.react("general", status.ts, "x")
     assert await there.told() == ["🛑 Stopped by Ana. Outcome unknown: Running the tests."]
 
 
-async def test_a_process_that_stood_still_for_longer_than_its_lease_says_and_writes_nothing_more(there: Scene):
+async def test_a_process_that_stood_still_for_longer_than_its_lease_says_and_writes_nothing_more(there: Scenario):
     one, other = there.replicas.each
     one.freeze()
     there.model.reply(text("I do not know what came of the tests."))
@@ -82,7 +82,7 @@ async def test_a_process_that_stood_still_for_longer_than_its_lease_says_and_wri
     assert len(there.model.requests) == 3, "who lost the run asks nobody anything"
 
 
-async def test_what_happens_while_the_store_is_away_is_kept_and_answered_when_it_is_back(there: Scene):
+async def test_what_happens_while_the_store_is_away_is_kept_and_answered_when_it_is_back(there: Scenario):
     one, other = there.replicas.each
     assert there.redis is not None
     there.redis.kill()
@@ -102,7 +102,7 @@ async def test_what_happens_while_the_store_is_away_is_kept_and_answered_when_it
 
 async def test_a_run_that_begins_while_the_store_is_away_waits_for_it(tmp_path: Path):
     silent = Gate()
-    async with scene(tmp_path, "redis") as there:
+    async with scenario(tmp_path, "redis") as there:
         (one,) = there.replicas.each
         await there.start(one)
         assert there.redis is not None

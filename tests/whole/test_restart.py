@@ -12,10 +12,10 @@ import pytest
 from anthropic_server import AnthropicServer, Gate, text, thinking, tool_call
 from click.testing import CliRunner
 from imitations import messages_in, user_texts
+from in_process_service import serving_in_process
 from playwright.async_api import expect
-from service_inside import serving_inside
 from service_process import Serving
-from stage import Stage
+from slack_environment import SlackEnvironment
 from tool_gate import GATED_TOOL, ToolGate
 
 from service.cli.main import main
@@ -43,7 +43,7 @@ workspace: {{root: files}}
 class Thread:
     """What Ana and the bot say in #general, while services come and go."""
 
-    stage: Stage
+    stage: SlackEnvironment
     model: AnthropicServer
     tests: ToolGate
     config: Path
@@ -65,7 +65,7 @@ class Thread:
     @asynccontextmanager
     async def alive(self) -> AsyncIterator[None]:
         """What `serving` has, in this process: that is quicker."""
-        async with serving_inside(self.stage.slack, load_config(self.config)):
+        async with serving_in_process(self.stage.slack, load_config(self.config)):
             yield
         await self.stage.slack.until(lambda ws: not ws.bot_online)
 
@@ -90,7 +90,9 @@ class Thread:
 
 
 @pytest.fixture
-async def thread(stage: Stage, model: AnthropicServer, tests_at_work: ToolGate, tmp_path: Path, monkeypatch) -> Thread:
+async def thread(
+    stage: SlackEnvironment, model: AnthropicServer, tests_at_work: ToolGate, tmp_path: Path, monkeypatch
+) -> Thread:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
     monkeypatch.delenv("AMPLIFIER_SLACK_STORE", raising=False)

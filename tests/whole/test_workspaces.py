@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anthropic_server import AnthropicServer, text, tool_call
 from replicas import Replica, Replicas
-from scene import scene
+from scenario import scenario
 from service_process import run_command
 
 from connector.events import SlackMessage
@@ -34,7 +34,7 @@ def unaddressed(team: InstalledTeam, ts: str) -> PendingMessage:
 async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_workspace(tmp_path: Path):
     (tmp_path / "other").mkdir()
     async with (
-        scene(tmp_path, "redis") as there,
+        scenario(tmp_path, "redis") as there,
         LocalSlack(teams=("Playground", "Second")) as other_slack,
         AnthropicServer() as other_model,
     ):

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ToolCall
     from orchestrator_interactive.kernel.contracts.models import HookResult, Level, ModelInfo, ProviderInfo, ToolResult
-    from orchestrator_interactive.kernel.hooks import HookRegistry
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
@@ -23,7 +22,7 @@ class Orchestrator(Protocol):
         context: ContextManager,
         providers: dict[str, Provider],
         tools: dict[str, Tool],
-        hooks: HookRegistry,
+        hooks: Hooks,
         **kwargs: Any,
     ) -> str:
         """Run the agent loop on a prompt and return the final text. The session adds `coordinator=`."""
@@ -92,6 +91,42 @@ class ContextManager(Protocol):
 @runtime_checkable
 class HookHandler(Protocol):
     async def __call__(self, event: str, data: dict[str, Any]) -> HookResult: ...
+
+
+class Hooks(Protocol):
+    """The hook registry of a session, as modules use it. See `hooks.HookRegistry`."""
+
+    def register(
+        self, event: str, handler: Callable[..., Any], priority: int = 0, name: str | None = None
+    ) -> Callable[[], None]: ...
+
+    def listens(self, event: str) -> bool: ...
+
+    async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult: ...
+
+
+class Session(Protocol):
+    """What a coordinator knows about its session."""
+
+    session_id: str
+    parent_id: str | None
+    config: dict[str, Any]
+    loader: Any
+
+
+class Coordinator(Protocol):
+    """What connects the modules of a session, as the kernel's own parts use it. See `coordinator.ModuleCoordinator`."""
+
+    approval_system: ApprovalSystem | None
+    display_system: DisplaySystem | None
+
+    @property
+    def injection_budget_per_turn(self) -> int | None: ...
+
+    @property
+    def injection_size_limit(self) -> int | None: ...
+
+    def get(self, mount_point: str, name: str | None = None) -> Any: ...
 
 
 class ApprovalSystem(Protocol):

@@ -23,10 +23,10 @@ from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.kernel.contracts.protocols import Coordinator
 
     MountFunction = Callable[..., Awaitable[Any]]
-    Ready = Callable[[ModuleCoordinator], Awaitable[None]]
+    Ready = Callable[[Coordinator], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class Mount:
     def of(cls, function: MountFunction, config: dict[str, Any] | None) -> Mount:
         return cls(function, config or {}, _ready_of(function))
 
-    async def __call__(self, coordinator: ModuleCoordinator) -> Any:
+    async def __call__(self, coordinator: Coordinator) -> Any:
         """Mount the module.
 
         Raises:
@@ -78,7 +78,7 @@ class ModuleLoader:
 
     def __init__(
         self,
-        coordinator: ModuleCoordinator | None = None,
+        coordinator: Coordinator | None = None,
         search_paths: Sequence[Path | str] | Path | str | None = None,
     ) -> None:
         self.coordinator = coordinator

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import Recorder, Shelf, call, echo, make_agent, raising, say, soon, use
+from agents import Recorder, StaticLoader, call, echo, make_agent, raising, say, soon, use
 from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator
@@ -74,7 +74,7 @@ async def _mount_orchestrator(coordinator: ModuleCoordinator, _config: dict[str,
 
 
 def _session(*tools: str, **mounts: Any) -> AmplifierSession:
-    shelf: Any = Shelf(**{"o": _mount_orchestrator, "c": _mount_context, **mounts})
+    shelf: Any = StaticLoader(**{"o": _mount_orchestrator, "c": _mount_context, **mounts})
     return AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, "tools": tools}, loader=shelf)
 
 
@@ -140,7 +140,7 @@ async def test_an_on_session_ready_that_raises_is_told_and_the_others_are_called
     async def ready(_coordinator: Any) -> None:
         called.append("ready")
 
-    class Library(Shelf):
+    class Library(StaticLoader):
         async def load(self, module_id: str, config: Any = None, profile_source: Any = None) -> Any:
             if module_id in {"raises", "ready"}:
                 return Mount(nothing, config or {}, raises if module_id == "raises" else ready)

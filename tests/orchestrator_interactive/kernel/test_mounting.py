@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 import pytest
-from agents import Recorder, Shelf
+from agents import Recorder, StaticLoader
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
@@ -34,7 +34,7 @@ async def _silent(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> A
 
 
 def _session(plan: dict[str, Any], **mounts: Any) -> AmplifierSession:
-    shelf: Any = Shelf(**{"o": _orchestrator, "c": _context, "broken": _broken, "silent": _silent, **mounts})
+    shelf: Any = StaticLoader(**{"o": _orchestrator, "c": _context, "broken": _broken, "silent": _silent, **mounts})
     return AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, **plan}, loader=shelf)
 
 
@@ -129,7 +129,7 @@ async def test_a_context_or_a_loader_that_counts_nothing_yet_is_one() -> None:
 
     class Context(Countable, MockContextManager): ...
 
-    class Library(Countable, Shelf): ...
+    class Library(Countable, StaticLoader): ...
 
     async def context(_coordinator: Any, _config: Any) -> Any:
         return Context()

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import Recorder, Shelf, echo, make_agent, mount_watched_context, never, say
+from agents import Recorder, StaticLoader, echo, make_agent, mount_observed_context, never, say
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
@@ -30,7 +30,7 @@ async def _broken(_coordinator: Any, _config: Any) -> None:
 
 
 def _session(plan: dict[str, Any] | None = None, *, broken: Any = _broken, **more: Any) -> AmplifierSession:
-    shelf: Any = Shelf(o=_mount_repeats, c=mount_watched_context, broken=broken)
+    shelf: Any = StaticLoader(o=_mount_repeats, c=mount_observed_context, broken=broken)
     return AmplifierSession({**PLAN, **(plan or {})}, loader=shelf, **more)
 
 
@@ -107,7 +107,7 @@ async def test_the_configuration_of_orchestrator_and_context_may_stand_apart() -
         seen.append(config)
         await _mount_repeats(coordinator, config)
 
-    shelf: Any = Shelf(o=mount, c=mount_watched_context)
+    shelf: Any = StaticLoader(o=mount, c=mount_observed_context)
     await AmplifierSession({**PLAN, "orchestrator": {"config": {"x": 1}}}, loader=shelf).initialize()
     assert seen == [{"x": 1}]
 

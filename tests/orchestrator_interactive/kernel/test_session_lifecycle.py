@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from agents import Recorder, ScriptedTool, Shelf, call, make_agent, never, say, soon, use
+from agents import Recorder, ScriptedTool, StaticLoader, call, make_agent, never, say, soon, use
 
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ModuleCoordinator
 from orchestrator_interactive.testing import MockContextManager, MockDisplaySystem, MockProvider, ScriptedOrchestrator
@@ -32,7 +32,7 @@ class Books:
             "waits": self._mount("waits", self._wait),
             "fails": self._mount("fails", self._fail),
         }
-        shelf: Any = Shelf(**own, **(mounts or {}))
+        shelf: Any = StaticLoader(**own, **(mounts or {}))
         plan = {"session": {"orchestrator": "o", "context": "c", **policy}, "tools": tools}
         return AmplifierSession(plan, loader=shelf)
 

@@ -9,7 +9,7 @@ from typing import Any
 from agents import answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from killed_runs import HARMLESS, Photographed, Process, World, all_is_told, all_is_well, texts_in
+from killed_runs import HARMLESS, Process, SharedState, SnapshotStore, all_is_told, all_is_well, texts_in
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult, ResponseStream
@@ -53,7 +53,9 @@ REMARKS = ("execution:start", "provider:response", "tool:post")
 class _Played:
     """A process at whose every step something may happen."""
 
-    def __init__(self, world: World, sayings: list[str], messages: list[_Message], end: tuple[str, int] | None) -> None:
+    def __init__(
+        self, world: SharedState, sayings: list[str], messages: list[_Message], end: tuple[str, int] | None
+    ) -> None:
         self._now, self._messages, self._end = -1, messages, end
         self.process = Process(world, lambda _: self._steps(sayings), stop_grace_s=0)
         self.process.on_tick = self.tick
@@ -145,9 +147,9 @@ class _Played:
 async def _numbered(
     sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, remarks: bool
 ) -> None:
-    world = World()
+    world = SharedState()
     played = _Played(world, sayings, messages, end)
-    world.store = store = Photographed(world)
+    world.store = store = SnapshotStore(world)
     store.on_commit = played.tick
     answered = await played.play(remarks=remarks)
     rows = await world.rows()
@@ -165,9 +167,9 @@ def test_what_people_were_told_in_which_order_stands_in_the_rows(
     asyncio.run(_numbered(sayings, messages, end, remarks=remarks))
 
 
-async def _photographed(world: World, played: _Played, *, remarks: bool) -> tuple[str, list[World]]:
+async def _photographed(world: SharedState, played: _Played, *, remarks: bool) -> tuple[str, list[SharedState]]:
     """The answer, and what a process finds that comes after this one was killed, whenever that was."""
-    world.store = store = Photographed(world)
+    world.store = store = SnapshotStore(world)
     store.on_commit = played.tick
     answered = await played.play(remarks=remarks)
     rows = await world.rows()
@@ -178,7 +180,7 @@ async def _photographed(world: World, played: _Played, *, remarks: bool) -> tupl
     return answered, store.pictures
 
 
-async def _gone_on_with(world: World, sayings: list[str], *, remarks: bool) -> str:
+async def _gone_on_with(world: SharedState, sayings: list[str], *, remarks: bool) -> str:
     """The answer of the process that goes on."""
     played = _Played(world, sayings, [], None)
     answered = await played.play(remarks=remarks)
@@ -199,7 +201,7 @@ async def _gone_on_with(world: World, sayings: list[str], *, remarks: bool) -> s
 
 
 async def _killed(sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, remarks: bool) -> None:
-    world = World()
+    world = SharedState()
     undisturbed, pictures = await _photographed(world, _Played(world, sayings, messages, end), remarks=remarks)
     for picture in pictures:
         answered = await _gone_on_with(picture, sayings, remarks=remarks)
@@ -209,7 +211,7 @@ async def _killed(sayings: list[str], messages: list[_Message], end: tuple[str, 
 async def _killed_twice(
     sayings: list[str], messages: list[_Message], ends: list[tuple[str, int] | None], *, at: int
 ) -> None:
-    world = World()
+    world = SharedState()
     _, pictures = await _photographed(world, _Played(world, sayings, messages, ends[0]), remarks=False)
     world = pictures[at % len(pictures)]
     _, pictures = await _photographed(world, _Played(world, sayings, [], ends[1]), remarks=False)

@@ -11,7 +11,7 @@ from agents import (
     Person,
     Recorder,
     ScriptedProvider,
-    Shelf,
+    StaticLoader,
     call,
     deaf_tool,
     delivered,
@@ -22,7 +22,7 @@ from agents import (
     goes_on,
     having,
     make_agent,
-    mount_watched_context,
+    mount_observed_context,
     never,
     raising,
     say,
@@ -231,7 +231,7 @@ async def test_a_stop_requested_while_the_session_starts_holds_for_the_run() -> 
     async def mount_provider(coordinator: Any, _config: Any) -> None:
         await coordinator.mount("providers", ScriptedProvider(say("went on")))
 
-    shelf: Any = Shelf(watched=mount_watched_context, scripted=mount_provider)
+    shelf: Any = StaticLoader(watched=mount_observed_context, scripted=mount_provider)
     plan = {"session": {"orchestrator": "loop-interactive", "context": "watched"}, "providers": ["scripted"]}
     session = AmplifierSession(plan, loader=shelf)
     starting = Recorder().listen(session.coordinator.hooks, "session:start")

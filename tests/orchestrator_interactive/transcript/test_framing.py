@@ -6,7 +6,7 @@ import pytest
 from agents import ScriptedTool, call, make_agent, say, text_of, use
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from imitations import FRAMES, IMITATIONS, LINE_BREAKS, Said, messages_in, read_text
+from imitations import FRAMES, IMITATIONS, LINE_BREAKS, ParsedMessage, messages_in, read_text
 
 from orchestrator_interactive import Author, Injection
 from orchestrator_interactive.kernel import HookResult, ToolResult
@@ -39,10 +39,10 @@ messages = st.lists(
 )
 
 
-def _expected(injection: Injection) -> Said:
+def _expected(injection: Injection) -> ParsedMessage:
     assert injection.author is not None
     name, author_id = plain_name(injection.author.name) or "someone", re.sub("[^A-Za-z0-9]", "", injection.author.id)
-    return Said(
+    return ParsedMessage(
         read_text(injection.text), name, author_id, tuple(plain_name(each) or "unnamed" for each in injection.files)
     )
 

@@ -6,7 +6,7 @@ One seed is one conversation, and always the same one. `trial.tried(seed)` plays
 - `cast`: who plays. A new kind of trouble is a function (a temper of tools or hooks), a step of the model or an act of
   the crowd.
 - `features`: the kinds of trouble by name, and how many of the seeds have each.
-- `judge`: what must hold. A new invariant is a class that `Judges` tells what it needs; it blames in one sentence.
+- `judge`: what must hold. A new invariant is a class that `Invariants` tells what it needs; it blames in one sentence.
   `terms` are the options of the loop that a seed has.
 - `world`: one conversation, from its first prompt to the runs in calm that read whatever is left.
 - `broken`: parts that are broken on purpose, to see that the judges notice.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .cast import hooks, tools
+from .actors import hooks, tools
 
 if TYPE_CHECKING:
     import random

@@ -12,7 +12,7 @@ from orchestrator_interactive.loop.injection_queue import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .scene import Scene
+    from .scenario import Scenario
 
 _MARK = re.compile(r"<m(\d+)>")
 _BESIDE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -67,7 +67,7 @@ class Post:
 class People:
     """Those who write in this conversation."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scenario) -> None:
         self._scene = scene
         self._count = 0
         self._edits = 0

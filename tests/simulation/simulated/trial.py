@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from .engine import Busy, Deadlock, SimulatedLoop, order_for
 from .logs import heard_logs
-from .scene import Scene, chance_of
+from .scenario import Scenario, chance_of
 from .world import Parts, World
 
 if TYPE_CHECKING:
-    from .story import Line
+    from .trace import Line
 
 
 _CHANGING = {"exc_info", "run"}
@@ -50,7 +50,7 @@ def _played(seed: int, parts: Parts) -> Verdict:
     random.seed(seed)  # for what does not come from the scene's own chance
     order = order_for(chance_of(seed, "order"))
     loop = SimulatedLoop(order)  # type: ignore[abstract] # it refuses the rest by name
-    scene = Scene(seed, loop)
+    scene = Scenario(seed, loop)
     scene.tell("seed", f"{seed}: callbacks {type(order).__name__}")
     with heard_logs(lambda event, fields: scene.tell("agent", f"logs {event}{_told(fields)}")):
         try:

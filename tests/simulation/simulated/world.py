@@ -12,10 +12,10 @@ from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.modules import context_simple, context_stack
 
 from . import features
-from .cast import Approvals, Crowd, Ear, Log, Model, Watcher, hire_hooks, hire_tools
-from .cast.improvising import Improviser
-from .cast.tools import favourites
-from .judge import Judges, RunRecord, Terms
+from .actors import Approvals, Crowd, Ear, Log, Model, Watcher, hire_hooks, hire_tools
+from .actors.responses import Improviser
+from .actors.tools import favourites
+from .invariants import Invariants, RunRecord, Terms
 from .posts import People
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager
 
     from .posts import Post
-    from .scene import Scene
+    from .scenario import Scenario
 
     Mount = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
 
@@ -46,12 +46,12 @@ class Parts:
 class World:
     """Plays a conversation on the scene."""
 
-    def __init__(self, scene: Scene, parts: Parts) -> None:
+    def __init__(self, scene: Scenario, parts: Parts) -> None:
         scene.features |= features.drawn(scene.chance) | parts.features
         self._scene = scene
         self._parts = parts
         self._terms = Terms.drawn(scene.chance, scene.features)
-        self._judges = Judges(scene, self._terms)
+        self._judges = Invariants(scene, self._terms)
         self._people = People(scene)
         self._watcher = Watcher(scene, self._judges)
         self._tools = hire_tools(scene, self._judges)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import features, trial, whole
-from .scene import STAGES
+from . import features, service, trial
+from .scenario import STAGES
 from .world import Parts
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _agent(added: frozenset[str]) -> Callable[[int], Verdict]:
 
 
 def _service(added: frozenset[str]) -> Callable[[int], Verdict]:
-    return partial(whole.tried, parts=whole.Parts(features=added))
+    return partial(service.tried, parts=service.Parts(features=added))
 
 
 def _at_every(stages: Iterable[str]) -> tuple[str, ...]:
@@ -49,13 +49,13 @@ def _at_every(stages: Iterable[str]) -> tuple[str, ...]:
 
 
 def _service_on_sqlite(added: frozenset[str]) -> Callable[[int], Verdict]:
-    return partial(whole.tried, parts=replace(whole.ON_SQLITE, features=added))
+    return partial(service.tried, parts=replace(service.ON_SQLITE, features=added))
 
 
 WORLDS = {
     "agent": Kind(tuple(features.FEATURES), _at_every(STAGES), _agent),
-    "service": Kind(tuple(whole.FEATURES), whole.WANTED, _service),
+    "service": Kind(tuple(service.FEATURES), service.WANTED, _service),
     "service-on-sqlite": Kind(
-        tuple(whole.FEATURES.keys() - whole.ON_SQLITE.without), whole.WANTED_WITH_A_FILE, _service_on_sqlite
+        tuple(service.FEATURES.keys() - service.ON_SQLITE.without), service.WANTED_WITH_A_FILE, _service_on_sqlite
     ),
 }

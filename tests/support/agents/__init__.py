@@ -1,24 +1,24 @@
 """Parts for tests of agents: a scripted provider, tools of several tempers, recorders, and `make_agent`."""
 
+from .after_run import delivered, goes_on, late_results, results
+from .milestones import HANG_S, LONG_S, Milestones, deaf_to_one_cancel, deaf_to_the_loop, soon
 from .provider import ScriptedProvider, after, answer, call, deaf, doing, fail, never, say, streaming, use
+from .recorders import ObservedContext, Recorder, StaticLoader, mount_observed_context
 from .rows import faults, text_of, told
-from .sequel import delivered, goes_on, late_results, results
 from .session import Agent, make_agent
 from .tools import Person, ScriptedTool, acting, deaf_tool, echo, gated, having, raising, returning
-from .waiting import HANG_S, LONG_S, Milestones, deaf_to_one_cancel, deaf_to_the_loop, soon
-from .watching import Recorder, Shelf, WatchedContext, mount_watched_context
 
 __all__ = [
     "HANG_S",
     "LONG_S",
     "Agent",
     "Milestones",
+    "ObservedContext",
     "Person",
     "Recorder",
     "ScriptedProvider",
     "ScriptedTool",
-    "Shelf",
-    "WatchedContext",
+    "StaticLoader",
     "acting",
     "after",
     "answer",
@@ -37,7 +37,7 @@ __all__ = [
     "having",
     "late_results",
     "make_agent",
-    "mount_watched_context",
+    "mount_observed_context",
     "never",
     "raising",
     "results",

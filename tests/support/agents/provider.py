@@ -22,7 +22,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.request_validation import check
 
-from .waiting import Milestones, deaf_to_the_loop
+from .milestones import Milestones, deaf_to_the_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

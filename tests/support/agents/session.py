@@ -12,10 +12,10 @@ from orchestrator_interactive.kernel import (
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
+from .milestones import soon
 from .provider import ScriptedProvider
+from .recorders import ObservedContext, Recorder, StaticLoader, mount_observed_context
 from .rows import told
-from .waiting import soon
-from .watching import Recorder, Shelf, WatchedContext, mount_watched_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -40,7 +40,7 @@ class Agent:
 
     session: AmplifierSession
     provider: ScriptedProvider
-    context: WatchedContext
+    context: ObservedContext
     progress: Recorder = field(default_factory=Recorder)
     events: Recorder = field(default_factory=Recorder)
 
@@ -167,7 +167,7 @@ async def make_agent(
             **(plan or {}),
         }
     }
-    shelf = Shelf(watched=mount_watched_context)
+    shelf = StaticLoader(watched=mount_observed_context)
     session = AmplifierSession(config, loader=shelf, approval_system=approvals, display_system=display)  # type: ignore[arg-type]
     await session.initialize()
     await session.coordinator.mount("providers", provider)

@@ -10,7 +10,7 @@ from orchestrator_interactive.kernel import (
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
-from .waiting import Milestones, deaf_to_the_loop
+from .milestones import Milestones, deaf_to_the_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

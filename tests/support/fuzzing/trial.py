@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import aiohttp
-from quick_module import QUICK_MODULE
+from echo_module import ECHO_MODULE
 from redis_server import redis_server
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
@@ -48,7 +48,7 @@ CRASHES = (
 )
 _INSTANCE = InstanceConfig(
     persona=PersonaConfig(name="Alpha", emoji=":owl:"),
-    providers=(ModuleConfig(module="quick-module", source=str(QUICK_MODULE), config={"last": 3_000}),),
+    providers=(ModuleConfig(module="quick-module", source=str(ECHO_MODULE), config={"last": 3_000}),),
     tools=(),
 )
 # How an envelope that is not acknowledged is called in the record.

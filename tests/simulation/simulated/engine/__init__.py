@@ -2,7 +2,7 @@
 
 from .loop import LIFE, Busy, Deadlock, NotSimulated, SimulatedLoop
 from .order import InOrder, Lopsided, Order, Ready, Shuffled, order_for
-from .standing import standing
+from .stalls import standing
 
 __all__ = [
     "LIFE",

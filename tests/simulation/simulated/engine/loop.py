@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from .order import Order, Ready
-from .standing import standing
+from .stalls import standing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator

@@ -1,0 +1,189 @@
+"""The cleanup after a run waits for Slack without a limit; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from slack_sdk.errors import SlackApiError
+from virtual_time import in_virtual_time
+
+from connector.conversations.cleanup import Cleanup
+from connector.events import SlackMessage
+from connector.protocols import Claim, InboxEntry, StateChanges
+from connector.records.pending_cleanup import Notice, PendingCleanup
+from connector.records.run_artifacts import RunArtifacts
+from connector.runs.background_tasks import BackgroundTasks
+from connector.slack_api.client import SlackClient
+from connector.slack_api.rate_limiter import RateLimiter
+
+MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
+ARTIFACTS = RunArtifacts("C1", "1.0", ("2.0",), is_marked=True, team="T1", thread_ts="1.0", run_id="run")
+NOTICE = Notice(MESSAGE, "T1:C1:1.0:stopped", "🛑 Stopped by Ben.")
+STOP = InboxEntry("stop", "stop", {}, 7)
+BOTH = PendingCleanup((ARTIFACTS,), (NOTICE,))
+
+
+class Response(dict[str, Any]):
+    """A response as the SDK returns it."""
+
+    status_code = 200
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return dict(self)
+
+
+@dataclass
+class Slack:
+    """A client that fails with `error`, or keeps the posts in `thread`."""
+
+    error: str = ""
+    thread: list[dict[str, Any]] = field(default_factory=lambda: [{"ts": "1.0"}])
+    lookups_s: list[float] = field(default_factory=list)
+
+    async def api_call(self, method: str, *, data: dict[str, Any]) -> Response:
+        if method == "conversations.replies":
+            self.lookups_s.append(round(asyncio.get_running_loop().time(), 3))
+        if error := "feature_disabled" if method.startswith("agents.") else self.error:
+            raise SlackApiError("refused", Response(ok=False, error=error))
+        if method == "chat.postMessage":
+            self.thread.append({"ts": f"{len(self.thread) + 1}.0", "text": data["text"], "thread_ts": "1.0"})
+            return Response(ok=True, ts=self.thread[-1]["ts"], message=self.thread[-1])
+        return Response(ok=True, messages=list(self.thread))
+
+    @property
+    def texts(self) -> list[str]:
+        return [each["text"] for each in self.thread if "text" in each]
+
+
+@dataclass
+class Lease:
+    """A valid lease, and the changes written under it."""
+
+    claim: Claim = field(default_factory=lambda: Claim(1))
+    written: list[StateChanges] = field(default_factory=list)
+
+    async def confirm(self) -> None:
+        pass
+
+    async def write(self, changes: StateChanges) -> None:
+        self.written.append(changes)
+
+
+@asynccontextmanager
+async def cleaning(slack: Slack, lease: Lease | None = None):
+    async with RateLimiter("T1") as rate_limiter, BackgroundTasks(SlackClient(slack, rate_limiter)) as background:
+        yield Cleanup(lease or Lease(), background)
+
+
+async def all_done(cleanup: Cleanup) -> None:
+    await cleanup.done(asyncio.Event())
+
+
+@in_virtual_time
+async def test_the_cleanup_is_stored_in_one_write_with_the_end_of_the_run_and_deleted_when_it_is_done():
+    slack, lease = Slack(), Lease()
+    async with cleaning(slack, lease) as cleanup:
+        await cleanup.end_run({1: ""}, artifacts=ARTIFACTS, notices=(NOTICE,), held=4)
+        assert cleanup.leftovers == BOTH
+        await cleanup.recent_done()
+        assert not cleanup.leftovers
+        await cleanup.keep()
+    assert lease.written == [StateChanges(run=BOTH.written(), closed={1: ""}, held=4), StateChanges(run={})]
+    assert slack.texts == [NOTICE.text]
+
+
+@pytest.mark.parametrize("pending", [PendingCleanup(notices=(NOTICE,)), PendingCleanup((ARTIFACTS,))])
+@in_virtual_time
+async def test_the_cleanup_waits_until_slack_is_available(pending):
+    slack = Slack("service_unavailable")
+    async with cleaning(slack) as cleanup:
+        await cleanup.end_run({}, notices=pending.notices, artifacts=next(iter(pending.artifacts), None))
+        await asyncio.sleep(600)
+        assert cleanup.leftovers == pending
+        slack.error = ""
+        await all_done(cleanup)
+        assert not cleanup.leftovers
+    assert len(slack.texts) == len(pending.notices)
+
+
+@in_virtual_time
+async def test_the_entry_of_a_stop_word_is_open_until_slack_has_the_reply():
+    slack, lease = Slack("service_unavailable"), Lease()
+    async with cleaning(slack, lease) as cleanup:
+        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
+        await asyncio.sleep(600)
+        assert lease.written == []
+        slack.error = ""
+        await all_done(cleanup)
+    assert slack.texts == ["Nothing is running."]
+    assert lease.written == [StateChanges(closed={7: "done"})]
+
+
+@in_virtual_time
+async def test_a_call_that_slack_refuses_is_not_repeated():
+    lease = Lease()
+    async with cleaning(Slack("channel_not_found"), lease) as cleanup:
+        await cleanup.end_run({}, artifacts=ARTIFACTS, notices=(NOTICE,))
+        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
+        cleanup.resume(PendingCleanup((replace(ARTIFACTS, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
+        await all_done(cleanup)
+        assert not cleanup.leftovers
+    assert lease.written[-1] == StateChanges(closed={7: "done"})
+
+
+@pytest.mark.parametrize("pending", [PendingCleanup((ARTIFACTS,)), PendingCleanup(notices=(NOTICE,)), BOTH])
+@in_virtual_time
+async def test_an_inherited_cleanup_is_checked_when_no_late_call_can_arrive(pending):
+    slack, lease = Slack(), Lease()
+    async with cleaning(slack, lease) as cleanup:
+        cleanup.resume(pending)
+        await asyncio.sleep(14)
+        before = len(slack.lookups_s)
+        assert cleanup.leftovers == pending.inherited
+        assert before == len(pending.notices), "a notice is looked up before it is posted"
+        await all_done(cleanup)
+        assert slack.lookups_s[before:] == [15.0]
+        assert not cleanup.leftovers
+        await cleanup.keep()
+    assert lease.written == [StateChanges(run={})]
+
+
+@in_virtual_time
+async def test_an_inherited_run_is_checked_after_its_end_and_delays_nothing():
+    slack = Slack()
+    inherited = replace(ARTIFACTS, is_inherited=True)
+    async with cleaning(slack) as cleanup:
+        await asyncio.sleep(5)
+        await cleanup.end_run({}, artifacts=inherited)
+        await cleanup.recent_done()
+        assert asyncio.get_running_loop().time() == 5.0
+        assert cleanup.leftovers
+        await asyncio.sleep(60)
+        await cleanup.end_run({}, artifacts=inherited)
+        await all_done(cleanup)
+    assert slack.lookups_s == [15.0, 65.0]
+
+
+@in_virtual_time
+async def test_the_end_of_the_process_does_not_wait_for_the_check():
+    async with cleaning(Slack()) as cleanup:
+        cleanup.resume(PendingCleanup((ARTIFACTS,)))
+        await asyncio.sleep(1)
+    assert asyncio.get_running_loop().time() == 1.0
+
+
+@in_virtual_time
+async def test_the_entry_of_an_inherited_reply_is_open_until_no_late_call_can_arrive():
+    slack, lease = Slack(), Lease(Claim(2, entries=(STOP,)))
+    async with cleaning(slack, lease) as cleanup:
+        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
+        await asyncio.sleep(14)
+        assert slack.texts == ["Nothing is running."]
+        assert lease.written == []
+        await all_done(cleanup)
+    assert lease.written == [StateChanges(closed={7: "done"})]

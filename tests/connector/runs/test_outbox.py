@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from connector import Persona
+from connector.events import SlackMessage
+from connector.protocols import Claim, LeaseLost
+from connector.records.inbox import PendingMessage
+from connector.records.run_record import RunRecord
+from connector.runs.answers import posts_of
+from connector.runs.outbox import Outbox
+from connector.runs.post import Post
+from connector.slack_api.uploads import file_name
+from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
+
+GET_URL, SHARE = "files.getUploadURLExternal", "files.completeUploadExternal"
+CHAPTER = "paragraph " * 500
+LONG = f"# Report\n\nIt begins **here**.\n\n## Findings\n\n{CHAPTER}\n\n## Proof <!channel>\n\n{CHAPTER * 3}\n\n## End\n\nbye"
+
+
+@pytest.fixture
+async def slack():
+    async with LocalSlack(limits=None) as slack:
+        yield slack
+
+
+@pytest.mark.parametrize(
+    "fault", [DropsBefore(), DropsAfterwards(), Breaks(503), Breaks(200), RateLimits(0), Refuses("fatal_error")]
+)
+async def test_an_answer_is_posted_exactly_once_whatever_slack_does(chat, fault):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", fault)
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
+
+
+@pytest.mark.parametrize("fault", [Breaks(503), DropsAfterwards()])
+async def test_an_answer_in_doubt_is_posted_once_when_its_look_up_fails_too(chat, fault):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", fault)
+    chat.fail("conversations.replies", Breaks(503), times=4)
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
+
+
+async def test_an_answer_in_doubt_is_found_in_a_direct_message(chat):
+    dm = await chat.ana.open_dm("alpha")
+    thread = await chat.start("hello", dm)
+    await chat.slack.until(lambda ws: [m for m in ws.messages(dm) if m.by_bot])
+    chat.fail("chat.postMessage", DropsAfterwards())
+    await thread.run.answer("hi")
+    await chat.slack.until(lambda ws: [m.text for m in ws.messages(dm)] == ["hello", "hi"])
+
+
+async def test_an_answer_in_doubt_is_found_in_a_thread_of_more_than_a_hundred_replies(chat):
+    thread = await chat.say("a long talk")
+    for number in range(101):
+        await thread.say(f"reply {number}", who="ben")
+    await thread.say("@alpha sum this up")
+    run = await thread.next_run()
+    await thread.status()
+    chat.fail("chat.postMessage", DropsAfterwards())
+    await run.answer("the answer")
+    await thread.shows("the answer")
+
+
+async def test_an_answer_waits_through_several_rate_limits(chat):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", RateLimits(0), times=5)
+    await thread.run.answer("the answer")
+    await thread.shows("the answer")
+
+
+@pytest.mark.parametrize("error", ["msg_too_long", "msg_blocks_too_long", "invalid_arguments"])
+async def test_an_answer_that_slack_refuses_is_not_followed_by_silence(chat, error):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", Refuses(error))
+    await thread.run.answer("the answer")
+    assert await thread.ended()
+
+
+@pytest.mark.parametrize("error", ["msg_too_long", "invalid_blocks", "markdown_text_conflict"])
+async def test_an_answer_that_slack_refuses_in_shorter_pieces_too_is_reported_once(chat, error):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", Refuses(error), times=2)
+    await thread.run.answer("the answer")
+    (text,) = await thread.ended()
+    assert error in text
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("thread_locked", "the thread is locked"),
+        ("is_archived", "the channel is archived"),
+        ("not_in_channel", "Invite me"),
+    ],
+)
+async def test_a_conversation_closed_to_the_bot_is_reported_in_a_direct_message(chat, error, reason):
+    thread = await chat.start_shown()
+    chat.fail("chat.postMessage", Refuses(error))
+    chat.fail("chat.postMessage", DropsBefore())
+    await thread.run.answer("the answer")
+    dm = await chat.ana.open_dm("alpha")
+    (message,) = await chat.slack.until(lambda ws: ws.messages(dm))
+    assert reason in message.text
+    assert f"<#{chat.general}>" in message.text
+
+
+async def test_a_long_answer_is_posted_in_pieces_in_their_order(chat):
+    thread = await chat.start()
+    answer = "\n\n".join(f"line {n} {'x' * 80}" for n in range(100))
+    await thread.run.answer(answer)
+    pieces, _ = posts_of(answer)
+    assert len(pieces) > 1
+    await thread.shows(*pieces)
+
+
+async def test_a_very_long_answer_is_a_file_and_a_message_with_its_headings(chat):
+    thread = await chat.start()
+    await thread.run.answer(LONG)
+    await thread.ended()
+    shared, summary = thread.posts
+    (file,) = shared.body.files
+    assert chat.slack.workspace.file(file.id).content.decode() == LONG
+    assert file.title == "Report"
+    assert summary.text.startswith("*Report*\n\nIt begins *here*.\n\n• Findings\n• Proof &lt;!channel&gt;\n• End\n\n📎")
+    assert summary.persona.username == "Alpha"
+
+
+@pytest.mark.parametrize("fault", [DropsBefore(), DropsAfterwards(), Breaks(503)])
+@pytest.mark.parametrize("method", [GET_URL, SHARE])
+async def test_a_file_is_shared_exactly_once_whatever_slack_does(chat, method, fault):
+    thread = await chat.start()
+    chat.fail(method, fault)
+    await thread.run.answer(LONG)
+    await thread.ended()
+    assert [len(post.body.files) for post in thread.posts] == [1, 0]
+
+
+@dataclass
+class Lease:
+    """A lease with the pending posts of an earlier owner; it is lost after so many confirmations."""
+
+    posts: dict = field(default_factory=dict)
+    lost_after: int = 1_000
+    written: list = field(default_factory=list)
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(2, run={"id": "run"}, posts=self.posts)
+
+    async def write(self, changes) -> None:
+        self.written.append(changes.posts)
+
+    async def confirm(self) -> None:
+        self.lost_after -= 1
+        if self.lost_after < 0:
+            raise LeaseLost
+
+
+@pytest.fixture
+async def root(slack) -> str:
+    return await slack.as_person("ana").say("general", "look")
+
+
+@pytest.fixture
+def sent(slack, client, root):
+    """Send the pending posts of a lease, and more; return the errors of closed conversations."""
+
+    @asynccontextmanager
+    async def working(lease):
+        message = SlackMessage("T0LOCAL", slack.channel("general").id, root, None, "U0ANA", "look", (), direct=False)
+        first = PendingMessage(message, "alpha", "look", message.id)
+        record = RunRecord("run", first, was_waiting=False, newest_ts=root, was_taken_over=True)
+        closed: list[str] = []
+        outbox = Outbox(client, lease, record, Persona("Alpha", ":owl:"), None, on_closed=closed.append)
+        working = asyncio.create_task(outbox.work())
+        yield outbox, closed
+        empty = asyncio.create_task(outbox.empty())
+        await asyncio.wait((working, empty), return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, empty):
+            task.cancel()
+        await asyncio.gather(working, empty, return_exceptions=True)
+
+    async def sent(lease, *posts: Post) -> list[str]:
+        async with working(lease) as (outbox, closed):
+            for post in posts:
+                await outbox.add(post)
+        return closed
+
+    return sent
+
+
+WITH_FILE = Post("1", ("summary",), by_agent=True, file=LONG)
+PENDING_FILE = {"1": {"number": 1, "texts": ["summary"], "by_agent": True, "file": LONG}}
+
+
+def replies(slack, root):
+    return slack.workspace.thread("general", root)[1:]
+
+
+async def test_the_next_owner_shares_a_file_that_was_not_shared(slack, sent, root):
+    await sent(Lease(PENDING_FILE))
+    shared, summary = replies(slack, root)
+    assert [file.name for file in shared.body.files] == [file_name("run:1")]
+    assert summary.text == "summary"
+
+
+async def test_the_next_owner_does_not_share_a_shared_file_again(slack, sent, root):
+    await sent(Lease(), WITH_FILE)
+    await sent(Lease(PENDING_FILE))
+    assert [len(message.body.files) for message in replies(slack, root)] == [1, 0]
+
+
+@pytest.mark.parametrize("error", ["missing_scope", "file_uploads_disabled", "not_allowed_token_type"])
+@pytest.mark.parametrize("method", [GET_URL, SHARE])
+async def test_an_answer_is_posted_in_messages_where_slack_accepts_no_file(slack, sent, root, method, error):
+    slack.faults.next(method, Refuses(error))
+    await sent(lease := Lease(), WITH_FILE)
+    posts = replies(slack, root)
+    assert not any(post.body.files or "summary" in post.text for post in posts)
+    assert sum(post.text.count("paragraph") for post in posts) == LONG.count("paragraph")
+    first, second, third = (written["1"] for written in lease.written)
+    assert first["file"] == LONG
+    assert "file" not in second, "the change is stored before anything is posted"
+    assert len(second["texts"]) == len(posts)
+    assert third == ""
+
+
+async def test_nothing_is_shared_after_the_lease_is_lost(slack, sent, root):
+    await sent(Lease(PENDING_FILE, lost_after=0))
+    assert replies(slack, root) == ()
+
+
+async def test_nothing_is_posted_after_the_thread_is_deleted(slack, sent, root):
+    await slack.as_person("ana").delete("general", root)
+    await sent(lease := Lease(), WITH_FILE)
+    assert [bool(written["1"]) for written in lease.written] == [True, False]
+    assert slack.workspace.messages("general") == ()
+
+
+async def test_half_a_character_is_replaced_in_a_file(slack, sent, root):
+    await sent(Lease(), Post("1", ("summary",), by_agent=True, file="a \ud800 b"))
+    (file,) = replies(slack, root)[0].body.files
+    assert slack.workspace.file(file.id).content.decode() == "a \ufffd b"
+
+
+async def test_a_closed_conversation_is_reported_once_and_gets_no_further_posts(slack, sent, root):
+    slack.faults.next("chat.postMessage", Refuses("is_archived"))
+    lease = Lease()
+    posts = Post("1", ("first", "second"), by_agent=True), Post("2", ("third",), by_agent=True)
+    assert await sent(lease, *posts) == ["is_archived"]
+    assert replies(slack, root) == ()
+    assert {"closed": ""} in lease.written

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from chat import ENVELOPE, EYES, HOURGLASS
+
+from connector.protocols import MessageAuthor
+
+
+async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_state(chat):
+    thread = await chat.start()
+    steer = await thread.accept("and the tests", who="ben")
+    assert [(s.text, s.author) for s in thread.run.injections] == [
+        ("and the tests", MessageAuthor(chat.ben.person.id, "Ben"))
+    ]
+    assert not thread.message(steer).reacted(EYES), "not delivered yet"
+    await thread.run.deliver()
+    await thread.marked(steer, EYES)
+    await thread.contains("⚙️ Incorporating your input…")
+    await thread.run.answer("ok")
+    await thread.shows("ok")
+
+
+async def test_injections_keep_their_order_while_names_are_looked_up(chat):
+    thread = await chat.start()
+    for number in range(5):
+        await thread.say(f"steer {number}", who="ben" if number % 2 else "chloe")
+    await thread.run.injected(*(f"steer {number}" for number in range(5)))
+
+
+async def test_the_same_text_twice_is_two_messages(chat):
+    thread = await chat.start()
+    for _ in range(2):
+        await thread.say("and again")
+    await thread.run.injected("and again", "and again")
+    assert len({each.id for each in thread.run.injections}) == 2
+
+
+async def test_a_message_during_set_up_is_injected_as_soon_as_the_loop_accepts_it(chat):
+    chat.sessions.hold_setup = asyncio.Event()
+    thread = await chat.say("@alpha look")
+    await thread.marked(thread.ts, HOURGLASS)
+    await thread.accept("and this")
+    chat.sessions.hold_setup.set()
+    assert (await thread.next_run()).texts == ["and this"]
+
+
+async def test_a_refused_message_is_reported_with_the_reason_and_the_next_one_may_be_accepted(chat):
+    thread = await chat.start()
+    thread.run.refuses = True
+    refused = await thread.say("one too many <https://a.b|here>")
+    await thread.contains("📭 Not accepted: “one too many here (https://a.b)”. It has no words; send it with some.")
+    thread.run.refuses = False
+    await thread.accept("fits")
+    assert thread.run.texts == ["fits"]
+    assert not thread.message(refused).reacted(ENVELOPE)
+
+
+@pytest.mark.parametrize("is_in_flight", [False, True])
+async def test_a_message_that_is_refused_after_set_up_loses_its_envelope(chat, is_in_flight):
+    chat.sessions.hold_setup = asyncio.Event()
+    thread = await chat.say("@alpha look")
+    await thread.marked(thread.ts, HOURGLASS)
+    mark = chat.hold("reactions.add")
+    early = await thread.say("one too many")
+    await mark.reached.wait()
+    if not is_in_flight:
+        mark.set()
+        await thread.marked(early, ENVELOPE)
+    (run,) = chat.sessions._active.values()
+    run.refuses = True
+    chat.sessions.hold_setup.set()
+    await thread.contains("Not accepted: “one too many”.")
+    mark.set()
+    await thread.marked(early, ENVELOPE, gone=True)
+
+
+async def test_messages_wait_while_the_injection_queue_is_full(chat):
+    thread = await chat.start()
+    thread.run.full = True
+    texts = [f"number {n}" for n in range(3)]
+    for text in texts:
+        await thread.accept(text)
+    assert (thread.run.injections, [text for text in thread.texts if "Not accepted" in text]) == ([], [])
+    thread.run.full = False
+    await thread.run.deliver()
+    await thread.run.injected(*texts)
+
+
+async def test_an_injection_by_a_module_does_not_keep_eyes_from_the_messages(chat):
+    thread = await chat.start()
+    steer = await thread.inject("and this")
+    ids = ["5f0c5d4ee3a84b64a0b2e1a2c0d9f7aa", thread.run.injections[0].id]
+    await thread.run.progress("injection:applied", ids=ids, messages=["from a tool", "and this"], count=2)
+    await thread.marked(steer, EYES)
+
+
+async def test_a_message_that_is_delivered_while_its_envelope_is_in_flight_gets_eyes(chat):
+    thread = await chat.start_shown()
+    mark = chat.hold("reactions.add")
+    steer = await thread.inject("also this")
+    await thread.run.deliver()
+    mark.set()
+    await thread.marked(steer, EYES)

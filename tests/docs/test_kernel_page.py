@@ -1,0 +1,54 @@
+"""docs/kernel.md: its example runs, and its table names the tests that there are."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from documented_tests import TESTS, names_of_tests, there_are
+
+from orchestrator_interactive import kernel
+
+KERNEL = Path(inspect.getfile(kernel)).parent
+PAGE = (TESTS.parent / "docs" / "kernel.md").read_text(encoding="utf-8")
+NAMED = names_of_tests(PAGE)
+CONTRACT_TESTS = {
+    (path, name)
+    for path in (str(file.relative_to(TESTS)) for file in TESTS.rglob("test_*_contract*.py"))
+    for name in there_are(path)
+}
+
+
+def test_every_test_that_the_table_names_exists() -> None:
+    assert set(NAMED) - CONTRACT_TESTS == set()
+
+
+def test_every_test_is_in_the_table_once() -> None:
+    assert CONTRACT_TESTS - set(NAMED) == set()
+    assert [test for test, times in Counter(NAMED).items() if times > 1] == []
+
+
+def test_every_row_of_a_table_is_complete() -> None:
+    tables = re.findall(r"(?:^\|.*\n)+", PAGE, re.MULTILINE)
+    assert tables
+    for table in tables:
+        rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+        assert {len(row) for row in rows} == {len(rows[0])}
+        assert all(cell for row in rows for cell in row)
+
+
+def test_every_file_of_the_kernel_is_named() -> None:
+    named = set(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE))
+    files = {name for cell in named for name in re.findall(r"`([a-z_]+(?:\.py|/))(?:[a-z_]+\.py)?`", cell)}
+    there_are = {f"{path.name}/" if path.is_dir() else path.name for path in KERNEL.iterdir()}
+    assert files == {name for name in there_are if not name.startswith("__")}
+
+
+def test_the_example_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [printed] = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "kernel.md", "exec"), {"__name__": "__main__"})  # noqa: S102 - the page's own example
+    assert capsys.readouterr().out.endswith(printed)

@@ -1,0 +1,26 @@
+"""A Messages API on this machine, and `provider-anthropic` mounted against it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from anthropic_server import AnthropicServer
+from mounted_anthropic import mounted_at
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mounted_anthropic import MountedAnthropic
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def mounted(server: AnthropicServer) -> AsyncIterator[MountedAnthropic]:
+    async with mounted_at(server.base_url) as mounted:
+        yield mounted

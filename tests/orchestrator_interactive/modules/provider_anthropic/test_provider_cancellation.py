@@ -1,0 +1,136 @@
+"""A call to Claude that is cancelled leaves nothing behind: no connection, no task, no warning."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from anthropic_server import AnthropicServer, Gate, Step, message, message_start, text, tool_call
+from mounted_anthropic import MountedAnthropic, RecordingStream, mounted_at
+
+CALLS = 100
+
+
+def held_before_the_answer(gate: Gate) -> list[Step]:
+    return [gate]
+
+
+def held_after_its_start(gate: Gate) -> list[Step]:
+    return [message_start(), gate]
+
+
+def held_within_a_text(gate: Gate) -> list[Step]:
+    return message(text("Hello, ", gate, "world"))
+
+
+def held_within_an_event(gate: Gate) -> list[Step]:
+    return [message_start(), b'event: content_block_start\ndata: {"type": "cont', gate]
+
+
+def held_within_the_input_of_a_tool(gate: Gate) -> list[Step]:
+    return message(text("I look."), tool_call("read", None, '{"path": "a', gate, '.md"}'))
+
+
+HELD = [
+    held_before_the_answer,
+    held_after_its_start,
+    held_within_a_text,
+    held_within_an_event,
+    held_within_the_input_of_a_tool,
+]
+
+
+def open_transports() -> int:
+    gc.collect()  # what was dropped without being closed warns now, and a warning is a failure
+    return sum(isinstance(found, asyncio.Transport) and not found.is_closing() for found in gc.get_objects())
+
+
+async def cancelled(mounted: MountedAnthropic, gate: Gate) -> None:
+    stream = RecordingStream()
+    call = asyncio.create_task(mounted.complete(stream=stream))
+    await gate.reached.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+@pytest.mark.parametrize("held", HELD)
+async def test_it_closes_the_connection_at_once(server: AnthropicServer, mounted: MountedAnthropic, held) -> None:
+    gate = Gate()
+    server.reply_steps(*held(gate))
+    await cancelled(mounted, gate)
+    await server.requests[0].ended.wait()
+    assert server.requests[0].left
+
+
+async def test_what_it_has_read_until_then_is_known(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    server.reply_steps(*held_within_a_text(Gate()))
+    stream = RecordingStream()
+    call = asyncio.create_task(mounted.complete(stream=stream))
+    await stream.spoke.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert stream.usage is not None
+    assert stream.usage.input_tokens > 0
+
+
+@pytest.mark.parametrize("held", HELD[1:])
+async def test_it_closes_the_connection_of_an_answer_that_is_being_read(
+    server: AnthropicServer, mounted: MountedAnthropic, held
+) -> None:
+    server.reply_steps(*held(Gate()))
+    stream = RecordingStream()
+    call = asyncio.create_task(mounted.complete(stream=stream))
+    await stream.began.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await server.requests[0].ended.wait()
+    assert server.requests[0].left
+
+
+async def test_many_in_a_row_leave_nothing_open(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    for number in range(CALLS):
+        gate = Gate()
+        server.reply_steps(*HELD[number % len(HELD)](gate))
+        await cancelled(mounted, gate)
+    await nothing_is_left_open(server, mounted)
+
+
+async def test_many_at_once_leave_nothing_open(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    gates = [Gate() for _ in range(CALLS)]
+    for number, gate in enumerate(gates):
+        server.reply_steps(*HELD[number % len(HELD)](gate))
+    calls = [asyncio.create_task(mounted.complete(stream=RecordingStream())) for _ in gates]
+    for gate in gates:
+        await gate.reached.wait()
+    for call in calls:
+        call.cancel()
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(end) for end in ended} == {asyncio.CancelledError}
+    await nothing_is_left_open(server, mounted)
+
+
+async def nothing_is_left_open(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    for request in server.requests:
+        await request.ended.wait()
+    assert all(request.left for request in server.requests)
+    assert len({request.peer for request in server.requests}) == CALLS
+    server.reply(text("still here"))
+    assert (await mounted.complete()).text == "still here"
+    # Both ends of the one connection that the last call has left for the next one, and the server's task for it.
+    assert open_transports() == 2
+    assert len(asyncio.all_tasks() - {asyncio.current_task()}) == 1
+
+
+async def test_it_ends_the_wait_for_the_next_try(server: AnthropicServer) -> None:
+    server.fail(529, "overloaded_error")
+    async with mounted_at(server.base_url, retry_base_delay_s=3600) as mounted:
+        call = asyncio.create_task(mounted.complete())
+        await mounted.retrying.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    assert len(server.requests) == 1

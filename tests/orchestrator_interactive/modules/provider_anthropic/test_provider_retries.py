@@ -1,0 +1,129 @@
+"""Calls to Claude that fail: who asks again, when, and how long silence is borne."""
+
+from __future__ import annotations
+
+import pytest
+from anthropic_server import AnthropicServer, Cut, Gate, error_event, message_start, text, thinking
+from mounted_anthropic import MountedAnthropic, RecordingStream, a_request, mounted_at
+
+from orchestrator_interactive.kernel.contracts.errors import (
+    AuthenticationError,
+    LLMTimeoutError,
+    ProviderUnavailableError,
+    RateLimitError,
+)
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
+
+
+class TestRetrying:
+    async def test_a_failure_that_passes_is_tried_again_and_announced(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
+        server.fail(529, "overloaded_error", "Overloaded")
+        server.fail(500)
+        server.reply(text("hi"))
+        assert (await mounted.complete()).text == "hi"
+        assert [(retry["attempt"], retry["delay_s"]) for retry in mounted.retries] == [(1, 0.0), (2, 0.0)]
+        assert mounted.retries[0]["provider"] == "anthropic"
+        assert mounted.retries[0]["model"] == "claude-sonnet-5"
+        assert "Overloaded" in mounted.retries[0]["error"]
+
+    async def test_it_gives_up_after_the_configured_number_of_retries(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
+        for _ in range(4):
+            server.fail(503)
+        with pytest.raises(ProviderUnavailableError):
+            await mounted.complete()
+        assert len(server.requests) == 4
+        assert len(mounted.retries) == 3
+
+    @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.002"), ("retry-after-ms", "2")])
+    async def test_the_wait_that_the_api_asks_for_is_honoured(
+        self, server: AnthropicServer, mounted: MountedAnthropic, header: str, value: str
+    ) -> None:
+        server.fail(429, "rate_limit_error", headers={header: value})
+        server.reply(text("hi"))
+        await mounted.complete()
+        assert mounted.retries[0]["delay_s"] == pytest.approx(0.002)
+
+    async def test_a_wait_of_many_minutes_is_left_to_the_caller(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
+        server.fail(429, "rate_limit_error", headers={"retry-after": "900"})
+        with pytest.raises(RateLimitError) as limited:
+            await mounted.complete()
+        assert limited.value.retry_after == 900
+        assert mounted.retries == []
+
+    async def test_what_cannot_get_better_is_not_tried_again(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
+        server.fail(401, "authentication_error")
+        with pytest.raises(AuthenticationError):
+            await mounted.complete()
+        server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
+        with pytest.raises(RateLimitError):
+            await mounted.complete()
+        assert mounted.retries == []
+
+    async def test_a_broken_stream_is_asked_for_again(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+        server.reply_steps(message_start(), error_event("overloaded_error"))
+        server.reply(thinking("hm", Cut()))
+        server.reply(text("Hello, ", Cut()))
+        server.reply(text("Hello, world"))
+        assert (await mounted.complete()).text == "Hello, world"
+        assert len(mounted.retries) == 3
+
+
+class TestLeavingRetriesToWhoGivesTheStream:
+    async def test_a_call_that_failed_is_not_repeated(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+        server.fail(429, "rate_limit_error", headers={"retry-after": "7"})
+        with pytest.raises(RateLimitError) as failed:
+            await mounted.complete(a_request(model="claude-opus-5"), stream=RecordingStream())
+        assert len(server.requests) == 1
+        assert mounted.retries == []
+        error = failed.value
+        assert (error.provider, error.model, error.status_code) == ("anthropic", "claude-opus-5", 429)
+        assert (error.retryable, error.retry_after) == (True, 7)
+
+    async def test_nor_one_that_broke_in_mid_stream_and_what_was_said_stays(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
+        server.reply(text("Hello, ", Cut()))
+        stream = RecordingStream()
+        with pytest.raises(ProviderUnavailableError) as failed:
+            await mounted.complete(stream=stream)
+        assert failed.value.retryable
+        assert len(server.requests) == 1
+        assert stream.kept() == [TextBlock(text="Hello, ")]
+
+    async def test_what_cannot_get_better_says_so(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+        server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
+        with pytest.raises(RateLimitError) as failed:
+            await mounted.complete(stream=RecordingStream())
+        assert not failed.value.retryable
+
+
+class TestStalling:
+    async def test_silence_in_mid_stream_is_a_timeout(self, server: AnthropicServer) -> None:
+        gate = Gate()
+        server.reply(text("Hello, ", gate))
+        async with mounted_at(server.base_url, timeout_s=0.05) as mounted:
+            with pytest.raises(LLMTimeoutError, match=r"sent nothing for 0\.05 seconds"):
+                await mounted.complete(stream=RecordingStream())
+
+    async def test_silence_before_the_answer_is_a_timeout(self, server: AnthropicServer) -> None:
+        server.reply_steps(Gate())
+        server.reply_steps(Gate())
+        async with mounted_at(server.base_url, timeout_s=0.05, max_retries=1) as mounted:
+            with pytest.raises(LLMTimeoutError):
+                await mounted.complete()
+            assert len(mounted.retries) == 1
+
+    async def test_the_time_limit_of_a_request_bounds_the_whole_call(
+        self, server: AnthropicServer, mounted: MountedAnthropic
+    ) -> None:
+        server.reply(text("Hello, ", Gate()))
+        with pytest.raises(LLMTimeoutError, match=r"within the 0\.05 seconds"):
+            await mounted.complete(a_request(timeout=0.05))

@@ -1,5 +1,0 @@
-"""What the mount plan of a simulated instance names: the module, as a file."""
-
-from simulated.whole.agent import mount
-
-__all__ = ["mount"]

@@ -1,0 +1,62 @@
+"""A connection to a Redis server on this machine that breaks when it is told to, after the server has done its work."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+
+class FaultInjectingProxy:
+    """Hands all on, but for the replies that `lose` has named.
+
+    Attributes:
+        url: of the proxy.
+        lost: how many replies were lost so far.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self._named: list[bytes] = []
+        self._meanwhile: Callable[[], Awaitable[None]] | None = None
+        self.url = ""
+        self.lost = 0
+
+    def lose(self, command: bytes, times: int = 1, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Break the connection in place of the next reply to this command; `meanwhile` is done before."""
+        self._named = [command] * times
+        self._meanwhile = meanwhile
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._server_port)
+        with suppress(ConnectionError):
+            while asked := await reader.read(1 << 20):
+                back.write(asked)
+                reply = await there.read(1 << 20)
+                if self._named and self._named[0] in asked:
+                    await self._lose()
+                    break
+                writer.write(reply)
+        for each in (writer, back):
+            each.close()
+
+    async def _lose(self) -> None:
+        self._named.pop()
+        self.lost += 1
+        if self._meanwhile is not None:
+            await self._meanwhile()
+
+
+@asynccontextmanager
+async def fault_injecting_proxy(port: int) -> AsyncIterator[FaultInjectingProxy]:
+    """A proxy to the server at this port, for commands that are not large."""
+    proxy = FaultInjectingProxy(port)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    try:
+        yield proxy
+    finally:
+        server.close()

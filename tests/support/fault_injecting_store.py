@@ -1,0 +1,34 @@
+"""A store that has lost some states, and tells what was read of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from orchestrator_interactive.interactions.records import Key, Node
+
+
+class FaultInjectingStore(MemoryStore):
+    """Keeps everything but the states at the indices `lost`; those at `unknown` are of a type that nobody knows.
+
+    `reads` are the ranges that were read.
+    """
+
+    def __init__(self, lost: Collection[int] = (), *, unknown: Collection[int] = ()) -> None:
+        super().__init__()
+        self.lost, self.unknown = lost, unknown
+        self.reads: list[tuple[int, int]] = []
+
+    async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
+        self.reads.append((start, stop))
+        there = [node for node in await super().read(key, segment, start, stop) if node.index not in self.lost]
+        return [self._strange(node) if node.index in self.unknown else node for node in there]
+
+    @staticmethod
+    def _strange(node: Node) -> Node:
+        return replace(node, envelope={**node.envelope, "t": "NeverHeardOfState"})

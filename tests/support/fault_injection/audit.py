@@ -1,0 +1,261 @@
+"""The tally: what people did, what became of it, and what the bot said, from all three sides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fault_injection.model import MARK
+from fault_injection.stored import told
+from service.doctor.delivery_audit import check
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from router import Router
+
+    from fault_injection.model import InstructedModel
+    from fault_injection.observations import Act, Observations, Post
+    from fault_injection.stored import StoredConversation
+    from orchestrator_interactive.interactions.stores.base import LogStore
+    from service.store.base import RunStore
+
+NOTHING_RUNS = "Nothing is running here."
+_STOPPED, _REPLY = "🛑", ":reply"
+_TAKEN_BACK = "(I have deleted my earlier message:)"
+_VERSION = re.compile(r"#\d+ v\d+")
+_LOOK_EVERY_S = 0.5
+_ENDS = ("delivered", "withdrawn", "refused", "waiting")
+
+
+@dataclass
+class Audit:
+    """`counts` are for the table; `wrong` are sentences, each with the words to look for in the logs.
+
+    `stories` tell each conversation as its threads and its stores have it.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    stories: dict[str, str] = field(default_factory=dict)
+    wrong: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+
+    def blame(self, sentence: str, *words: str) -> None:
+        self.wrong.append((sentence, words))
+
+    @property
+    def holds(self) -> bool:
+        return not self.wrong
+
+    def table(self) -> str:
+        width = max(map(len, self.counts), default=0)
+        return "\n".join(f"{name.ljust(width)}  {count:>7,}" for name, count in self.counts.items())
+
+
+@dataclass
+class Sides:
+    """All that is known at the end: Slack's record and acknowledgements, both stores, the model, the tools' file."""
+
+    team: str
+    channel: str
+    record: Observations
+    board: Router
+    runs: RunStore
+    logs: LogStore
+    model: InstructedModel
+    marks: Path
+
+    async def settled(self, within_s: float) -> None:
+        """Wait until nothing is on any more, and what was left of runs that were taken up has been swept up."""
+        with suppress(TimeoutError):  # it is counted
+            async with asyncio.timeout(within_s):
+                while (await check(self.runs, self.logs)).tally.runs_on:  # noqa: ASYNC110 - other processes change it
+                    await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def counted(self) -> Audit:
+        """Count everything, and find what is wrong."""
+        tally = Audit()
+        for root in self.record.acts:
+            conversation_id = f"{self.team}:{self.channel}:{root}"
+            there = await told(conversation_id, self.runs, self.logs)
+            if there is None:
+                tally.blame(f"{conversation_id}: the store does not know it", conversation_id)
+                continue
+            _Conversation(conversation_id, there, self, tally).count(root)
+            tally.stories[conversation_id] = self._story(root, there)
+        self._count_posts(tally)
+        self._count_calls(tally)
+        tally.counts["requests to the model"] = self.model.asked.total()
+        for problem in self.model.problems:
+            tally.blame(f"a request that cannot be read: {problem}")
+        await self._count_stores(tally)
+        return tally
+
+    def _story(self, root: str, there: StoredConversation) -> str:
+        lines = [(act.at, f"{act.kind} of {act.ts}: {act.words}") for act in self.record.acts[root]]
+        lines += [(post.ts, f"post {post.key}: {post.words}") for post in self.record.posts[root]]
+        rows = [json.dumps(row) for row in there.rows]
+        return "\n".join([*(f"{at} {what}" for at, what in sorted(lines)), "", *rows, "", repr(there.known)])
+
+    async def _count_stores(self, tally: Audit) -> None:
+        found = await check(self.runs, self.logs)
+        tally.counts["runs that are still on"] = found.tally.runs_on
+        for sentence in found.violations:
+            tally.blame(f"the stores: {sentence}", sentence.partition(": ")[0])
+        if found.tally.runs_on:
+            tally.blame("not all runs have come to their end")
+
+    def _place_of(self, mark: str) -> str:
+        """The conversation of a message, by its mark."""
+        wanted = mark.partition(".")[0]
+        root = next((act.root for act in self.record.every_act() if act.mark == wanted), "")
+        return f"{self.team}:{self.channel}:{root}"
+
+    def _count_posts(self, tally: Audit) -> None:
+        posts = list(self.record.every_post())
+        keys = Counter(post.key for post in posts)
+        for post in posts:
+            if keys[post.key] > 1:
+                tally.blame(f"the post {post.key} was made {keys[post.key]} times: {post.words}", post.key, post.root)
+            if not post.is_status:
+                tally.counts[f"posts: {_kind(post)}"] += 1
+        for ts, root in self.record.statuses.items():
+            tally.blame(f"the status message {ts} in {root} was left", root)
+        for ts, root in self.record.hourglasses.items():
+            tally.blame(f"the hourglass on {ts} in {root} was left", root)
+
+    def _count_calls(self, tally: Audit) -> None:
+        lines = self.marks.read_text().splitlines() if self.marks.exists() else []
+        made = Counter(tuple(line.split()[:2]) for line in lines)
+        for (tool, mark), count in made.items():
+            tally.counts[f"calls of {tool}"] += 1
+            if count > 1:
+                tally.counts[f"calls of {tool} that were made again"] += 1
+                if tool == "note":
+                    tally.blame(f"the call {mark} of `note` was made {count} times", self._place_of(mark))
+
+
+@dataclass(frozen=True)
+class _Conversation:
+    """One conversation's part of it."""
+
+    id: str
+    told: StoredConversation
+    sides: Sides
+    tally: Audit
+
+    def count(self, root: str) -> None:
+        acts, posts = self.sides.record.acts[root], self.sides.record.posts[root]
+        self.tally.counts["conversations"] += 1
+        messages = [act for act in acts if act.kind == "message" and act.mark is not None]
+        for act in acts:
+            self.tally.counts[f"people: {_what(act)}"] += 1
+        deleted = {act.ts for act in acts if act.kind == "deletion"}
+        for act in messages:
+            self._count_message(act, is_deleted=act.ts in deleted)
+        self._compare_order(messages)
+        for act in acts:
+            self._count_change(act, acts)
+        self._count_answers(posts)
+        self._count_runs(posts)
+
+    def _count_message(self, act: Act, *, is_deleted: bool) -> None:
+        if act.event not in self.sides.board.acknowledged:
+            self._blame(f"message #{act.mark} was never acknowledged", act)
+        end = self.told.end_of(self._id_of(act))
+        if end == "unknown" and is_deleted:  # it was acknowledged before the mention that calls the agent had come
+            end = "withdrawn"
+        self.tally.counts[f"messages {end}"] += 1
+        if end not in _ENDS:
+            self._blame(f"message #{act.mark} is {end}", act)
+        if self.told.delivered.count(self._id_of(act)) > 1:
+            self._blame(f"message #{act.mark} stands in the log more than once", act)
+
+    def _compare_order(self, messages: list[Act]) -> None:
+        """What was acknowledged before something else was written must also have been read before it."""
+        heard = self.sides.board.acknowledged
+        place = {id_: number for number, id_ in enumerate(self.told.delivered)}
+        read = [act for act in messages if self._id_of(act) in place]
+        for before in read:
+            for after in read:
+                acknowledged = heard.get(before.event, float("inf"))
+                is_before = acknowledged < self.sides.board.sent.get(after.event, 0.0)
+                if is_before and place[self._id_of(before)] > place[self._id_of(after)]:
+                    self._blame(f"message #{after.mark} was read before #{before.mark}", before, after)
+
+    def _count_change(self, act: Act, acts: list[Act]) -> None:
+        """A change that came last must have had its effect."""
+        if act.kind not in ("edit", "deletion") or act.mark is None:
+            return
+        latest = [each for each in acts if each.ts == act.ts and each.kind in ("edit", "deletion")][-1]
+        end = self.told.end_of(self._id_of(act))
+        if act is not latest or end != "delivered":
+            return
+        if self.told.known.ends.get(f"{self._id_of(act)}:edit:{act.at}") == "withdrawn":
+            self.tally.counts["edits that were stopped with their run"] += 1
+            return
+        if act.kind == "edit" and _VERSION.findall(act.words)[0] not in self.told.words:
+            self._blame(f"the edit of #{act.mark} was not read: {act.words}", act)
+        if act.kind == "deletion":
+            self.tally.counts["deletions after the message was read"] += 1
+            is_told = f"{_TAKEN_BACK} #{act.mark} " in self.told.words.replace("!#", "#")
+            if not is_told and self._id_of(act) not in self.told.prompts:  # to delete a prompt is to stop its run
+                self._blame(f"nobody was told that #{act.mark} was deleted", act)
+
+    def _count_answers(self, posts: list[Post]) -> None:
+        """What the model said and what stands in the thread must be the same."""
+        said = Counter(tag for tag, _ in self.told.answers)
+        shown = Counter(tag for post in posts if not post.is_status for tag in post.tags)
+        for tag in said.keys() | shown.keys():
+            if (said[tag], shown[tag]) != (1, 1):
+                self.tally.blame(
+                    f"{self.id}: `answer {tag}` is in the log {said[tag]} times, and in the thread {shown[tag]} times",
+                    self.id,
+                )
+        self.tally.counts["answers in the logs"] += said.total()
+        self.tally.counts["answers in the threads"] += shown.total()
+
+    def _count_runs(self, posts: list[Post]) -> None:
+        """Every run has told how it ended, and no two speak for one prompt."""
+        runs: dict[str, list[Post]] = {}
+        for post in posts:
+            if not post.key.endswith(_REPLY):
+                runs.setdefault(post.run, []).append(post)
+        prompt_of, answered = dict(self.told.answers), dict[str, str]()
+        for run, of_run in runs.items():
+            self.tally.counts["runs"] += 1
+            texts = [post for post in of_run if not post.is_status]
+            if not texts:
+                self.tally.blame(f"{self.id}: the run {run} has said nothing", run, self.id)
+            for prompt in {prompt_of[tag] for post in texts for tag in post.tags if tag in prompt_of}:
+                other = answered.setdefault(prompt, run)
+                if other != run:
+                    self.tally.blame(f"{self.id}: the runs {other} and {run} both answer {prompt}", run, other)
+
+    def _id_of(self, act: Act) -> str:
+        return f"{self.sides.team}:{self.sides.channel}:{act.ts}"
+
+    def _blame(self, sentence: str, *acts: Act) -> None:
+        self.tally.blame(f"{self.id}: {sentence}", *(act.ts for act in acts), self.id)
+
+
+def _what(act: Act) -> str:
+    if act.kind != "message":
+        return {"edit": "edits", "deletion": "deletions", "reaction": "crosses"}[act.kind]
+    return "messages" if MARK.search(act.words) else "stops in words"
+
+
+def _kind(post: Post) -> str:
+    if post.key.endswith(_REPLY):
+        return "replies to a stop that met nothing"
+    if post.words.startswith(_STOPPED):
+        return "stop summaries"
+    if post.words.startswith("🔁"):
+        return "outcomes unknown"
+    if post.tags:
+        return "answers"
+    return f"others: {post.words[:40]}"

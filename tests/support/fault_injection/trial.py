@@ -1,0 +1,143 @@
+"""One fault test: a crowd, the service in real processes, harm, and the tally at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from marking_tools import MARKING_TOOLS
+from redis_server import redis_server
+from replicas import Replicas
+from router import Router
+
+from fault_injection.audit import Audit, Sides
+from fault_injection.faults import Faults
+from fault_injection.model import InstructedModel
+from fault_injection.observations import Observations
+from fault_injection.people import CHANNEL, People
+from local_slack import LocalSlack, RetrySchedule
+from orchestrator_interactive.interactions.stores import open_store
+from service.store import inspect_run_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+LEASE_S = 2.0
+# What was taken up is looked at once more 15 s later.
+_SETTLED_WITHIN_S = 30.0
+# Every write is on the disk before it is answered: what is killed has lost nothing that anybody was told.
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+_CONFIG = """
+instances:
+  alpha:
+    persona: {{name: Alpha, emoji: ":owl:"}}
+    tools: [{{module: marking-tools, source: {tools}, config: {{path: {marks}}}}}]
+    orchestrator: {{module: loop-interactive, config: {{stop_grace_s: 1}}}}
+store: sqlite:{folder}/service.db
+workspace: {{root: {folder}/files}}
+log: {{format: json}}
+lease_s: {lease_s}
+idle_evict_s: {idle_evict_s}
+shutdown_grace_s: 3
+slack: {{rate_scale: 1000}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is to be done.
+
+    Args:
+        replicas: more than one are over Redis, one is over SQLite.
+        seconds: how long harm is done.
+        pace_s: between two things that people do in one conversation, in the mean.
+        harm_s: between two harms, in the mean.
+        harms: these are done at the start, one after the other, whatever the seed says.
+    """
+
+    seed: int
+    conversations: int
+    seconds: float
+    replicas: int = 2
+    pace_s: float = 4.0
+    harm_s: float = 3.0
+    harms: tuple[str, ...] = ()
+    close_within_s: float = 90.0
+
+    async def run(self, folder: Path) -> Audit:
+        """Run it; the logs of the processes are in the folder afterwards, and `tally.txt` has what was found."""
+        async with AsyncExitStack() as stack:
+            redis = stack.enter_context(redis_server(*DURABLE)) if self.replicas > 1 else None
+            store = redis.url if redis else f"sqlite:{folder}/service.db"
+            model = InstructedModel()
+            await stack.enter_async_context(model.server)
+            # Slack gives up after a few minutes; here nothing is given up, and all of it must be found.
+            slack = await stack.enter_async_context(
+                LocalSlack(retries=RetrySchedule(1.0, (0.2,) * 1000), refresh_grace_s=2.0, limits=None)
+            )
+            board, record = Router(slack), Observations.of(slack)
+            replicas = await stack.enter_async_context(
+                Replicas.of(self.replicas, self._env(slack, model, store, folder), self._config(folder))
+            )
+            await asyncio.gather(*(replica.start() for replica in replicas.each))
+            crowd = People(slack, board, record, self.pace_s)
+            crowd.gather(self.seed, self.conversations)
+            harm = Faults(slack, replicas, redis, self.seed, 1.6 * LEASE_S)
+            unanswered = await self._live(crowd, harm)
+            logs = await stack.enter_async_context(aclosing(await open_store(store)))
+            runs = await stack.enter_async_context(aclosing(await inspect_run_store(store)))
+            sides = Sides(
+                slack.team_id, slack.channel(CHANNEL).id, record, board, runs, logs, model, folder / "marks.txt"
+            )
+            await sides.settled(_SETTLED_WITHIN_S)
+            tally = await sides.counted()
+            tally.counts |= {f"harm: {kind}": count for kind, count in harm.done.items()}
+            for sentence in unanswered:
+                tally.blame(sentence, sentence.partition(":")[0])
+            self._write(tally, replicas, folder)
+            return tally
+
+    async def _live(self, crowd: People, harm: Faults) -> list[str]:
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(crowd.live(over))
+            for kind in self.harms:
+                await asyncio.sleep(self.harm_s)
+                harm.do(kind)
+            tasks.create_task(harm.go_on(over, self.harm_s))
+            await asyncio.sleep(self.seconds)
+            over.set()
+        return await crowd.close(self.close_within_s)
+
+    def _env(self, slack: LocalSlack, model: InstructedModel, store: str, folder: Path) -> dict[str, str]:
+        return {
+            "SLACK_APP_TOKEN": slack.app_token,
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_API_URL": slack.api_url,
+            "ANTHROPIC_API_KEY": "sk-ant-of-the-test",
+            "ANTHROPIC_BASE_URL": model.server.base_url,
+            "AMPLIFIER_SLACK_STORE": store,
+            "HOME": str(folder),
+        }
+
+    @staticmethod
+    def _config(folder: Path) -> Path:
+        config = folder / "agents.yaml"
+        marks = folder / "marks.txt"
+        config.write_text(
+            _CONFIG.format(tools=MARKING_TOOLS, marks=marks, folder=folder, lease_s=LEASE_S, idle_evict_s=5)
+        )
+        return config
+
+    @staticmethod
+    def _write(tally: Audit, replicas: Replicas, folder: Path) -> None:
+        replicas.write_logs()
+        lines = [tally.table(), ""]
+        for sentence, words in tally.wrong:
+            lines += [sentence, *(f"    {line}" for line in replicas.lines_about(*words))]
+            for place in [place for place in tally.stories if any(place.endswith(word) for word in words)]:
+                (folder / f"{place}.txt").write_text(tally.stories[place])
+        (folder / "tally.txt").write_text("\n".join(lines) + "\n")

@@ -1,0 +1,40 @@
+"""What the service consists of, in this process: that is quicker than one of its own, and has no other part."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
+from orchestrator_interactive.interactions.stores import open_store
+from service.runs.runs import StoredRuns
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.workspaces import Workspaces
+from service.store import open_run_store
+from service.store.retry import RetryingStore, StoreRetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from local_slack import LocalSlack
+    from service.config.config import ServiceConfig
+
+
+@asynccontextmanager
+async def serving_in_process(slack: LocalSlack, config: ServiceConfig) -> AsyncIterator[None]:
+    """Serve a workspace with the agents of this configuration. The environment leads their provider to the model."""
+    access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
+    instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
+    url, patience = config.store.get_secret_value(), StoreRetryPolicy()
+    async with (
+        aclosing(await open_store(url)) as logs,
+        aclosing(await open_run_store(url)) as store,
+        StoredRuns(store, uuid4().hex, config.lease_s, patience) as runs,
+        InProcessSessionManager(
+            config.instances, "provider-anthropic", Workspaces(config.workspace), RetryingStore(logs, patience)
+        ) as sessions,
+        connected(access, instances, sessions, runs, shutdown_grace_s=config.shutdown_grace_s),
+    ):
+        await slack.until(lambda ws: ws.bot_online)
+        yield

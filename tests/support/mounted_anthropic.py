@@ -1,0 +1,86 @@
+"""`provider-anthropic`, mounted against a server on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message
+from orchestrator_interactive.kernel.contracts.models import HookResult
+from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+from orchestrator_interactive.kernel.session import AmplifierSession
+from orchestrator_interactive.modules.provider_anthropic import mount
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.modules.provider_anthropic import AnthropicProvider
+
+KEY = "sk-ant-secret"
+
+
+class RecordingStream(ResponseStream):
+    """Remembers what was handed on, and says when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.handed_on: list[ContentBlock] = []
+        self.began = asyncio.Event()
+        self.spoke = asyncio.Event()
+        self.handed = asyncio.Event()
+
+    def alive(self) -> None:
+        super().alive()
+        self.began.set()
+
+    def text(self, delta: str) -> None:
+        super().text(delta)
+        self.texts.append(delta)
+        self.spoke.set()
+
+    def block(self, block: ContentBlock) -> None:
+        super().block(block)
+        self.handed_on.append(block)
+        self.handed.set()
+
+
+def a_coordinator() -> ModuleCoordinator:
+    return AmplifierSession({"session": {"orchestrator": "x", "context": "y"}}).coordinator
+
+
+def a_request(**fields: Any) -> ChatRequest:
+    return ChatRequest(**{"messages": [Message(role="user", content="hello")], **fields})
+
+
+class MountedAnthropic:
+    """A provider that talks to the server, and the retries that its hooks saw."""
+
+    def __init__(self, coordinator: ModuleCoordinator) -> None:
+        self.provider: AnthropicProvider = coordinator.get("providers", "anthropic")
+        self.retries: list[dict[str, Any]] = []
+        self.retrying = asyncio.Event()
+        coordinator.hooks.register(PROVIDER_RETRY, self._remember)
+
+    async def _remember(self, _event: str, data: dict[str, Any]) -> HookResult:
+        self.retries.append(data)
+        self.retrying.set()
+        return HookResult()
+
+    async def complete(self, request: ChatRequest | None = None, **kwargs: Any) -> ChatResponse:
+        return await self.provider.complete(request or a_request(), **kwargs)
+
+
+@asynccontextmanager
+async def mounted_at(base_url: str, **config: Any) -> AsyncIterator[MountedAnthropic]:
+    coordinator = a_coordinator()
+    clean_up = await mount(coordinator, {"api_key": KEY, "base_url": base_url, "retry_base_delay_s": 0, **config})
+    assert clean_up is not None
+    try:
+        yield MountedAnthropic(coordinator)
+    finally:
+        await clean_up()

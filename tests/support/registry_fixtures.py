@@ -1,0 +1,54 @@
+"""Agents of an agent registry, each moved by a script, with one store for the logs of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agents import ScriptedProvider
+
+from orchestrator_interactive.interactions import InteractionStack, StackEntry
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.registries import AgentRegistry, AgentRepository, LLMAgents, ToolRegistry, ask_agent
+from orchestrator_interactive.registries.schemas import LLMAgentConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator_interactive.interactions.states import BaseState
+    from orchestrator_interactive.interactions.stores.base import LogStore
+
+
+class RegistryFixture:
+    """A registry of agents; the model "script/NAME" does what the script of this name says."""
+
+    def __init__(self, store: LogStore | None = None, tools: Sequence[Any] = (), **parts: Any) -> None:
+        self.store = store or MemoryStore()
+        self.scripts: dict[str, ScriptedProvider] = {}
+        self.tools = ToolRegistry([ask_agent, *tools])
+        self.repository = AgentRepository(self.store)
+        providers = {"script": lambda name: self.scripts[name]}
+        self.make = LLMAgents(self.store, self.tools, providers, **parts)
+        self.registry = AgentRegistry(self.repository, self.make)
+
+    async def add(self, agent_id: str, *steps: Any, **config: Any) -> ScriptedProvider:
+        """Store an agent's configuration, and its script."""
+        self.scripts[agent_id] = ScriptedProvider(*steps, name=agent_id)
+        await self.repository.save(LLMAgentConfig(type="llm", id=agent_id, llm_model=f"script/{agent_id}", **config))
+        return self.scripts[agent_id]
+
+    async def run(self, agent_id: str, message: str = "go", conversation_id: str = "talk") -> str:
+        agent = await self.registry.get_agent(agent_id)
+        return await agent.run(message, conversation_id)
+
+    async def log(self, agent_id: str, conversation_id: str = "talk") -> list[StackEntry]:
+        """What stands in an agent's log of a conversation."""
+        stack = InteractionStack(self.store, conversation_id, agent_id)
+        return [entry async for entry in stack.iter_last_n(await stack.length())]
+
+    async def states(self, kind: type[BaseState], agent_id: str, conversation_id: str = "talk") -> list[Any]:
+        """The states of one kind in such a log."""
+        return [e.state for e in await self.log(agent_id, conversation_id) if isinstance(e.state, kind)]
+
+    async def conversations(self, agent_id: str) -> list[str]:
+        """The conversations that an agent has a log of, the one written last first."""
+        return [key.conversation_id for key in await self.store.keys() if key.agent_id == agent_id]

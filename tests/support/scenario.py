@@ -1,0 +1,136 @@
+"""The service in real processes, over a store that outlives them, with a model and a tool that the test holds."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from anthropic_server import AnthropicServer
+from redis_server import redis_server
+from replicas import Replica, Replicas
+from router import RoutedConnection, Router
+from slack_environment import SlackEnvironment
+from tool_gate import GATED_TOOL, ToolGate
+
+from local_slack import LocalSlack, RetrySchedule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from redis_server import RedisServer
+    from slack_environment import Hold
+
+    from local_slack import Message, PersonClient
+
+StoreKind = Literal["sqlite", "redis"]
+# Every write is on the disk before it is answered.
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+HOURGLASS, ENVELOPE, EYES = "hourglass_flowing_sand", "incoming_envelope", "eyes"
+_WITHIN_S = 30.0
+_CONFIG = """
+instances:
+  alpha:
+    persona: {{name: Alpha, emoji: ":owl:"}}
+    tools: [{{module: gated-tool, source: {tool}, config: {gates}}}]
+    orchestrator: {{module: loop-interactive, config: {{stop_grace_s: 0.2}}}}
+workspace: {{root: {folder}/files}}
+lease_s: 2
+shutdown_grace_s: 4
+"""
+
+
+@dataclass
+class Scenario:
+    """A thread of #general, and who serves it. `root` is its first message.
+
+    `tests` is where the tool `run_tests` waits, `set_up` where the set-up of a new session does.
+    """
+
+    stage: SlackEnvironment
+    board: Router
+    model: AnthropicServer
+    tests: ToolGate
+    set_up: ToolGate
+    replicas: Replicas
+    redis: RedisServer | None
+    root: str = ""
+
+    @property
+    def slack(self) -> LocalSlack:
+        return self.stage.slack
+
+    @property
+    def ana(self) -> PersonClient:
+        return self.slack.as_person("ana")
+
+    async def start(self, replica: Replica) -> RoutedConnection:
+        """Start a process there; returns its line to Slack."""
+        count = len(self.board.lines)
+        await replica.start()
+        return await self.board.connected(count + 1)
+
+    async def say(self, words: str) -> str:
+        """Write to the thread, or begin it."""
+        ts = await self.ana.say("general", words, thread=self.root or None)
+        self.root = self.root or ts
+        return ts
+
+    async def sees(self, text: str) -> Message:
+        """Wait until the thread has such a message of the bot."""
+        return await self.slack.until(lambda _: self.stage.found(self.root, text), _WITHIN_S)
+
+    async def sees_mark(self, ts: str, name: str) -> None:
+        await self.slack.until(lambda ws: ws.message("general", ts).reacted(name), _WITHIN_S)
+
+    async def told(self) -> list[str]:
+        """What the bot has said, once no run is shown any more and nothing is on its way."""
+
+        def rests(_: object) -> bool:
+            texts = self.stage.said(self.root)
+            channel = self.slack.channel("general").id
+            is_marked = any(m.reacted(HOURGLASS) for m in self.slack.workspace.thread(channel, self.root))
+            is_shown = any(text.startswith(("⚙️", "⏸️ The service")) for text in texts)
+            return bool(texts) and not is_marked and not is_shown and not self.board.outstanding
+
+        await self.slack.until(rests, _WITHIN_S)
+        return self.stage.said(self.root)
+
+    def hold(self, method: str) -> Hold:
+        return self.stage.hold(method)
+
+
+@asynccontextmanager
+async def scenario(
+    folder: Path, store: StoreKind, *, replicas: int = 1, side_effect_free: bool = False
+) -> AsyncIterator[Scenario]:
+    """Nothing is started yet. Slack sends again, after a moment, what a process was killed over."""
+    async with AsyncExitStack() as stack:
+        redis = stack.enter_context(redis_server(*DURABLE)) if store == "redis" else None
+        model = await stack.enter_async_context(AnthropicServer())
+        tests = await stack.enter_async_context(ToolGate())
+        set_up = await stack.enter_async_context(ToolGate(is_open=True))
+        slack = await stack.enter_async_context(LocalSlack(retries=RetrySchedule(1.0, (0.1,) * 100)))
+        stage, board = SlackEnvironment.of(slack, folder), Router(slack)
+        env = {
+            **stage.env,
+            "ANTHROPIC_API_KEY": "sk-ant-of-the-test",
+            "ANTHROPIC_BASE_URL": model.base_url,
+            "AMPLIFIER_SLACK_STORE": redis.url if redis else f"sqlite:{folder}/service.db",
+        }
+        gates = {"port": tests.port, "mount_port": set_up.port, "side_effect_free": side_effect_free}
+        written = ", ".join(f"{name}: {str(value).lower()}" for name, value in gates.items())
+        config = folder / "agents.yaml"
+        config.write_text(_CONFIG.format(tool=GATED_TOOL, gates=f"{{{written}}}", folder=folder))
+        there = await stack.enter_async_context(Replicas.of(replicas, env, config))
+        yield Scenario(stage, board, model, tests, set_up, there, redis)
+
+
+async def reached_again(gate: ToolGate, calls: int) -> None:
+    """Wait until that many calls have come to a gate."""
+    async with asyncio.timeout(_WITHIN_S):
+        while gate.calls < calls:
+            gate.reached.clear()
+            await gate.reached.wait()

@@ -1,0 +1,60 @@
+"""A workspace in this process, and the service beside it, in one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Self
+
+from service_process import Serving, serving
+
+from local_slack import LocalSlack, Message, Waits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+
+class Hold(asyncio.Event):
+    """An event for `Waits` that also says when a call has come to wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        self.reached.set()
+        return await super().wait()
+
+
+@dataclass(frozen=True)
+class SlackEnvironment:
+    """A workspace, and the environment that points the service to it."""
+
+    slack: LocalSlack
+    env: Mapping[str, str]
+
+    @classmethod
+    def of(cls, slack: LocalSlack, home: Path) -> Self:
+        tokens = {"SLACK_APP_TOKEN": slack.app_token, "SLACK_BOT_TOKEN": slack.bot_token}
+        return cls(slack, {**tokens, "SLACK_API_URL": slack.api_url, "HOME": str(home)})
+
+    def serving(self, *arguments: str, **more: str) -> AbstractAsyncContextManager[Serving]:
+        return serving({**self.env, **more}, *arguments)
+
+    def hold(self, method: str) -> Hold:
+        """Hold the next call of this method until the event is set."""
+        hold = Hold()
+        self.slack.faults.next(method, Waits(hold))
+        return hold
+
+    def said(self, root: str) -> list[str]:
+        """What the bot says in a thread of #general, as it stands."""
+        return [m.text for m in self._thread(root) if m.by_bot]
+
+    def found(self, root: str, text: str) -> Message | None:
+        return next((m for m in self._thread(root) if m.ts != root and text in m.text), None)
+
+    def _thread(self, root: str) -> tuple[Message, ...]:
+        return self.slack.workspace.thread(self.slack.channel("general").id, root)
