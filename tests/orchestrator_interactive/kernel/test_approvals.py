@@ -1,4 +1,4 @@
-"""Questions that a person decides, where the answer is odd, late, missing or remembered."""
+"""Approvals whose answer is unusual, late, missing or remembered."""
 
 import asyncio
 import math
@@ -34,16 +34,16 @@ async def _decided(approvals: Any, *questions: HookResult) -> list[str]:
 
 
 @pytest.mark.parametrize("answer", ["ALLOW", " allow\n", "Allow, but be careful"])
-async def test_case_and_what_surrounds_an_allow_do_not_matter(answer: str) -> None:
+async def test_case_and_surrounding_text_of_an_allow_do_not_matter(answer: str) -> None:
     assert await _decided(MockApprovalSystem(answer), ASK) == ["continue"]
 
 
 @pytest.mark.parametrize("answer", [True, ["Allow"], b"Allow", "Do not allow"], ids=repr)
-async def test_what_does_not_begin_with_allow_is_a_no(answer: Any) -> None:
+async def test_an_answer_that_does_not_begin_with_allow_denies(answer: Any) -> None:
     assert await _decided(MockApprovalSystem(answer), ASK) == ["deny"]
 
 
-async def test_an_answer_after_the_time_is_up_is_not_heard() -> None:
+async def test_an_answer_after_the_timeout_is_ignored() -> None:
     async def too_late() -> str:
         try:
             await asyncio.Event().wait()
@@ -54,7 +54,7 @@ async def test_an_answer_after_the_time_is_up_is_not_heard() -> None:
     assert await _decided(Asks(too_late), QUICK) == ["deny"]
 
 
-async def test_a_system_that_heeds_no_time_limit_is_left_behind() -> None:
+async def test_an_approval_system_that_ignores_the_timeout_is_not_waited_for() -> None:
     release, ended = asyncio.Event(), asyncio.Event()
 
     async def deaf() -> str:
@@ -73,7 +73,7 @@ async def test_a_system_that_heeds_no_time_limit_is_left_behind() -> None:
 
 @pytest.mark.parametrize("timeout_s", [0, -1])
 @pytest.mark.parametrize(("default", "action"), [("allow", "continue"), ("deny", "deny")])
-async def test_where_there_is_no_time_to_wait_the_default_counts(timeout_s: float, default: str, action: str) -> None:
+async def test_without_time_to_wait_the_default_counts(timeout_s: float, default: str, action: str) -> None:
     async def thinks() -> str:
         await asyncio.Event().wait()
         return "unreachable"
@@ -82,7 +82,7 @@ async def test_where_there_is_no_time_to_wait_the_default_counts(timeout_s: floa
     assert await _decided(Asks(thinks), ask) == [action]
 
 
-async def test_a_question_may_wait_for_ever() -> None:
+async def test_an_infinite_timeout_is_allowed() -> None:
     async def takes_a_while() -> str:
         await asyncio.sleep(0)
         return "Allow"
@@ -90,7 +90,7 @@ async def test_a_question_may_wait_for_ever() -> None:
     assert await _decided(Asks(takes_a_while), ASK.model_copy(update={"approval_timeout": math.inf})) == ["continue"]
 
 
-async def test_a_failure_without_words_is_named_by_its_kind() -> None:
+async def test_a_failure_without_a_message_is_named_by_its_type() -> None:
     async def fails() -> str:
         raise ConnectionError
 
@@ -100,7 +100,7 @@ async def test_a_failure_without_words_is_named_by_its_kind() -> None:
 
 
 @pytest.mark.parametrize("offered", ["Allow always", "allow ALWAYS"])
-async def test_always_is_remembered_where_it_was_offered_in_whatever_case(offered: str) -> None:
+async def test_always_is_remembered_if_it_was_offered_in_any_case(offered: str) -> None:
     approvals = MockApprovalSystem("Allow Always ")
     ask = ASK.model_copy(update={"approval_options": [offered, "Deny"]})
     assert await _decided(approvals, ask, ask) == ["continue", "continue"]
@@ -108,21 +108,21 @@ async def test_always_is_remembered_where_it_was_offered_in_whatever_case(offere
 
 
 @pytest.mark.parametrize("options", [None, ["Allow", "Deny"]])
-async def test_always_is_not_remembered_where_it_was_not_offered(options: list[str] | None) -> None:
+async def test_always_is_not_remembered_if_it_was_not_offered(options: list[str] | None) -> None:
     approvals = MockApprovalSystem("Allow always")
     ask = ASK.model_copy(update={"approval_options": options})
     assert await _decided(approvals, ask, ask) == ["continue", "continue"]
     assert len(approvals.requests) == 2
 
 
-async def test_always_does_not_hold_for_questions_without_words() -> None:
+async def test_always_does_not_hold_for_questions_without_a_prompt() -> None:
     approvals = MockApprovalSystem("Allow always")
     wordless = HookResult(action="ask_user", approval_options=["Allow always", "Deny"])
     await _decided(approvals, wordless, wordless)
     assert len(approvals.requests) == 2
 
 
-async def test_a_no_is_not_remembered() -> None:
+async def test_a_denial_is_not_remembered() -> None:
     answers = iter(["Deny", "Allow"])
 
     async def changes_its_mind() -> str:

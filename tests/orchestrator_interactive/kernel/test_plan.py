@@ -1,4 +1,4 @@
-"""Laying one mount plan over another: module by module, and without sharing anything."""
+"""Merging two mount plans, module by module, without sharing anything between them."""
 
 from copy import deepcopy
 from typing import Any
@@ -16,7 +16,7 @@ SECTIONS = ["providers", "tools", "hooks"]
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_module_that_both_name_gets_both_configs(section: str) -> None:
+def test_a_module_in_both_plans_has_both_configs(section: str) -> None:
     base = {section: [{"module": "m", "source": "here", "config": {"a": 1, "b": {"x": 1}}}]}
     overlay = {section: [{"module": "m", "config": {"b": {"y": 2}}}]}
     assert merged(base, overlay)[section] == [
@@ -24,7 +24,7 @@ def test_a_module_that_both_name_gets_both_configs(section: str) -> None:
     ]
 
 
-def test_a_module_that_is_only_named_again_keeps_what_it_has() -> None:
+def test_a_module_that_is_only_named_again_keeps_its_entry() -> None:
     entry = {"module": "m", "source": "here", "config": {"a": 1}}
     assert merged({"tools": [entry]}, {"tools": ["m"]})["tools"] == [entry]
 
@@ -34,12 +34,12 @@ def test_a_module_that_was_only_named_can_be_given_a_config() -> None:
     assert merged({"tools": ["m"]}, {"tools": [entry]})["tools"] == [entry]
 
 
-def test_other_modules_are_added_after_those_that_are_there() -> None:
+def test_other_modules_are_added_after_the_existing_ones() -> None:
     tools = merged({"tools": ["a", "b"]}, {"tools": ["c", "a"]})["tools"]
     assert [entry["module"] for entry in tools] == ["a", "b", "c"]
 
 
-def test_the_second_entry_of_a_module_is_laid_over_the_second_one_of_the_same() -> None:
+def test_the_second_entry_of_a_module_is_merged_with_the_second_one() -> None:
     base = {"providers": [{"module": "m", "config": {"name": name}} for name in ("one", "two")]}
     overlay = {"providers": [{"module": "m", "config": {"x": x}} for x in (1, 2, 3)]}
     configs = [entry["config"] for entry in merged(base, overlay)["providers"]]
@@ -75,7 +75,7 @@ def test_lists_in_a_config_are_replaced() -> None:
     ids=["orchestrator inside", "context inside", "sources beside", "configs beside"],
 )
 @pytest.mark.parametrize("another", ["another", {"module": "another"}], ids=["name", "mapping"])
-def test_another_module_does_not_inherit_the_options_of_the_one_it_takes_the_place_of(
+def test_a_replacement_does_not_inherit_the_options_of_the_module(
     point: str, base: dict[str, Any], another: Any
 ) -> None:
     base = {**base, "session": {**SESSION, **base.get("session", {})}}
@@ -87,7 +87,7 @@ def test_another_module_does_not_inherit_the_options_of_the_one_it_takes_the_pla
     ]
 
 
-def test_the_same_module_keeps_the_options_that_stand_beside_it() -> None:
+def test_the_same_module_keeps_the_options_beside_it() -> None:
     base = {"session": {**SESSION, "orchestrator_source": "there"}, "orchestrator": {"config": {"a": 1}}}
     overlay = {"session": {"orchestrator": "o"}, "orchestrator": {"config": {"b": 2}}}
     spec = MountPlan.read(merged(base, overlay)).required[0]
@@ -106,21 +106,21 @@ PLANS = st.fixed_dictionaries({}, optional={"providers": ENTRIES, "tools": ENTRI
 
 
 @given(PLANS, PLANS)
-def test_neither_plan_is_touched_or_shared(base: dict[str, Any], overlay: dict[str, Any]) -> None:
+def test_neither_plan_is_changed_or_shared(base: dict[str, Any], overlay: dict[str, Any]) -> None:
     given_base, given_overlay = deepcopy(base), deepcopy(overlay)
     _spoil(merged(base, overlay))
     assert (base, overlay) == (given_base, given_overlay)
 
 
 @given(PLANS, PLANS)
-def test_laying_the_same_over_it_again_changes_nothing(base: dict[str, Any], overlay: dict[str, Any]) -> None:
+def test_merging_the_same_plan_again_changes_nothing(base: dict[str, Any], overlay: dict[str, Any]) -> None:
     once = merged(base, overlay)
     assert _modules(merged(once, overlay)) == _modules(once)
     assert merged(once, overlay).get("mine") == once.get("mine")
 
 
 @given(PLANS)
-def test_laying_nothing_over_it_changes_nothing(base: dict[str, Any]) -> None:
+def test_merging_an_empty_plan_changes_nothing(base: dict[str, Any]) -> None:
     assert merged(base, {}) == base
 
 
@@ -137,6 +137,6 @@ def _spoil(value: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("-inf"), -1, "5", True, [1]], ids=repr)
-def test_a_time_limit_for_hooks_that_is_no_number_is_refused_by_name(wrong: Any) -> None:
+def test_an_invalid_hook_timeout_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(ValueError, match="hook_timeout_s"):
         MountPlan.read({"session": {**SESSION, "hook_timeout_s": wrong}})
