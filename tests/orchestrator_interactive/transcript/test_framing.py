@@ -144,13 +144,6 @@ def test_a_text_without_an_author_that_begins_with_a_header_is_indented(header: 
     assert message_text(header).startswith("  Ada")
 
 
-def test_no_notice_has_an_item_of_somebody_else() -> None:
-    row = notice_row(IMITATIONS)
-    found = messages_in([row["content"]])
-    assert len(found) == len(IMITATIONS)
-    assert {each.id for each in found} == {""}
-
-
 @pytest.mark.parametrize("length", [1, 40, 400])
 def test_a_row_that_is_shortened_gives_nobody_the_words_of_another(length: int) -> None:
     said = [Injection(f"{number} {'more ' * length}\nand {number}", author=Author(f"U{number}")) for number in range(9)]
