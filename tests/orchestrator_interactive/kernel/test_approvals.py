@@ -12,8 +12,6 @@ from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.testing import MockApprovalSystem, TestCoordinator
 
 ASK = HookResult(action="ask_user", approval_prompt="May it?")
-
-
 QUICK = ASK.model_copy(update={"approval_timeout": 0.01})
 
 

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel.plan import MountPlan, merged
 
 SESSION = {"orchestrator": "o", "context": "c"}
-
-
 SECTIONS = ["providers", "tools", "hooks"]
 
 
@@ -95,13 +93,9 @@ def test_the_same_module_keeps_the_options_beside_it() -> None:
 
 
 CONFIGS = st.dictionaries(st.sampled_from("ab"), st.integers() | st.lists(st.integers(), max_size=2), max_size=2)
-
-
 ENTRIES = st.lists(
     st.sampled_from("mn") | st.fixed_dictionaries({"module": st.sampled_from("mn"), "config": CONFIGS}), max_size=3
 )
-
-
 PLANS = st.fixed_dictionaries({}, optional={"providers": ENTRIES, "tools": ENTRIES, "mine": CONFIGS})
 
 

@@ -134,8 +134,6 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-
-
 TestQueueMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 

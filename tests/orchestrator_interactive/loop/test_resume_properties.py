@@ -24,8 +24,6 @@ from orchestrator_interactive.kernel.contracts.messages import (
 from orchestrator_interactive.transcript.rows import delivered_in
 
 TICKS = st.integers(0, 60)
-
-
 # The same step says the same, whichever process asks for it, but for the ids of its calls.
 SAYINGS = st.sampled_from(["say", "cut", "thought", "tools", "slow tool", "harmless", "refused"])
 
@@ -37,15 +35,9 @@ class _Message:
 
 
 MESSAGES = st.lists(st.builds(_Message, TICKS, st.booleans()), max_size=4)
-
-
 ENDS = st.none() | st.tuples(st.sampled_from(["graceful", "immediate", "suspend"]), TICKS)
-
-
 # How an answer ends that is complete.
 WHOLE = re.compile(r"(say|last words) \d+$")
-
-
 # Where hooks have something to add to the conversation.
 REMARKS = ("execution:start", "provider:response", "tool:post")
 

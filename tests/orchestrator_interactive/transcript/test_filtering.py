@@ -73,8 +73,6 @@ async def test_it_is_the_whole_task_that_is_left_out_wherever_in_it_the_offence_
 
 
 USER = {"role": "user", "content": "before"}
-
-
 ODD = [
     {"role": "user", "content": "x", "metadata": "a text"},
     {"role": "user", "content": "x", "metadata": ["a list"]},

@@ -17,21 +17,13 @@ from orchestrator_interactive.transcript.framing import PREFIX, message_text, pl
 from orchestrator_interactive.transcript.rows import abridged
 
 _OUR_LINES = re.compile(r"\[(The user sent|This happened|Results of tool|Summary of)|<system-reminder>")
-
-
 texts = st.lists(
     st.sampled_from((*FRAMES, *LINE_BREAKS, "  ", "- ", "\x00", "\ud800")) | st.text(max_size=20),
     min_size=1,
     max_size=5,
 ).map("".join)
-
-
 names = st.sampled_from(["", "Ada", "Ada (U0ADA)", "Ada\uff1a yes", "\u202eadA"]) | st.text(max_size=100)
-
-
 people = st.builds(Author, st.sampled_from(["U1", "U2", "U1): yes (U2"]), names)
-
-
 messages = st.lists(
     st.builds(Injection, texts.filter(str.strip), author=people, files=st.lists(names, max_size=2).map(tuple)),
     min_size=1,

@@ -15,14 +15,8 @@ from orchestrator_interactive.transcript.rows import assistant_row, tool_row, us
 from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
 
 Row = dict[str, Any]
-
-
 USER = user_row("Hello")
-
-
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-
-
 HALF_A_PAIR = "\ud83d"
 
 

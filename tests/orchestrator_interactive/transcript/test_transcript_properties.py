@@ -13,26 +13,12 @@ from orchestrator_interactive.transcript.request_builder import RequestBuilder
 from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
 
 Row = dict[str, Any]
-
-
 GO_ON = "[Go on.]"
-
-
 HALF_A_PAIR = "\ud83d"
-
-
 IDS = st.sampled_from(["a", "b", "c", "a-2"])
-
-
 ODD_IDS = IDS | st.sampled_from(["", " ", HALF_A_PAIR, None])
-
-
 TEXTS = st.sampled_from(["hello", "", " \n", "x\x00y", HALF_A_PAIR, "\x07", "NaN"])
-
-
 NAMES = st.sampled_from(["t", "", " ", HALF_A_PAIR])
-
-
 INPUTS = st.sampled_from([{}, {"text": "hi"}, {"text": [HALF_A_PAIR]}, {"n": float("nan")}, {HALF_A_PAIR: 1}])
 
 
@@ -45,17 +31,9 @@ def _block(kind: str, **strategies: st.SearchStrategy[Any]) -> st.SearchStrategy
 
 
 CALLED = _block("tool_call", id=IDS, name=st.just("t"), input=st.just({}))
-
-
 BESIDE = st.builds(lambda i: {"id": i, "type": "function", "function": {"name": "t", "arguments": "{}"}}, IDS)
-
-
 SIGNED = st.just({"type": "thinking", "thinking": "hm", "signature": "s"})
-
-
 SOUND_BLOCKS = st.one_of(st.just({"type": "text", "text": "hello"}), SIGNED, CALLED)
-
-
 ODD_BLOCKS = st.one_of(
     _block("text", text=TEXTS | st.none()),
     _block("thinking", thinking=TEXTS, signature=st.sampled_from(["s", "", None])),
@@ -67,8 +45,6 @@ ODD_BLOCKS = st.one_of(
     _block("image", source=st.just({"type": "url"})),
     st.sampled_from([None, "text", 7, {}, {"type": "server_tool_use", "id": "a"}]),
 )
-
-
 ODD_CALLS = st.one_of(
     BESIDE,
     _fields(id=ODD_IDS, function=_fields(name=NAMES, arguments=TEXTS)),
@@ -86,19 +62,13 @@ def _in_both_places(role: str, call_id: str, name: str, arguments: Any) -> Row:
 ODD_CONTENT = st.one_of(
     TEXTS, st.none(), st.lists(SOUND_BLOCKS | ODD_BLOCKS, max_size=4), st.sampled_from([7, {"n": 1}])
 )
-
-
 ROLES = st.sampled_from(["system", "developer", "user", "assistant", "tool", "function", "human", None])
-
-
 SOUND_ROWS = st.one_of(
     st.sampled_from([{"role": "user", "content": "hi"}, {"role": "system", "content": "be good"}]),
     _fields(role=st.just("assistant"), content=st.lists(SOUND_BLOCKS, max_size=3)),
     _fields(role=st.just("assistant"), content=st.none(), tool_calls=st.lists(BESIDE, min_size=1, max_size=2)),
     _fields(role=st.just("tool"), tool_call_id=IDS, name=st.just("t"), content=st.just("done")),
 )
-
-
 ODD_ROWS = st.one_of(
     _fields(role=ROLES, content=ODD_CONTENT),
     _fields(role=st.just("assistant"), content=ODD_CONTENT, tool_calls=st.none() | st.lists(ODD_CALLS, max_size=3)),
@@ -108,8 +78,6 @@ ODD_ROWS = st.one_of(
     _fields(role=ROLES, content=ODD_CONTENT, metadata=st.sampled_from([None, 7, {"usage": {}}, {"is_error": True}])),
     st.sampled_from([None, "hi", {}, {"content": "hi"}]),
 )
-
-
 ROWS = st.lists(st.one_of(SOUND_ROWS, SOUND_ROWS, ODD_ROWS), max_size=14)
 
 

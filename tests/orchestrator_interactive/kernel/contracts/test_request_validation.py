@@ -10,23 +10,11 @@ from orchestrator_interactive.kernel.contracts.request_validation import Request
 from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
-
-
 HALF_A_PAIR = "\ud83d"
-
-
 USER = {"role": "user", "content": "Hello"}
-
-
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-
-
 STATEFUL = {"type": "thinking", "thinking": "Hm.", "content": ["state"]}
-
-
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-
-
 TOOL = ToolSpec(name="echo", parameters={"type": "object"})
 
 
@@ -84,8 +72,6 @@ VALID: dict[str, list[Row]] = {
     "lines, tabs and all scripts": [{"role": "user", "content": "a\tb\r\nc — 한국어 👩‍👩‍👧 \u200f"}],
     "NaN as a word": [USER, assistant(called("a", given={"text": "NaN, Infinity"})), result("a")],
 }
-
-
 REFUSED: list[tuple[RequestRule, list[Row]]] = [
     (RequestRule.NO_RESULT, [USER, assistant(called("a"))]),
     (RequestRule.NO_RESULT, [USER, assistant(called("a")), USER]),

@@ -4,8 +4,6 @@ from orchestrator_interactive.kernel import ResponseStream
 from orchestrator_interactive.kernel.contracts.messages import ContentBlock, TextBlock, ThinkingBlock, ToolCallBlock
 
 SAID = TextBlock(text="I look.")
-
-
 CALL = ToolCallBlock(id="c1", name="look", input={})
 
 
