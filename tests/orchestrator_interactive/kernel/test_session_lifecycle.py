@@ -15,7 +15,7 @@ MountFunction = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
 
 
 class Modules:
-    """Modules that record what they opened and closed; one waits and one fails before it opens."""
+    """Modules that record their opening and closing; one waits and one fails before it opens."""
 
     def __init__(self) -> None:
         self.opened: list[str] = []

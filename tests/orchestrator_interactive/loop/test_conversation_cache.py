@@ -15,7 +15,7 @@ PLAN = {"session": {"orchestrator": "loop-interactive", "context": "context-simp
 
 
 async def _session(rows: int) -> tuple[AmplifierSession, list[str]]:
-    """A session with so many rows, and a list that grows whenever its context is told to rest."""
+    """A session with so many rows, and a list that grows each time its context rests."""
     session, rests = AmplifierSession(PLAN), []
     await session.initialize()
     await session.coordinator.mount("providers", MockProvider(), name="mock")

@@ -144,7 +144,7 @@ def test_messages_without_an_order_follow_the_others_by_arrival() -> None:
     assert [each.text for each in queue.drain()] == ["a", "b", "c", "d"]
 
 
-def test_drain_or_close_with_something_in_it_stays_open() -> None:
+def test_drain_or_close_with_a_message_stays_open() -> None:
     queue = InjectionQueue()
     queue.offer(Injection("x"))
     assert len(queue.drain_or_close()) == 1
@@ -152,7 +152,7 @@ def test_drain_or_close_with_something_in_it_stays_open() -> None:
     assert len(queue) == 1
 
 
-def test_drain_or_close_with_nothing_in_it_closes() -> None:
+def test_drain_or_close_without_a_message_closes() -> None:
     queue = InjectionQueue()
     assert queue.drain_or_close() == ()
     with pytest.raises(RunFinished):
@@ -167,7 +167,7 @@ def test_opening_clears_nothing() -> None:
     assert _ids(queue.drain()) == ["1"]
 
 
-def test_what_was_taken_earlier_and_put_back_later_leads() -> None:
+def test_restored_messages_lead_in_the_order_of_their_drains() -> None:
     queue = InjectionQueue()
     queue.offer(Injection("x", id="1"))
     first = queue.drain()
@@ -177,7 +177,7 @@ def test_what_was_taken_earlier_and_put_back_later_leads() -> None:
     assert _ids(queue.drain()) == ["1", "2"]
 
 
-def test_what_was_put_back_counts_against_the_bound() -> None:
+def test_restored_messages_count_against_the_bound() -> None:
     queue = InjectionQueue(2)
     queue.offer(Injection("one"))
     queue.offer(Injection("two"))
@@ -186,7 +186,7 @@ def test_what_was_put_back_counts_against_the_bound() -> None:
         queue.offer(Injection("three"))
 
 
-def test_who_begins_to_watch_is_told_of_what_waits_already_in_order() -> None:
+def test_a_new_callback_gets_the_pending_messages_in_order() -> None:
     queue, seen = InjectionQueue(), list[str]()
     for name in "12":
         queue.offer(Injection("x", id=name))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from agents import Agent, ScriptedTool, call, make_agent, results, returning, say, use
+from loop_rows import MOST_CHARS, MOST_KEPT_CHARS
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
-from orchestrator_interactive.loop.large_results import MOST_CHARS, MOST_KEPT_CHARS
 from orchestrator_interactive.modules import tool_filesystem
 from orchestrator_interactive.registries.result_cache import ResultCache
 

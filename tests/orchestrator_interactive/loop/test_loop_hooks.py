@@ -13,7 +13,7 @@ from orchestrator_interactive.kernel.contracts.messages import ChatResponse, Tex
 from orchestrator_interactive.testing import MockApprovalSystem, MockDisplaySystem
 
 POINTS = ["prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post"]
-# Events that report what has happened: a hook can no longer deny it.
+# Events after the fact: a hook can no longer deny anything.
 REPORTS = ["execution:start", "injection:applied", "execution:end", "orchestrator:complete"]
 DENY = HookResult(action="deny", reason="not here")
 ASK = HookResult(action="ask_user", approval_prompt="May it?", approval_options=["Allow", "Deny"], approval_timeout=9)

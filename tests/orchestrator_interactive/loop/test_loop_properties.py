@@ -136,18 +136,18 @@ def test_each_accepted_message_is_delivered_exactly_once_and_in_order(
     asyncio.run(_conserved(messages, end))
 
 
-class _Temper:
-    """How long everybody takes, and what the hooks wish; the same number is the same temper."""
+class _Random:
+    """The delays of all parts and the results of the hooks, both from a seed."""
 
     def __init__(self, number: int) -> None:
         self._random = random.Random(number)  # noqa: S311 - nothing secret
 
-    async def dawdle(self, *_: Any) -> None:
+    async def delay(self, *_: Any) -> None:
         for _step in range(self._random.randrange(4)):
             await asyncio.sleep(0)
 
     async def result(self, event: str, data: dict[str, Any]) -> HookResult:
-        await self.dawdle()
+        await self.delay()
         if event == "tool:pre" and data["tool_call_id"] == "d" and self._likely():
             return HookResult(action="deny", reason="no")
         return HookResult(
@@ -162,13 +162,13 @@ class _Temper:
         return self._random.random() < 0.5
 
 
-async def _agent(temper: _Temper) -> Agent:
+async def _agent(seeded: _Random) -> Agent:
     batch = call(use("slow", "a"), use("echo", "b"), use("nope", "c"), use("slow", "d"), text="Let me see.")
-    tools = [ScriptedTool("slow", temper.dawdle), echo()]
+    tools = [ScriptedTool("slow", seeded.delay), echo()]
     agent = await make_agent(batch, call(use("slow", "e")), *(say("ok") for _ in range(3)), tools=tools, stop_grace_s=0)
-    agent.context.before = agent.context.after = temper.dawdle
+    agent.context.before = agent.context.after = seeded.delay
     for event in EVENTS:
-        agent.hooks.register(event, temper.result, name="noter")
+        agent.hooks.register(event, seeded.result, name="noter")
     return agent
 
 
@@ -184,7 +184,7 @@ def _interrupt(agent: Agent, run: asyncio.Task[str], how: str) -> None:
 
 
 async def _valid(how: str, step: int, number: int) -> None:
-    agent = await _agent(_Temper(number))
+    agent = await _agent(_Random(number))
     run = agent.start()
     for _ in range(step):
         await asyncio.sleep(0)
@@ -199,12 +199,12 @@ async def _valid(how: str, step: int, number: int) -> None:
         agent.provider.add(say("next answer"))
         assert await agent.run("next") == "next answer"
     assert [refusal for request in agent.provider.requests for refusal in problems_of(request)] == []
-    # Cancelled while the calls were committed, before any of them could have a result: the next request says so.
+    # A run that is cancelled while the calls are committed has no results: the next request adds them.
     assert found == [] or (how == "cancel" and all(fault.startswith("call without") for fault in found))
     assert found or "request.repaired" not in {entry["event"] for entry in logs}
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(["graceful", "immediate", "cancel", "steer"]), st.integers(0, 150), st.integers(0, 1_000_000))
-def test_history_and_requests_are_valid_wherever_a_run_is_interrupted(how: str, step: int, number: int) -> None:
+def test_history_and_requests_are_valid_whenever_a_run_is_interrupted(how: str, step: int, number: int) -> None:
     asyncio.run(_valid(how, step, number))

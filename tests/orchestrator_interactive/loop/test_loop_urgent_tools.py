@@ -27,12 +27,12 @@ from agents import (
     told,
     use,
 )
+from loop_rows import STILL_RUNNING
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
-from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, PREFIX
 
 NOW = ("user", f"{PREFIX}\n- !now")
@@ -46,7 +46,7 @@ LATE_A = late("- call a, wait: wait")
 
 
 class Steered:
-    """A run with a tool that waits for `gate`, and an urgent message that came meanwhile."""
+    """A run with a tool that waits for `gate`, and an urgent message that comes in the meantime."""
 
     agent: Agent
     run: asyncio.Task[str]

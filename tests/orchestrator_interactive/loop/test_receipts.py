@@ -11,7 +11,7 @@ from orchestrator_interactive import Author, Injection, InjectionQueueFull, Rece
 
 
 class Thinking:
-    """A run whose model thinks until `answered`, and messages that were written meanwhile."""
+    """A run whose model thinks until `answered`, and messages that are written until then."""
 
     agent: Agent
 

@@ -23,12 +23,11 @@ from agents import (
     told,
     use,
 )
+from loop_rows import NOT_STARTED, PROCESS_ENDED, injection_row, late_row, still_running_row
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
-from orchestrator_interactive.loop.injection_queue import injection_row
-from orchestrator_interactive.loop.tool_results import NOT_STARTED, PROCESS_ENDED, late_row, still_running_row
 from orchestrator_interactive.transcript.answer_parts import cut_row
 from orchestrator_interactive.transcript.rows import assistant_row, delivered_in, is_prompt, tool_row, user_row
 

@@ -21,17 +21,11 @@ from agents import (
     soon,
     use,
 )
+from loop_rows import NOT_STARTED, PROCESS_ENDED, UNKNOWN_OUTCOME, still_running_row, unknown_row
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.loop.tool_results import (
-    LATE_PREFIX,
-    NOT_STARTED,
-    PROCESS_ENDED,
-    UNKNOWN_OUTCOME,
-    still_running_row,
-    unknown_row,
-)
+from orchestrator_interactive.transcript.framing import LATE_PREFIX
 from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
 
 Row = dict[str, Any]
@@ -125,7 +119,7 @@ class TestLostCalls:
 class TestEveryOutcome:
     @staticmethod
     async def _resumed_like(agent: Agent, *tools: Any) -> Agent:
-        """Another process that resumes the run and reports the same tools, none of them lost."""
+        """Another process that resumes the run and reports the same tools and loses none."""
         again = await killed(await agent.history(), say("ok"), tools=list(tools))
         await resumed(again)
         assert again.complete()["tools"] == agent.complete()["tools"]

@@ -1,4 +1,4 @@
-"""Whatever a run was at when its process was killed, another one goes on with it; and what people read is numbered."""
+"""A run that is killed after any row is resumed by another process, and its texts are numbered."""
 
 import asyncio
 import re
@@ -153,19 +153,19 @@ async def _numbered(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(SAYINGS, max_size=6), MESSAGES, ENDS, st.booleans())
-def test_what_people_were_told_in_which_order_stands_in_the_rows(
+def test_the_texts_that_were_shown_are_in_the_rows_in_their_order(
     sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, remarks: bool
 ) -> None:
     asyncio.run(_numbered(sayings, messages, end, remarks=remarks))
 
 
 async def _photographed(world: SharedState, played: _Played, *, remarks: bool) -> tuple[str, list[SharedState]]:
-    """The answer, and what a process finds that comes after this one was killed, whenever that was."""
+    """The answer, and the state of the log after each row, as the next process finds it."""
     world.store = store = SnapshotStore(world)
     store.on_commit = played.tick
     answered = await played.play(remarks=remarks)
     rows = await world.rows()
-    if played.process.end["status"] != "suspended":  # whoever goes on with that has more to settle
+    if played.process.end["status"] != "suspended":  # the process that resumes it has more to settle
         all_is_well(rows, world)
         all_is_told(rows, played.process)
     store.take()
@@ -173,7 +173,7 @@ async def _photographed(world: SharedState, played: _Played, *, remarks: bool) -
 
 
 async def _gone_on_with(world: SharedState, sayings: list[str], *, remarks: bool) -> str:
-    """The answer of the process that goes on."""
+    """The answer of the process that resumes the run."""
     played = _Played(world, sayings, [], None)
     answered = await played.play(remarks=remarks)
     rows, status = await world.rows(), played.process.end["status"]
@@ -213,7 +213,7 @@ async def _killed_twice(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SAYINGS, max_size=5), MESSAGES, ENDS, st.booleans())
-def test_killed_after_any_row_it_is_gone_on_with(
+def test_a_run_that_is_killed_after_any_row_is_resumed(
     sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, remarks: bool
 ) -> None:
     asyncio.run(_killed(sayings, messages, end, remarks=remarks))
@@ -221,7 +221,7 @@ def test_killed_after_any_row_it_is_gone_on_with(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SAYINGS, max_size=5), MESSAGES, st.lists(ENDS, min_size=2, max_size=2), st.integers(0, 30))
-def test_so_it_is_where_the_next_process_is_killed_or_stopped_too(
+def test_a_run_that_is_killed_twice_is_resumed(
     sayings: list[str], messages: list[_Message], ends: list[tuple[str, int] | None], at: int
 ) -> None:
     asyncio.run(_killed_twice(sayings, messages, ends, at=at))

@@ -1,4 +1,4 @@
-"""A failed model call is repeated after a wait, during which messages, stops and tools go on."""
+"""A failed model call is repeated after a delay; messages, stops and tools work during the delay."""
 
 import asyncio
 from typing import Any

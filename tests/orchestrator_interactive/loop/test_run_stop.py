@@ -1,4 +1,4 @@
-"""A stop ends its run in every state, never reaches another run, and reports exactly what it left."""
+"""A stop ends its run in every state, never reaches another run, and reports its tools and messages exactly."""
 
 import asyncio
 from functools import partial

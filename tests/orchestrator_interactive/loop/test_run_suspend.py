@@ -23,12 +23,12 @@ from agents import (
     streaming,
     use,
 )
+from loop_rows import STILL_RUNNING, UNKNOWN_OUTCOME
 
 from orchestrator_interactive import Injection, RunFinished
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
-from orchestrator_interactive.loop.tool_results import STILL_RUNNING, UNKNOWN_OUTCOME
 
 GO = [("user", "go")]
 NOTHING_LOST = {"unknown": [], "retried": [], "tools": []}

@@ -1,4 +1,4 @@
-"""What one run leaves for the next one of its session, and what it must not leave."""
+"""Pending messages pass from one run to the next of the session, and nothing else does."""
 
 import asyncio
 from typing import Any

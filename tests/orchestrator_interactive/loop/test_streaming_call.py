@@ -33,13 +33,13 @@ from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError, ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ThinkingBlock, ToolCallBlock
-from orchestrator_interactive.loop.injection_queue import PREFIX
+from orchestrator_interactive.transcript.framing import PREFIX
 
 NOW = ("user", f"{PREFIX}\n- !now")
 SIGNED, UNSIGNED = ThinkingBlock(thinking="signed", signature="s"), ThinkingBlock(thinking="cut")
 CALL = ToolCallBlock(id="a", name="echo", input={})
 WHOLE = (SIGNED, "Wh", "ole.", TextBlock(text="Whole."))
-# What a provider has streamed when its call ends, and the text that stays.
+# The pieces that a provider has streamed when its call ends, and the text that is kept.
 STREAMED = {
     "nothing": ((), ""),
     "thinking": ((SIGNED,), ""),

@@ -24,11 +24,11 @@ from agents import (
     streaming,
     use,
 )
+from loop_rows import NOT_STARTED, STILL_RUNNING
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock, ToolCall, ToolCallBlock
-from orchestrator_interactive.loop.tool_results import NOT_STARTED, STILL_RUNNING
 
 
 class TestResults:

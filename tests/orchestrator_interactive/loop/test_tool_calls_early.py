@@ -1,4 +1,4 @@
-"""A side-effect-free tool starts while the answer is still streamed, and is dropped if the answer does not stand."""
+"""A side-effect-free tool starts while the answer is still streamed, and is dropped if the answer fails or changes."""
 
 import asyncio
 from typing import Any
@@ -30,13 +30,13 @@ from agents import (
     told,
     use,
 )
+from loop_rows import STILL_RUNNING
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCall, ToolCallBlock
-from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 
 LOOK = ToolCallBlock(id="a", name="look", input={"text": "seen"})
 HM = TextBlock(text="hm")
@@ -57,7 +57,7 @@ def _held_look(gate: asyncio.Event | None = None) -> ScriptedTool:
 
 
 def _pairs(agent: Agent) -> tuple[list[str], list[str]]:
-    """The ids of the calls that began and of those that ended, in progress events."""
+    """The ids of the start events and of the end events."""
     begun, ended = ([data["id"] for data in agent.progress.of(f"tool:{event}")] for event in ("start", "end"))
     return sorted(begun), sorted(ended)
 

@@ -1,6 +1,4 @@
-"""What a model's service refuses stays in the log, and in no later request.
-
-A log that others wrote, or wrote badly, keeps nobody from going on with the conversation."""
+"""Refused tasks stay in the log and are in no later request; malformed rows end no conversation."""
 
 from typing import Any
 
@@ -16,7 +14,7 @@ def _sent(agent: Agent) -> str:
     return str(agent.provider.sent())
 
 
-async def test_the_next_request_leaves_out_what_was_refused_and_says_so() -> None:
+async def test_the_next_request_leaves_out_a_refused_task_and_says_so() -> None:
     agent = await make_agent(say("fine"), say("I will n", finish_reason=REFUSED), say("ok"))
     await agent.run("a harmless one")
     await agent.run("a bad one")
@@ -28,7 +26,7 @@ async def test_the_next_request_leaves_out_what_was_refused_and_says_so() -> Non
     assert "it was refused" in _sent(agent)
 
 
-async def test_the_log_keeps_it() -> None:
+async def test_the_log_keeps_a_refused_task() -> None:
     agent = await make_agent(say("I will n", finish_reason=REFUSED))
     await agent.run("a bad one")
     rows = await agent.context.get_messages()
@@ -37,7 +35,7 @@ async def test_the_log_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("content", [[], [TextBlock(text="so far")]])
-async def test_a_refusal_after_tools_takes_the_whole_turn_along(content: list[Any]) -> None:
+async def test_a_refusal_after_tools_leaves_out_the_whole_task(content: list[Any]) -> None:
     refusing = say("so far", finish_reason=REFUSED) if content else say("", finish_reason=REFUSED)
     agent = await make_agent(call(use("echo", "a")), refusing, say("ok"), tools=[echo()])
     await agent.run("a bad one")
@@ -54,7 +52,7 @@ async def test_a_refused_answer_calls_no_tool() -> None:
     assert await agent.run("a harmless one") == "ok"
 
 
-async def test_one_refusal_after_the_other_is_left_out_too() -> None:
+async def test_two_refusals_are_both_left_out() -> None:
     agent = await make_agent(say("n", finish_reason=REFUSED), say("no", finish_reason=REFUSED), say("ok"))
     await agent.run("one")
     await agent.run("two")
@@ -63,7 +61,7 @@ async def test_one_refusal_after_the_other_is_left_out_too() -> None:
     assert "two" not in _sent(agent)
 
 
-async def test_it_is_the_whole_task_that_is_left_out_wherever_in_it_the_offence_was() -> None:
+async def test_messages_of_a_refused_task_are_left_out_too() -> None:
     agent = await make_agent(call(use("echo", "a")), say("n", finish_reason=REFUSED), say("ok"), tools=[echo()])
     agent.progress.act_on("tool:start", lambda: agent.inject("and be quick"))
     await agent.run("a bad one")
@@ -73,7 +71,7 @@ async def test_it_is_the_whole_task_that_is_left_out_wherever_in_it_the_offence_
 
 
 USER = {"role": "user", "content": "before"}
-ODD = [
+MALFORMED = [
     {"role": "user", "content": "x", "metadata": "a text"},
     {"role": "user", "content": "x", "metadata": ["a list"]},
     {"role": "tool", "content": "x", "metadata": {"pending": True}},
@@ -85,9 +83,9 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("row", ODD)
+@pytest.mark.parametrize("row", MALFORMED)
 @pytest.mark.parametrize("max_tokens", [100_000, 1])
-async def test_the_next_run_answers(row: dict[str, Any], max_tokens: int) -> None:
+async def test_a_malformed_row_does_not_prevent_the_next_run(row: dict[str, Any], max_tokens: int) -> None:
     agent = await make_agent(say("ok"), plan={"context": {"module": "watched", "config": {"max_tokens": max_tokens}}})
     await agent.context.set_messages([USER, row, USER])
     assert await agent.run("go on") == "ok"

@@ -9,11 +9,11 @@ import pytest
 from agents import Agent, ScriptedTool, call, gated, goes_on, make_agent, never, say, soon, text_of, use
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loop_rows import STILL_RUNNING
 
 from orchestrator_interactive import Author, Injection
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
-from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX, without_frames
 
 NEWLINES = ("\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
