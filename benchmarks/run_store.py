@@ -54,7 +54,7 @@ class Inbox:
         number = next(self._numbers)
         began = time.perf_counter()
         await self._store.admit("T1:owned", InboxEntry(f"message {number}", "message", {"prompt": "And?"}), "alpha")
-        while "T1:owned" not in await self._store.woken(OWNER):
+        while "T1:owned" not in await self._store.wait_for_notifications(OWNER):
             pass
         await self._store.fetch("T1:owned", self._token, number - 1)
         cost = time.perf_counter() - began

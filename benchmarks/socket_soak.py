@@ -26,13 +26,13 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.inbound.addresses import Addresses
 from connector.inbound.backoff import Backoff
-from connector.inbound.reception import Reply
+from connector.inbound.event_decoder import Reply
 from connector.inbound.socket_mode import SocketMode
 from connector.inbound.websocket import SocketTiming
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Late, Lost, Twice
+from local_slack.delivery.delivery_faults import Delayed, Dropped, Duplicated
 from local_slack.workspace.messages import Body
 
 if TYPE_CHECKING:
@@ -109,15 +109,15 @@ class Replica:
         scheduler = await self._exit.enter_async_context(RateLimiter("T"))
         client = AsyncWebClient(self._slack.app_token, base_url=self._slack.api_url, session=http, retry_handlers=[])
         addresses = Addresses(SlackClient(client, scheduler), "")
-        door = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), timing=PACE)
-        await self._exit.enter_async_context(door)
-        self._exit.callback(lambda: self._count(door))
+        transport = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), timing=PACE)
+        await self._exit.enter_async_context(transport)
+        self._exit.callback(lambda: self._count(transport))
 
     async def end(self) -> None:
         await self._exit.aclose()
 
-    def _count(self, door: SocketMode) -> None:
-        self._tally.opened += door.opened
+    def _count(self, transport: SocketMode) -> None:
+        self._tally.opened += transport.opened
 
     async def _receive(self, body: dict[str, Any]) -> Reply:
         event = body["event"]
@@ -150,9 +150,9 @@ class Trouble:
             "too many": lambda: sockets.disconnect("too_many_websockets"),
             "drop": sockets.drop,
             "freeze": sockets.freeze,
-            "twice": lambda: deliveries.next(Twice(), times=10),
-            "late": lambda: deliveries.next(Late(3), times=10),
-            "lost": lambda: deliveries.next(Lost(), times=10),
+            "twice": lambda: deliveries.next(Duplicated(), times=10),
+            "late": lambda: deliveries.next(Delayed(3), times=10),
+            "lost": lambda: deliveries.next(Dropped(), times=10),
             "restart": self._restart,
         }
         while True:

@@ -14,9 +14,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from connector.conversations.worker_pool import WorkerPool
 from connector.inbound.addresses import Addresses
 from connector.inbound.admission import Admitter
+from connector.inbound.event_decoder import EventDecoder
 from connector.inbound.http_server import HttpServer
 from connector.inbound.intake import Intake
-from connector.inbound.reception import EventDecoder
 from connector.inbound.socket_mode import SocketMode
 from connector.protocols import SlackOptions
 from connector.routing import Router
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.inbound.access_policy import AccessRules
-    from connector.inbound.reception import Receive
+    from connector.inbound.event_decoder import Receive
     from connector.protocols import Instance, RateBudget, RunService, SessionManager
     from connector.runs.run_slots import RunLimits
     from connector.setup.credentials import SlackCredentials
@@ -96,8 +96,8 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                 context = WorkspaceContext(sessions, background, router, admitter.catch_up, RunSlots(limits))
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)
-                    reception = EventDecoder(open_client(None), access.bot_token, identity, intake)
-                    async with open_transport(reception.receive):
+                    decoder = EventDecoder(open_client(None), access.bot_token, identity, intake)
+                    async with open_transport(decoder.receive):
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
                             yield
@@ -114,7 +114,7 @@ async def _transport(
         ConnectionRefused: the app's token is wrong, or Slack is unreachable.
     """
     slots = asyncio.Semaphore(_MAX_CONCURRENT_EVENTS)
-    match access.door:
+    match access.transport:
         case HttpTransport() as transport:
             return lambda receive: HttpServer(transport, receive, slots)
         case SocketTransport(app_token):
@@ -148,7 +148,7 @@ async def _open(client: SlackClient) -> AsyncIterator[None]:
     finally:
         watching.cancel()
     if refused:
-        log.critical("slack.closed", error=str(refused[0]))
+        log.critical("slack.access_revoked", error=str(refused[0]))
         raise ConnectionRefused(
             f"Slack no longer accepts calls of this app ({refused[0]}). Check the app's tokens and scopes, then "
             "restart the service: interrupted runs resume."

@@ -136,7 +136,7 @@ class StopRequest:
     run: str | None = None
     message: SlackMessage | None = None
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the data of the inbox entry."""
         message = None if self.message is None else asdict(self.message)
         data = {"user": self.user, "at": self.at, "ts": self.ts, "run": self.run, "message": message}

@@ -109,14 +109,14 @@ class Claim:
         token: fencing token of the lease; higher than all earlier ones.
         run: the data of `StateChanges.run` as last stored; `None`: there is none.
         posts: outbox of that run, by part; blank: delivered to Slack.
-        held: entries up to this sequence number start no run by themselves.
+        held_seq: entries up to this sequence number start no run by themselves.
         entries: the pending inbox entries, in order.
     """
 
     token: int
     run: Mapping[str, Any] | None = None
     posts: Mapping[str, Any] = field(default_factory=dict)
-    held: int = 0
+    held_seq: int = 0
     entries: tuple[InboxEntry, ...] = ()
 
 
@@ -128,19 +128,19 @@ class StateChanges:
         run: the record of the active run. `None`: unchanged. Without an `id`: no run is active, and the record lists
             the pending cleanup of earlier runs, if any.
         posts: outbox entries by part, in JSON types; blank (`""`): delivered to Slack.
-        held: entries up to this sequence number start no run by themselves. `None`: unchanged.
+        held_seq: entries up to this sequence number start no run by themselves. `None`: unchanged.
         replaced: new data of entries, by sequence number.
         closed: how entries leave the inbox, by sequence number.
     """
 
     run: Mapping[str, Any] | None = None
     posts: Mapping[str, Any] = field(default_factory=dict)
-    held: int | None = None
+    held_seq: int | None = None
     replaced: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     closed: Mapping[int, End] = field(default_factory=dict)
 
     @property
-    def forgets_posts(self) -> bool:
+    def deletes_posts(self) -> bool:
         """Whether the change ends the run, which deletes its outbox."""
         return self.run is not None and "id" not in self.run
 
@@ -168,10 +168,10 @@ class ConversationLease(Protocol):
         """Release the lease. Returns False and keeps it if entries after sequence number `seen` are pending."""
         ...
 
-    async def hand_over(self, rest_s: float = 0.0) -> None:
+    async def hand_over(self, due_in_s: float = 0.0) -> None:
         """Release the lease with work pending, so that another process can take the conversation over at once.
 
-        With `rest_s`, the store reports the conversation as due only after that time, or when a new entry arrives.
+        With `due_in_s`, the store reports the conversation as due only after that time, or when a new entry arrives.
         """
         ...
 
@@ -211,8 +211,8 @@ class RateBudget(Protocol):
 class RunService(Protocol):
     """Stores inbox entries, and leases each conversation to one process at a time."""
 
-    def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
-        """Call `look_after(conversation_id)` whenever a conversation of the workspace has work for this process.
+    def watch(self, workspace: str, on_work: Callable[[str], None]) -> None:
+        """Call `on_work(conversation_id)` whenever a conversation of the workspace has work for this process.
 
         That is: a conversation owned by this process has new entries, or a conversation with pending work has no owner.
         Spurious calls are possible.

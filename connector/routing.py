@@ -48,9 +48,9 @@ class Router:
             begins_a_thread = message.thread_ts is None
             if begins_a_thread or message.mentions_anyone() or await self._known(message) is None:
                 return None
-        return await self.read(message)
+        return await self.resolve(message)
 
-    async def read(self, message: SlackMessage) -> tuple[Instance, str]:
+    async def resolve(self, message: SlackMessage) -> tuple[Instance, str]:
         """Return the instance and the prompt without checking that the message is still addressed to the bot."""
         prompt = plain_text(message.text, self._bot_user)
         return self._addressed(prompt) or (await self._known(message) or self._default, prompt)

@@ -209,7 +209,7 @@ def _install(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals,
 
 
 def _kill() -> None:
-    log.critical("service.cut")
+    log.critical("service.killed")
     os._exit(1)
 
 

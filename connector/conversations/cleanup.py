@@ -42,15 +42,15 @@ class Cleanup:
         return not (self._tasks if with_catch_ups else self._tasks - self._catch_ups)
 
     @property
-    def leftovers(self) -> PendingCleanup:
+    def pending(self) -> PendingCleanup:
         """The pending cleanup."""
         artifacts = tuple(each for each in self._pending if isinstance(each, RunArtifacts))
         return PendingCleanup(artifacts, tuple(each for each in self._pending if isinstance(each, Notice)))
 
-    def resume(self, leftovers: PendingCleanup) -> None:
+    def resume(self, pending: PendingCleanup) -> None:
         """Continue the cleanup of another process."""
-        self._is_kept = self._is_kept or bool(leftovers)
-        inherited = leftovers.inherited
+        self._is_kept = self._is_kept or bool(pending)
+        inherited = pending.inherited
         new: list[RunArtifacts | Notice] = [*inherited.artifacts, *inherited.notices]
         self._pending += new
         self._begin(new)
@@ -84,16 +84,16 @@ class Cleanup:
         *,
         artifacts: RunArtifacts | None = None,
         notices: Iterable[Notice] = (),
-        held: int | None = None,
+        held_seq: int | None = None,
     ) -> None:
         """Store in one step that no run is active and which cleanup is pending, then start the cleanup.
 
-        `closed` and `held` as in `StateChanges`.
+        `closed` and `held_seq` as in `StateChanges`.
         """
         new: list[RunArtifacts | Notice] = [*notices] if artifacts is None else [artifacts, *notices]
         self._pending += new
         self._is_kept = bool(self._pending)
-        await self._lease.write(StateChanges(run=self.leftovers.written(), closed=closed, held=held))
+        await self._lease.write(StateChanges(run=self.pending.to_dict(), closed=closed, held_seq=held_seq))
         self._begin(new)
 
     async def recent_done(self) -> None:

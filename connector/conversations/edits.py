@@ -62,9 +62,9 @@ class EditHandler:
                 await self._tell(entry, replace(correction, instance=target.instance))
             return
         inbox.replace(edited)
-        record = run.record.written() if run is not None and run.first.id == edited.id else None
+        record = run.record.to_dict() if run is not None and run.first.id == edited.id else None
         closed: dict[int, End] = {**self._without_corrections(message_id), entry.seq: "done"}
-        await self._state.lease.write(StateChanges(run=record, replaced={target.seq: edited.written()}, closed=closed))
+        await self._state.lease.write(StateChanges(run=record, replaced={target.seq: edited.to_dict()}, closed=closed))
 
     async def on_deletion(self, entry: InboxEntry, deletion: PendingMessage) -> None:
         """Withdraw a pending message; stop the run if it is its first message; otherwise report it to the model."""
@@ -79,8 +79,8 @@ class EditHandler:
             closed |= self._without_corrections(target.id)
             inbox.remove((target,))
             await self._state.lease.write(StateChanges(closed=closed))
-            if target.is_told:
-                self._state.workplace.desk.unmark_accepted(target.message)
+            if target.is_marked_accepted:
+                self._state.workspace.background.unmark_accepted(target.message)
         elif run is not None and target.id == run.first.id and not run.is_over:
             await self._stop(entry, deletion.message.user, deletion.written_s)
         else:
@@ -88,7 +88,7 @@ class EditHandler:
 
     async def _on_late(self, entry: InboxEntry, change: PendingMessage) -> None:
         """Report a change of a message that has left the inbox, if the model has read that message."""
-        for agent in self._state.workplace.router.names(first=change.instance):
+        for agent in self._state.workspace.router.names(first=change.instance):
             if await self._state.delivered(agent, {change.message.id}):
                 await self._tell(entry, replace(change, instance=agent))
                 return
@@ -98,7 +98,7 @@ class EditHandler:
     async def _tell(self, entry: InboxEntry, change: PendingMessage) -> None:
         """Queue a late change for the model: as an injection into the active run, or for the next run."""
         closed = self._without_corrections(change.message.id)
-        data = {**change.written(), "is_late": True}
+        data = {**change.to_dict(), "is_late": True}
         await self._state.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
         self._state.inbox.add(change)
         if self._state.run is not None:
@@ -107,7 +107,7 @@ class EditHandler:
     def _without_corrections(self, message_id: str) -> dict[int, End]:
         """Drop pending corrections of the message that a newer change supersedes; return their closed entries."""
         inbox = self._state.inbox
-        old = [each for each in inbox.waiting if each.is_about_another and each.message.id == message_id]
+        old = [each for each in inbox.waiting if each.is_late_change and each.message.id == message_id]
         inbox.remove(old)
         return {each.seq: "done" for each in old}
 
@@ -115,7 +115,9 @@ class EditHandler:
         """Return whether Slack still has this version of the message; True if Slack does not answer in time."""
         try:
             async with asyncio.timeout(_LOOK_WITHIN_S):
-                found = await self._state.workplace.desk.wire.history.message(edit.message.channel, edit.message.ts)
+                found = await self._state.workspace.background.client.history.message(
+                    edit.message.channel, edit.message.ts
+                )
         except (SlackCallFailed, TimeoutError):
             return True
         return found is None or found.get("text") == edit.message.text
@@ -126,7 +128,7 @@ def _edited_in(came: Iterable[InboxEntry]) -> dict[str, str]:
     edited: dict[str, str] = {}
     for entry in came:
         with suppress(UnreadableEntry):
-            found = entries.read(entry)
+            found = entries.parse_entry(entry)
             if isinstance(found, PendingMessage):
                 edited[found.message.id] = max(edited.get(found.message.id, ""), found.edited_ts)
     return edited

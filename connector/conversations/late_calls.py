@@ -47,19 +47,19 @@ class LateCallCleanup:
         async with self._lock:
             if item in self._waiting:
                 items, self._waiting = self._waiting, []
-                await best_effort(self._undo(_place_of(items), items))
+                await best_effort(self._undo(items[0].place, items))
 
     async def _undo(self, place: ThreadAddress, items: Sequence[RunArtifacts | Notice]) -> None:
-        insisting = self._background.wire.insisting
-        messages = await insisting(partial(self._messages, place))
+        retry_until_done = self._background.client.retry_until_done
+        messages = await retry_until_done(partial(self._messages, place))
         for undo in self._undoing(place, items, messages):
-            await best_effort(insisting(undo))
+            await best_effort(retry_until_done(undo))
         if (shown := self._background.agent_sessions.show_again(place)) is not None:
             await asyncio.wait((shown,))
 
     async def _messages(self, place: ThreadAddress) -> list[Message]:
         """Return the messages of the thread; if its root is deleted, those of the channel: Slack posts there then."""
-        history, slot = self._background.wire.history, CallSlot(Priority.SWEEP, place.conversation_id)
+        history, slot = self._background.client.history, CallSlot(Priority.CLEANUP, place.conversation_id)
         try:
             return [message async for message in history.messages(place, slot)]
         except SlackCallFailed as e:
@@ -71,24 +71,18 @@ class LateCallCleanup:
         self, place: ThreadAddress, items: Iterable[RunArtifacts | Notice], messages: Sequence[Message]
     ) -> Iterable[Callable[[], Awaitable[None]]]:
         """Yield a call for each late status message, duplicate post, duplicate file and leftover hourglass."""
-        wire = self._background.wire
+        client = self._background.client
         for item in items:
             posts = [each for each in messages if item.has_posted(key_of(each))]
             for each in posts:
                 if STATUS_KEY in key_of(each):
-                    yield partial(remove_status, wire, place.channel, each["ts"])
+                    yield partial(remove_status, client, place.channel, each["ts"])
                 elif _is_misplaced(each, place) or any(_is_duplicate(each, other) for other in posts):
-                    yield partial(wire.delete, place.channel, each["ts"])
+                    yield partial(client.delete, place.channel, each["ts"])
             for file_id in uploads.shared_again(messages, _shared_by(posts)):
-                yield partial(uploads.delete, wire, file_id)
+                yield partial(uploads.delete, client, file_id)
             if isinstance(item, RunArtifacts) and _may_be_marked(item, messages):
                 yield partial(self._background.unmark, item)
-
-
-def _place_of(items: Sequence[RunArtifacts | Notice]) -> ThreadAddress:
-    """Return the common place of the items. Records of an older version do not name the thread."""
-    places = [each.place for each in items]
-    return next((each for each in places if each.thread_ts is not None), places[0])
 
 
 def _shared_by(posts: Iterable[Message]) -> set[str]:
@@ -108,5 +102,5 @@ def _may_be_marked(artifacts: RunArtifacts, messages: Iterable[Message]) -> bool
     """Return whether the run's first message may have an hourglass; if it is not found, rely on the record."""
     first = next((each for each in messages if each["ts"] == artifacts.first_ts), None)
     if first is None:
-        return artifacts.is_marked
+        return artifacts.has_hourglass
     return any(each.get("name") == HOURGLASS for each in first.get("reactions") or ())

@@ -23,11 +23,11 @@ log = structlog.get_logger(__name__)
 class ConversationState:
     """A conversation with its lease, inbox, active run, and pending cleanup of earlier runs."""
 
-    def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
+    def __init__(self, lease: ConversationLease, workspace: WorkspaceContext) -> None:
         self.lease = lease
-        self.workplace = workplace
-        self.inbox = Inbox(workplace.desk.names, lease.claim.held)
-        self.cleanup = Cleanup(lease, workplace.desk)
+        self.workspace = workspace
+        self.inbox = Inbox(workspace.background.users, lease.claim.held_seq)
+        self.cleanup = Cleanup(lease, workspace.background)
         self.run: SlackRun | None = None
 
     @property
@@ -37,7 +37,7 @@ class ConversationState:
     def start(self, record: RunRecord, start_mode: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
         """Create the active run; its first message must be in the inbox."""
         self.inbox.give(record.first)
-        self.run = SlackRun(record, self.lease, self.inbox, self.workplace, start_mode)
+        self.run = SlackRun(record, self.lease, self.inbox, self.workspace, start_mode)
         return self.run
 
     async def close(self, entry: InboxEntry, end: End = "done") -> None:
@@ -50,8 +50,8 @@ class ConversationState:
         Raises:
             RunFailed: the log is permanently unreadable.
         """
-        instance = self.workplace.router.instance(agent)
-        return await self.workplace.sessions.delivered(instance.name, self.id, ids, fence=self.lease.claim.token)
+        instance = self.workspace.router.instance(agent)
+        return await self.workspace.sessions.delivered(instance.name, self.id, ids, fence=self.lease.claim.token)
 
     async def delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
         """Like `in_log`, but return none if the log is unreadable; the run's failure notice reports that error."""

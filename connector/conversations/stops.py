@@ -41,8 +41,8 @@ class StopHandler:
         run = self._state.run
         if run is not None:
             run.stop(user)
-            held = self._state.inbox.hold(at_s)
-            changes = StateChanges(run=run.record.written(), held=held, closed={entry.seq: "done"})
+            held_seq = self._state.inbox.hold(at_s)
+            changes = StateChanges(run=run.record.to_dict(), held_seq=held_seq, closed={entry.seq: "done"})
             await self._state.lease.write(changes)
 
     def _starter(self, stop: StopRequest) -> PendingMessage | None:
@@ -54,13 +54,13 @@ class StopHandler:
 
     async def _stop_starter(self, entry: InboxEntry, stop: StopRequest, starter: PendingMessage) -> None:
         """Stop a run before it begins with this message."""
-        inbox, names = self._state.inbox, self._state.workplace.desk.names
+        inbox, users = self._state.inbox, self._state.workspace.background.users
         inbox.remove((starter,))
-        held = inbox.hold(float(stop.at))
-        if starter.is_told:
-            self._state.workplace.desk.unmark_accepted(starter.message)
-        await names.learn((stop.user,))
-        text = texts.stopped(names.of(stop.user) or "someone", RunSummary("cancelled"), inbox.name_held(()))
+        held_seq = inbox.hold(float(stop.at))
+        if starter.is_marked_accepted:
+            self._state.workspace.background.unmark_accepted(starter.message)
+        await users.look_up((stop.user,))
+        text = texts.stopped(users.name_of(stop.user) or "someone", RunSummary("cancelled"), inbox.announce_held(()))
         notice = Notice(starter.message, f"{starter.id}:stopped", text)
         closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
-        await self._state.cleanup.end_run(closed, notices=(notice,), held=held)
+        await self._state.cleanup.end_run(closed, notices=(notice,), held_seq=held_seq)

@@ -42,7 +42,7 @@ class Takeover:
         """
         claim = self._state.lease.claim
         try:
-            standing = run_record.read(claim.run or {})
+            standing = run_record.parse_run_record(claim.run or {})
         except UnreadableEntry:
             log.exception("run.unreadable", conversation=self._state.id)
             return await self._abandon(claim.run or {})
@@ -76,23 +76,23 @@ class Takeover:
 
     async def _resume(self, record: RunRecord) -> tuple[InboxEntry, ...]:
         state, entries = self._state, self._state.lease.claim.entries
-        log.info("run.taken_up", conversation=state.id, run_id=record.id)
-        state.cleanup.resume(record.leftovers)
+        log.info("run.taken_over", conversation=state.id, run_id=record.id)
+        state.cleanup.resume(record.pending_cleanup)
         state.inbox.add(record.first)
-        state.inbox.named = record.named
+        state.inbox.announced_seq = record.announced_seq
         start_mode = await self._start_mode(record, {record.first.id, *(entry.id for entry in entries)})
         state.start(record, start_mode)
-        read = start_mode.read if isinstance(start_mode, Resumed | Finished) else frozenset()
-        return await self._without(read - {record.first.id}, entries)
+        delivered_ids = start_mode.delivered_ids if isinstance(start_mode, Resumed | Finished) else frozenset()
+        return await self._without(delivered_ids - {record.first.id}, entries)
 
     async def _start_mode(self, record: RunRecord, ids: set[str]) -> StartMode:
         try:
-            read = await self._state.in_log(record.first.instance, ids)
+            delivered_ids = await self._state.in_log(record.first.instance, ids)
         except RunFailed as e:
             return Finished() if record.is_over else Unrecoverable(e)
         if record.is_over:
-            return Finished(read)
-        return Resumed(read) if record.first.id in read else New()
+            return Finished(delivered_ids)
+        return Resumed(delivered_ids) if record.first.id in delivered_ids else New()
 
     async def _abandon(self, run: Mapping[str, Any]) -> tuple[InboxEntry, ...]:
         """Abandon an unreadable run: post its pending outbox, and a notice that asks people to repeat the request."""
@@ -106,7 +106,7 @@ class Takeover:
         ]
         notice = Notice(where, f"{run_id}:unreadable", texts.UNREADABLE_RUN)
         await state.cleanup.end_run({}, notices=(*pending, notice))
-        for agent in state.workplace.router.names():
+        for agent in state.workspace.router.names():
             entries = await self._without(await state.delivered(agent, {entry.id for entry in entries}), entries)
         return entries
 
@@ -114,19 +114,19 @@ class Takeover:
         posts = []
         for part, data in self._state.lease.claim.posts.items():
             try:
-                posts += [Post.read(part, data)] if data else []
+                posts += [Post.from_dict(part, data)] if data else []
             except UNREADABLE:
                 log.exception("post.unreadable", conversation=self._state.id, part=part)
         return sorted(posts, key=lambda post: post.number)
 
-    async def _without(self, read: frozenset[str], entries: tuple[InboxEntry, ...]) -> tuple[InboxEntry, ...]:
+    async def _without(self, delivered_ids: frozenset[str], entries: tuple[InboxEntry, ...]) -> tuple[InboxEntry, ...]:
         """Close the delivered entries and return the others."""
-        done = [entry for entry in entries if entry.id in read]
+        done = [entry for entry in entries if entry.id in delivered_ids]
         if done:
             await self._state.lease.write(StateChanges(closed={entry.seq: "" for entry in done}))
         for entry in done:
-            self._state.workplace.desk.mark_delivered(entry.id)
-        return tuple(entry for entry in entries if entry.id not in read)
+            self._state.workspace.background.mark_delivered(entry.id)
+        return tuple(entry for entry in entries if entry.id not in delivered_ids)
 
     @property
     def _somewhere(self) -> SlackMessage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Delay before the store reports a conversation as due whose thread has not been read yet.
-_REST_S = 30.0
+_DUE_IN_S = 30.0
 # How long an urgent message waits for older messages while its thread is being read.
 _URGENT_WAIT_S = 1.0
 
@@ -43,12 +44,12 @@ class ConversationWorker:
     agree.
     """
 
-    def __init__(self, lease: ConversationLease, workplace: WorkspaceContext) -> None:
+    def __init__(self, lease: ConversationLease, workspace: WorkspaceContext) -> None:
         self._lease = lease
         self._id = lease.conversation_id
-        self._background = workplace.desk
-        self._slots = workplace.slots
-        self._state = ConversationState(lease, workplace)
+        self._background = workspace.background
+        self._slots = workspace.slots
+        self._state = ConversationState(lease, workspace)
         self._inbox = self._state.inbox
         self._cleanup = self._state.cleanup
         self._takeover = Takeover(self._state)
@@ -144,30 +145,30 @@ class ConversationWorker:
             await self._lease.hand_over()
             self.is_over = True
             return
-        ticket = self._ticket()
+        slot = self._enter_queue()
         self._begin_catch_ups()
         # New work arrived while this call waited for the lock.
         if (
             self._caught_up
-            or (ticket is not None and ticket.is_shown)
-            or not self._cleanup.is_done(with_catch_ups=ticket is None)
+            or (slot is not None and slot.is_shown)
+            or not self._cleanup.is_done(with_catch_ups=slot is None)
         ):
             return
         await self._cleanup.cancel_catch_ups()
         await self._cleanup.keep()
-        if ticket is not None:
+        if slot is not None:
             await self._park()
             self.is_over = True
             return
         if self._catch_ups:
-            await self._lease.hand_over(_REST_S)
+            await self._lease.hand_over(_DUE_IN_S)
             self.is_over = True
             return
         # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
-        held = max((each.seq for each in self._inbox.waiting), default=0)
-        if held > self._inbox.held:
-            self._inbox.held = held
-            await self._lease.write(StateChanges(held=held))
+        held_seq = max((each.seq for each in self._inbox.waiting), default=0)
+        if held_seq > self._inbox.held_seq:
+            self._inbox.held_seq = held_seq
+            await self._lease.write(StateChanges(held_seq=held_seq))
         self.is_over = await self._lease.release(self._seen)
         if not self.is_over:
             await self._process(await self._lease.fetch(self._seen))
@@ -178,7 +179,7 @@ class ConversationWorker:
             self._seen = max(self._seen, entry.seq)
             kind = "message" if entry.data.get("is_late") else entry.kind
             try:
-                found = entries.read(entry)
+                found = entries.parse_entry(entry)
             except UnreadableEntry:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
                 await self._takeover.refuse(entry)
@@ -215,7 +216,7 @@ class ConversationWorker:
         """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""
         patience = asyncio.get_running_loop().call_later(self._background.older_first_s, self._expect_no_more, entry.id)
         try:
-            await self._state.workplace.catch_up(catch_up)
+            await self._state.workspace.catch_up(catch_up)
         finally:
             patience.cancel()
             task = asyncio.current_task()
@@ -252,8 +253,8 @@ class ConversationWorker:
         """Return the active run, or begin one: the oldest message is its prompt, the others become injections."""
         if self._state.run is not None:
             return self._state.run
-        ticket = self._ticket()
-        if ticket is None or not ticket.is_shown:
+        slot = self._enter_queue()
+        if slot is None or not slot.is_shown:
             return None
         first, *others = self._inbox.waiting
         was_waiting = first.id in self._marked_ids or self._inbox.is_held(first)
@@ -262,17 +263,17 @@ class ConversationWorker:
             first,
             was_waiting=was_waiting,
             newest_ts=newest_ts,
-            is_marked=self._background.reserve_hourglass(first.message),
-            leftovers=self._cleanup.leftovers,
+            has_hourglass=self._background.reserve_hourglass(first.message),
+            pending_cleanup=self._cleanup.pending,
         )
         run = self._state.start(record)
-        run.ticket = ticket
+        run.slot = slot
         for inbound in others:
             self._add(run, inbound)
         return run
 
-    def _ticket(self) -> RunSlot | None:
-        """Enter the queue for run slots; `None`: no message starts a run, or not yet (then the ticket is kept)."""
+    def _enter_queue(self) -> RunSlot | None:
+        """Enter the queue for run slots; `None`: no message starts a run, or not yet (then the slot is kept)."""
         starter = self._inbox.run_starter
         if starter is None:
             self._slots.leave(self._id)
@@ -286,35 +287,35 @@ class ConversationWorker:
         """Whether the next run has to wait for its slot without a lease."""
         if self._state.run is not None:
             return False
-        ticket = self._ticket()
-        return ticket is not None and not ticket.is_shown
+        slot = self._enter_queue()
+        return slot is not None and not slot.is_shown
 
     async def _park(self) -> None:
         """Hand the conversation over until a slot is free; mark each pending message with 📨."""
-        waiting = [each for each in self._inbox.waiting if not each.is_told and not each.is_about_another]
-        marked = [replace(each, is_told=True) for each in waiting]
+        waiting = [each for each in self._inbox.waiting if not each.is_marked_accepted and not each.is_late_change]
+        marked = [replace(each, is_marked_accepted=True) for each in waiting]
         if marked:
-            await self._lease.write(StateChanges(replaced={each.seq: each.written() for each in marked}))
+            await self._lease.write(StateChanges(replaced={each.seq: each.to_dict() for each in marked}))
         for each in marked:
             self._inbox.replace(each)
             self._background.mark_accepted(each.message)
         self.is_parked = True
-        await self._lease.hand_over(self._slots.rest_s)
+        await self._lease.hand_over(self._slots.due_in_s)
 
     async def _run(self, run: SlackRun) -> None:
         where = {"conversation": self._id, "run_id": run.record.id}
         log.info("run.started", **where, instance=run.instance.name)
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(self._background.release_hourglass, run.first.message)
             await run.go()
-            if run.was_suspended:
-                log.info("run.suspended", **where)
-                self._is_closing = True
-                return
-            async with self._lock:
-                await self._close_delivered(run)
-        except BaseException:
-            self._background.release_hourglass(run.first.message)
-            raise
+            if not run.was_suspended:
+                async with self._lock:
+                    await self._close_delivered(run)
+            on_failure.pop_all()
+        if run.was_suspended:
+            log.info("run.suspended", **where)
+            self._is_closing = True
+            return
         # `None` for a run that another process finished.
         summary = run.summary
         fields = {"status": summary.status, "reason": summary.reason, **summary.usage} if summary is not None else {}
@@ -337,13 +338,13 @@ class ConversationWorker:
         notices = (*self._held_back(run), *late.values())
         self._state.run = None
         await self._cleanup.end_run(closed, artifacts=run.view.artifacts, notices=notices)
-        for message_id in read - run.read - {first.id}:  # the loop was cancelled before it reported them
+        for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
             self._background.mark_delivered(message_id)
 
     def _held_back(self, run: SlackRun) -> tuple[Notice, ...]:
         """Return a notice about messages that a stop held back after the run's last post."""
-        unnamed = [] if self._inbox.starts_a_run else self._inbox.unnamed
-        if not unnamed:
+        unannounced = [] if self._inbox.starts_a_run else self._inbox.unannounced
+        if not unannounced:
             return ()
-        self._inbox.name_all()
-        return (Notice(unnamed[-1].message, f"{run.record.id}:held", texts.held_back(len(unnamed))),)
+        self._inbox.announce_all()
+        return (Notice(unannounced[-1].message, f"{run.record.id}:held", texts.held_back(len(unannounced))),)

@@ -29,9 +29,9 @@ class WorkerPool:
     """
 
     def __init__(
-        self, workplace: WorkspaceContext, runs: RunService, shutdown_grace_s: float, tools_grace_s: float | None = None
+        self, workspace: WorkspaceContext, runs: RunService, shutdown_grace_s: float, tools_grace_s: float | None = None
     ) -> None:
-        self._workplace = workplace
+        self._workspace = workspace
         self._runs = runs
         self._grace_s = shutdown_grace_s
         self._tools_grace_s = shutdown_grace_s if tools_grace_s is None else tools_grace_s
@@ -41,8 +41,8 @@ class WorkerPool:
         self.is_closing = False
 
     async def __aenter__(self) -> Self:
-        self._runs.watch(self._workplace.router.team, self.look_after)
-        self._workplace.slots.watch(self.look_after)
+        self._runs.watch(self._workspace.router.team, self.check_for_work)
+        self._workspace.slots.watch(self.check_for_work)
         return self
 
     async def __aexit__(
@@ -79,7 +79,7 @@ class WorkerPool:
                 return conversation_id, run.record.id
         return None
 
-    def look_after(self, conversation_id: str) -> None:
+    def check_for_work(self, conversation_id: str) -> None:
         """Check a conversation for work: nudge its worker here, or claim it."""
         worker = self._workers.get(conversation_id)
         if worker is not None and not worker.is_over:
@@ -95,7 +95,7 @@ class WorkerPool:
             lease = await self._runs.claim(conversation_id)
             if lease is None:
                 return
-            worker = ConversationWorker(lease, self._workplace)
+            worker = ConversationWorker(lease, self._workspace)
             if self.is_closing:
                 worker.suspend()
             self._workers[conversation_id] = worker
@@ -109,12 +109,12 @@ class WorkerPool:
                 lease.abandon()
             self._workers.pop(conversation_id, None)
             if worker is None or not worker.is_parked:
-                self._workplace.slots.leave(conversation_id)
+                self._workspace.slots.leave(conversation_id)
             del self._tasks[conversation_id]
             has_news = worker is not None and worker.is_over and worker.has_news
             if has_news or conversation_id in self._again:
                 self._again.discard(conversation_id)
-                self.look_after(conversation_id)
+                self.check_for_work(conversation_id)
 
     async def _work_in(self, worker: ConversationWorker, lease: ConversationLease) -> None:
         try:

@@ -115,8 +115,8 @@ class AccessPolicy:
 
     async def _profile(self, user: str) -> Profile | None:
         """Return a user's profile; `None`: Slack does not answer in time, or knows no such user."""
-        await self._users.learn((user,), within_s=self._profile_timeout_s)
+        await self._users.look_up((user,), within_s=self._profile_timeout_s)
         profile = self._users.profile(user)
         if profile is None:
-            log.info("gate.unknown", user=user)
+            log.info("access.profile_unknown", user=user)
         return profile

@@ -62,7 +62,7 @@ class Admitter:
         self.unrouted = UnroutedReplies()
         # Messages that this process has admitted.
         self.admitted = LRUSet()
-        self._policy = AccessPolicy(policy or AccessRules(), router.team, tasks.names, enterprise=enterprise)
+        self._policy = AccessPolicy(policy or AccessRules(), router.team, tasks.users, enterprise=enterprise)
         self._tasks = tasks
         self._router = router
         self._runs = runs
@@ -77,11 +77,11 @@ class Admitter:
             return True
         is_addressed = message is not None and self._router.is_addressed(message)
         if message is not None and is_addressed and self._policy.should_notify(actor):
-            log.info("gate.refused", user=actor.user, channel=actor.channel)
+            log.info("access.refused", user=actor.user, channel=actor.channel)
             arguments = {"channel": message.channel, "user": message.user, "text": refusal}
             if message.thread_ts is not None:
                 arguments["thread_ts"] = message.thread_ts
-            self._tasks.spawn(self._tasks.wire.call("chat.postEphemeral", arguments, CallSlot()))
+            self._tasks.spawn(self._tasks.client.call("chat.postEphemeral", arguments, CallSlot()))
         return False
 
     async def admit(
@@ -95,7 +95,7 @@ class Admitter:
         if calls_agent and await self._may_have_missed_replies(message, effective_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.
             catch_up = ThreadCatchUp(_inbound(message, routed, edited_ts), effective_ts, actor.is_shared)
-            entry = InboxEntry(catch_up.id, "catch_up", catch_up.written())
+            entry = InboxEntry(catch_up.id, "catch_up", catch_up.to_dict())
             await self._runs.admit(message.place.conversation_id, entry)
         await self._store_entry(message, routed, edited_ts)
         if calls_agent:
@@ -114,7 +114,7 @@ class Admitter:
         message = message_of(found, self._router.team)
         if message is None or not self._router.is_addressed(message):
             return False
-        routed = await self._router.read(message)
+        routed = await self._router.resolve(message)
         if not _says_something(message, routed):
             return False
         if not await self.is_allowed(replace(actor, user=message.user, home=home_of(found))):
@@ -124,7 +124,7 @@ class Admitter:
 
     async def stop(self, conversation_id: str, stop: StopRequest) -> None:
         """Store a stop. All ways to stop a run end here; duplicates are detected by id."""
-        await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", stop.written()))
+        await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", stop.to_dict()))
 
     async def catch_up(self, catch_up: ThreadCatchUp) -> None:
         """Admit the mention that called an agent into a thread, and the messages after it that are not yet known.
@@ -133,15 +133,15 @@ class Admitter:
         agent by their own events.
         """
         await self._store_message(catch_up.mention)
-        place, turn = catch_up.mention.message.place, CallSlot(Priority.PERSON)
-        history, since = self._tasks.wire.history, catch_up.since
+        place, slot = catch_up.mention.message.place, CallSlot(Priority.PERSON)
+        history, since = self._tasks.client.history, catch_up.since
 
         async def written_since() -> list[dict[str, Any]]:
-            messages = history.messages(place, turn, oldest=since)
+            messages = history.messages(place, slot, oldest=since)
             return [each async for each in messages if float(each["ts"]) > float(since)]
 
         try:
-            messages = await self._tasks.wire.insisting(written_since)
+            messages = await self._tasks.client.retry_until_done(written_since)
         except SlackCallFailed as e:
             log.warning("thread.not_read", conversation=place.conversation_id, error=str(e))
             return
@@ -186,7 +186,7 @@ class Admitter:
             await self._runs.admit(conversation_id, mention)
 
     async def _store_message(self, inbound: PendingMessage) -> None:
-        entry = InboxEntry(inbound.id, "message", inbound.written())
+        entry = InboxEntry(inbound.id, "message", inbound.to_dict())
         await self._runs.admit(inbound.message.place.conversation_id, entry, inbound.instance)
         self.admitted.add(inbound.id)
 

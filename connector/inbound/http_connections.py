@@ -124,7 +124,7 @@ class HttpConnection(web.RequestHandler):
         """Answer a malformed request with 4xx. For an internal error, log the traceback."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        log.info("http.garbage", why=first_line(message or str(exc)), remote=request.remote)
+        log.info("http.bad_request", why=first_line(message or str(exc)), remote=request.remote)
         response = web.Response(status=status, text="Malformed request.\n")
         response.force_close()
         return response

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs
 import structlog
 from aiohttp import web
 
+from connector.inbound.event_decoder import DONE, NOT_NOW, Reply
 from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
 from connector.inbound.outside_json import parse_json
-from connector.inbound.reception import DONE, NOT_NOW, Reply
 from connector.inbound.signature import SETTING_ERRORS, flaw_of
 from connector.setup.credentials import ConnectionRefused
 from connector.setup.scopes import PATH
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.reception import Receive
+    from connector.inbound.event_decoder import Receive
     from connector.setup.credentials import HttpTransport
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -96,7 +96,7 @@ class HttpServer:
             await self._runner.cleanup()
             raise ConnectionRefused(_refusal(self._transport, e)) from e
         self.port = self._listener.sockets[0].getsockname()[1]
-        log.info("http.listens", host=self._transport.host, port=self.port, path=PATH)
+        log.info("http.listening", host=self._transport.host, port=self.port, path=PATH)
         return self
 
     async def __aexit__(
@@ -133,7 +133,7 @@ class HttpServer:
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         # Slack sends no Content-Encoding. Unpacking an unverified body costs far more CPU than sending it.
         if encoding := request.headers.get("Content-Encoding"):
-            log.info("http.encoded", encoding=first_line(encoding), remote=request.remote)
+            log.info("http.encoding_refused", encoding=first_line(encoding), remote=request.remote)
             return web.Response(status=415, text="Content-Encoding is not supported.\n")
         self._connections.headers_received(request.protocol)
         return await handler(request)
@@ -157,7 +157,7 @@ class HttpServer:
         except TimeoutError:
             if raw is None:
                 return _unread(request, 408, "The body did not arrive in time.")
-            log.warning("http.not_in_time", retry=request.headers.get("X-Slack-Retry-Num"))
+            log.warning("http.timeout", retry=request.headers.get("X-Slack-Retry-Num"))
             reply = NOT_NOW
         return _response(reply)
 
@@ -195,7 +195,7 @@ async def _body_bytes(request: web.Request) -> bytes:
 
 
 def _unread(request: web.Request, status: int, why: str) -> web.Response:
-    log.info("http.garbage", why=why, remote=request.remote)
+    log.info("http.bad_request", why=why, remote=request.remote)
     response = web.Response(status=status)
     response.force_close()
     return response

@@ -53,13 +53,13 @@ class Intake:
         bot_user: str,
     ) -> None:
         self._admitter = admitter
-        self._tasks = workspace.desk
+        self._tasks = workspace.background
         self._router = workspace.router
         self._runs = runs
         self._conversations = conversations
         self._bot_user = bot_user
-        self._stop_reaction = workspace.desk.options.stop_reaction
-        self._look_ups = LookUps(workspace.desk.wire)
+        self._stop_reaction = workspace.background.options.stop_reaction
+        self._look_ups = LookUps(workspace.background.client)
         # Threads without an agent before some reply. A later mention can still call an agent into them.
         self._without_agent = LRUSet()
         # Threads with a look-up in progress: one look-up serves all their replies.
@@ -138,7 +138,7 @@ class Intake:
             if before is None or not await self._admitter.is_allowed(actor):
                 return
             if routed is None and not message.mentions_anyone():  # a root message whose mention was removed
-                routed = await self._router.read(message)
+                routed = await self._router.resolve(message)
             if routed is not None and is_stop_word(routed[1]):
                 await self._stop_by_edit(edit, before)
             elif routed is None or not (routed[1] or message.files):
@@ -198,7 +198,7 @@ class Intake:
             if routed is not None:
                 await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")
             else:
-                await self._store_change("withdrawal", deletion, await self._router.read(message), placeholder=None)
+                await self._store_change("withdrawal", deletion, await self._router.resolve(message), placeholder=None)
 
     async def _store_change(
         self, kind: Kind, change: MessageEdit | MessageDeletion, routed: Routed, *, placeholder: Kind | None
@@ -209,7 +209,7 @@ class Intake:
         """
         (instance, prompt), message = routed, change.message
         conversation_id, text = message.place.conversation_id, prompt or ", ".join(message.files)
-        written = PendingMessage(message, instance.name, text, change.id, edited_ts=change.event_ts).written()
+        written = PendingMessage(message, instance.name, text, change.id, edited_ts=change.event_ts).to_dict()
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
             await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name)
@@ -232,8 +232,8 @@ class Intake:
         if found is not None:
             await self._stop(reaction, *found)
             return
-        turn = CallSlot(Priority.PERSON if is_ours else Priority.LOOK_UP)
-        ask = partial(self._tasks.wire.history.message, reaction.channel, reaction.ts, turn)
+        slot = CallSlot(Priority.PERSON if is_ours else Priority.LOOK_UP)
+        ask = partial(self._tasks.client.history.message, reaction.channel, reaction.ts, slot)
         try:
             message = await self._look_ups.answer(ask)
         except NoAnswer:
@@ -249,7 +249,7 @@ class Intake:
 
         async def stop() -> None:
             try:
-                message = await self._tasks.wire.insisting(ask)
+                message = await self._tasks.client.retry_until_done(ask)
                 with suppress(NotNow):
                     await self._stop_at(message, reaction, actor, as_root)
             finally:

@@ -123,8 +123,8 @@ class LookUps:
         arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
         if oldest_ts:
             arguments["oldest"] = f"{oldest_ts:.6f}"
-        turn = CallSlot(Priority.LOOK_UP)
-        page = await self.answer(lambda: self._client.call("conversations.replies", arguments, turn))
+        slot = CallSlot(Priority.LOOK_UP)
+        page = await self.answer(lambda: self._client.call("conversations.replies", arguments, slot))
         found = [{**each, "channel": reply.channel} for each in (page or {}).get("messages", ())]
         return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
 
@@ -139,7 +139,7 @@ class LookUps:
         except TimeoutError as e:
             raise NoAnswer from e
         except SlackCallFailed as e:
-            if e.is_passing:
+            if e.is_transient:
                 raise NoAnswer from e
             return None
         finally:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
 import aiohttp
 import structlog
 
+from connector.error_boundary import error_boundary
 from connector.inbound.websocket import NotOpened, SocketTiming, WebSocketConnection
 from connector.setup.credentials import ConnectionRefused
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.reception import Receive
+    from connector.inbound.event_decoder import Receive
     from connector.inbound.websocket import SocketEnvelope
 
 log = structlog.get_logger(__name__)
@@ -40,7 +42,7 @@ _DEFAULT_HINT = (
 )
 
 
-def slept_s() -> float:
+def suspended_s() -> float:
     """Return the seconds that the machine was suspended since boot; 0.0 if the platform does not report it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return 0.0 if boot is None else time.clock_gettime(boot) - time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -68,7 +70,7 @@ class SocketMode:
         *,
         timing: SocketTiming | None = None,
         proxy: str | None = None,
-        slept_s: Callable[[], float] = slept_s,
+        suspended_s: Callable[[], float] = suspended_s,
     ) -> None:
         self.opened = 0
         self._http = http
@@ -77,7 +79,7 @@ class SocketMode:
         self._slots = slots
         self._timing = timing or SocketTiming()
         self._proxy = proxy
-        self._slept_s = slept_s
+        self._suspended_s = suspended_s
         self._connections: list[WebSocketConnection] = []
         self._in_progress: set[asyncio.Task[None]] = set()
         self._unsent: deque[str] = deque(maxlen=_MAX_UNSENT)
@@ -99,15 +101,14 @@ class SocketMode:
             ConnectionRefused: no connection opens in time.
         """
         self._runner = asyncio.create_task(self._run())
-        try:
-            async with asyncio.timeout(self._timing.first_hello_within_s):
-                await self._has_connected.wait()
-        except TimeoutError as e:
-            await self._end()
-            raise ConnectionRefused(self._refusal()) from e
-        except BaseException:
-            await self._end()
-            raise
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self._end)
+            try:
+                async with asyncio.timeout(self._timing.first_hello_within_s):
+                    await self._has_connected.wait()
+            except TimeoutError as e:
+                raise ConnectionRefused(self._refusal()) from e
+            on_failure.pop_all()
         return self
 
     async def __aexit__(
@@ -189,7 +190,7 @@ class SocketMode:
         delay_s = max(backoff.delay_s(failures), retry_after_s or 0.0)
         if why not in _REFUSALS:
             write = log.info if self._connections else log.warning
-            write("socket.reconnects", why=why, in_s=round(delay_s, 2), connections=self.connections)
+            write("socket.reconnecting", why=why, in_s=round(delay_s, 2), connections=self.connections)
         elif why not in self._reported:
             self._reported.add(why)
             log.error("socket.refused", why=why, hint=_HINTS.get(why, _DEFAULT_HINT), connections=self.connections)
@@ -197,13 +198,12 @@ class SocketMode:
 
     async def _serve(self, connection: WebSocketConnection) -> None:
         try:
-            unsent = tuple(self._unsent)
-            self._unsent.clear()
-            for text in unsent:
-                await self._send(connection, text)
-            await connection.listen(lambda envelope: self._take(connection, envelope))
-        except* Exception:  # a Slack handler's border: another connection replaces this one
-            log.exception("socket.crashed")
+            with error_boundary("socket.crashed"):  # another connection replaces this one
+                unsent = tuple(self._unsent)
+                self._unsent.clear()
+                for text in unsent:
+                    await self._send(connection, text)
+                await connection.listen(lambda envelope: self._take(connection, envelope))
         finally:
             self._connections.remove(connection)
             await connection.close()
@@ -216,12 +216,12 @@ class SocketMode:
 
     async def _watch_for_suspend(self) -> None:
         """Replace all connections after a suspend: Slack may have closed them without a close frame."""
-        before_s = self._slept_s()
+        before_s = self._suspended_s()
         while True:
             await asyncio.sleep(self._timing.suspend_check_s)
-            now_s = self._slept_s()
+            now_s = self._suspended_s()
             if now_s - before_s > _SUSPEND_TOLERANCE_S:
-                log.info("socket.machine_slept", for_s=round(now_s - before_s))
+                log.info("socket.machine_suspended", for_s=round(now_s - before_s))
                 for connection in self._connections:
                     connection.leave("suspended")
             before_s = now_s
@@ -238,12 +238,10 @@ class SocketMode:
             log.warning("socket.no_payload", envelope=envelope.id)
             await self._send(connection, envelope.ack(None))
             return
-        try:
+        with error_boundary("socket.not_received", envelope=envelope.id):  # Slack redelivers unacknowledged envelopes
             reply = await self._receive(envelope.payload)
             if reply.status == 200:
                 await self._send(connection, envelope.ack(reply.payload))
-        except Exception:  # a Slack handler's border: Slack redelivers unacknowledged envelopes
-            log.exception("socket.not_received", envelope=envelope.id)
 
     async def _send(self, connection: WebSocketConnection, text: str) -> None:
         """Send on this connection, else on any other, else queue for the next: Slack matches acknowledgements by id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -108,11 +108,10 @@ class WebSocketConnection:
         timeout = ClientWSTimeout(ws_close=timing.close_within_s)
         socket = await http.ws_connect(url, autoping=False, timeout=timeout, proxy=proxy)
         connection = cls(socket, timing)
-        try:
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(socket.close)
             await connection._await_hello()
-        except BaseException:
-            await socket.close()
-            raise
+            on_failure.pop_all()
         return connection
 
     @property

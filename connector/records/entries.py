@@ -39,18 +39,18 @@ class ThreadCatchUp:
     def id(self) -> str:
         return f"{self.mention.id}:catch_up"
 
-    def written(self) -> dict[str, Any]:
-        return {"mention": self.mention.written(), "since": self.since, "is_shared": self.is_shared}
+    def to_dict(self) -> dict[str, Any]:
+        return {"mention": self.mention.to_dict(), "since": self.since, "is_shared": self.is_shared}
 
     @classmethod
-    def read(cls, entry: InboxEntry) -> Self:
+    def from_entry(cls, entry: InboxEntry) -> Self:
         mention = entry.data["mention"]
         message_id = _message(mention["message"]).id
         checked_ts(entry.data["since"])
-        return cls(PendingMessage.read(mention, message_id, 0), entry.data["since"], entry.data["is_shared"])
+        return cls(PendingMessage.from_dict(mention, message_id, 0), entry.data["since"], entry.data["is_shared"])
 
 
-def read(entry: InboxEntry) -> PendingMessage | StopRequest | SlackMessage | ThreadCatchUp:
+def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | SlackMessage | ThreadCatchUp:
     """Return a new or changed message, a stop, a bare mention, or a catch-up.
 
     Raises:
@@ -65,14 +65,14 @@ def read(entry: InboxEntry) -> PendingMessage | StopRequest | SlackMessage | Thr
             case "mention":
                 return _message(entry.data["message"])
             case "catch_up":
-                return ThreadCatchUp.read(entry)
+                return ThreadCatchUp.from_entry(entry)
     except UNREADABLE as e:
         raise UnreadableEntry from e
     raise UnreadableEntry
 
 
 def _inbound(entry: InboxEntry) -> PendingMessage:
-    return PendingMessage.read(entry.data, entry.id, entry.seq)
+    return PendingMessage.from_dict(entry.data, entry.id, entry.seq)
 
 
 def _stop(entry: InboxEntry) -> StopRequest:

@@ -27,7 +27,7 @@ class PendingMessage:
         id: identity as an inbox entry and in the log.
         seq: sequence number in the order of acceptance.
         edited_ts: ts of the latest edit or deletion; blank: never changed.
-        is_told: whether it has 📨 because it waits for a slot.
+        is_marked_accepted: whether it has 📨 because it waits for a slot.
     """
 
     message: SlackMessage
@@ -36,17 +36,17 @@ class PendingMessage:
     id: str
     seq: int = 0
     edited_ts: str = ""
-    is_told: bool = False
+    is_marked_accepted: bool = False
 
     @property
-    def is_about_another(self) -> bool:
+    def is_late_change(self) -> bool:
         """Whether it reports an edit or a deletion of a delivered message."""
         return self.id != self.message.id
 
     @property
     def written_s(self) -> float:
         """Time of the message, or of the edit or deletion that it reports, in seconds since the epoch."""
-        return float(self.edited_ts if self.is_about_another and self.edited_ts else self.message.ts)
+        return float(self.edited_ts if self.is_late_change and self.edited_ts else self.message.ts)
 
     @property
     def is_urgent(self) -> bool:
@@ -58,17 +58,19 @@ class PendingMessage:
         """The mentioned users whose names are to be looked up. Slack sends some mentions with the name included."""
         return [user for user in self.message.mentioned if f"@{user}" in self.prompt]
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the data of the inbox entry."""
         written = {"message": asdict(self.message), "instance": self.instance, "prompt": self.prompt}
-        return {**written, "edited_ts": self.edited_ts, "is_told": self.is_told}
+        return {**written, "edited_ts": self.edited_ts, "is_marked_accepted": self.is_marked_accepted}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
+    def from_dict(cls, data: Mapping[str, Any], entry_id: str, seq: int) -> Self:
         message = SlackMessage(**{**data["message"], "files": tuple(data["message"]["files"])})
         for ts in (message.ts, data["edited_ts"] or message.ts):
             checked_ts(ts)
-        return cls(message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"], data["is_told"])
+        return cls(
+            message, data["instance"], data["prompt"], entry_id, seq, data["edited_ts"], data["is_marked_accepted"]
+        )
 
 
 class Inbox:
@@ -76,19 +78,20 @@ class Inbox:
 
     A message is ready for the loop once its display names are known or their lookup has timed out. An urgent one times
     out sooner, and makes the messages before it ready, too. Messages given to a loop stay here until their delivery is
-    checked. `held`: messages up to this sequence number that are older than the last stop start no run by themselves.
-    `named`: notices have counted the pending messages up to this sequence number. While a thread is read from Slack,
-    messages newer than the start of the requested part wait for older ones.
+    checked. While a thread is read from Slack, messages newer than the start of the requested part wait for older ones.
+
+    `held_seq`: messages up to this sequence number that are older than the last stop start no run by themselves.
+    `announced_seq`: notices have counted the pending messages up to this sequence number.
     """
 
-    def __init__(self, names: Users, held: int) -> None:
-        self.held = held
-        self.named = 0
-        # `held` as an earlier owner stored it.
-        self._inherited = held
+    def __init__(self, users: Users, held_seq: int) -> None:
+        self.held_seq = held_seq
+        self.announced_seq = 0
+        # `held_seq` as an earlier owner stored it.
+        self._inherited = held_seq
         # Time of the last stop, in seconds since the epoch.
         self._held_s = -inf
-        self._names = names
+        self._users = users
         # By id; in order if `_is_sorted`.
         self._unsorted: dict[str, PendingMessage] = {}
         self._is_sorted = True
@@ -115,30 +118,30 @@ class Inbox:
         return list(self._given.values())
 
     @property
-    def unnamed(self) -> list[PendingMessage]:
+    def unannounced(self) -> list[PendingMessage]:
         """Waiting messages that no notice has counted."""
-        return [each for each in self._waiting.values() if each.seq > self.named and not each.is_about_another]
+        return [each for each in self._waiting.values() if each.seq > self.announced_seq and not each.is_late_change]
 
     @property
     def run_starter(self) -> PendingMessage | None:
         """The message that starts the next run; held messages, late edits and late deletions start none."""
         waiting = self._waiting.values()
-        return next((each for each in waiting if not self.is_held(each) and not each.is_about_another), None)
+        return next((each for each in waiting if not self.is_held(each) and not each.is_late_change), None)
 
     @property
     def starts_a_run(self) -> bool:
         return self.run_starter is not None
 
     def hold(self, stopped_s: float) -> int:
-        """Keep messages written up to this time from starting a run; returns `held`."""
+        """Keep messages written up to this time from starting a run; returns `held_seq`."""
         self._held_s = max(self._held_s, stopped_s)
-        self.held = max(self.held, *(each.seq for each in self._all() if each.written_s <= stopped_s), 0)
-        return self.held
+        self.held_seq = max(self.held_seq, *(each.seq for each in self._all() if each.written_s <= stopped_s), 0)
+        return self.held_seq
 
     def is_held(self, inbound: PendingMessage) -> bool:
         """Return whether a stop keeps the message from starting a run."""
         is_old = inbound.written_s <= self._held_s
-        return inbound.seq <= (self.held if is_old else self._inherited)
+        return inbound.seq <= (self.held_seq if is_old else self._inherited)
 
     def may_be_read(self, inbound: PendingMessage) -> bool:
         """Return whether no catch-up can still find an older message."""
@@ -192,14 +195,14 @@ class Inbox:
         self._unsorted, self._given = {each.id: each for each in self._all()}, {}
         self._is_sorted = False
 
-    def name_all(self) -> None:
+    def announce_all(self) -> None:
         """Record that a notice counts all waiting messages."""
-        self.named = max((each.seq for each in self._waiting.values()), default=self.named)
+        self.announced_seq = max((each.seq for each in self._waiting.values()), default=self.announced_seq)
 
-    def name_held(self, read: Collection[str]) -> int:
+    def announce_held(self, read: Collection[str]) -> int:
         """Count the held messages that are not in `read`, and record that a notice counts them."""
-        self.named = max(self.named, self.held)
-        held = [each for each in self._all() if self.is_held(each) and not each.is_about_another]
+        self.announced_seq = max(self.announced_seq, self.held_seq)
+        held = [each for each in self._all() if self.is_held(each) and not each.is_late_change]
         return sum(each.id not in read for each in held)
 
     def next_for(self, instance: str) -> PendingMessage | None:
@@ -212,7 +215,7 @@ class Inbox:
         authors = [inbound.message.user for inbound in messages]
         mentioned = [user for inbound in messages for user in inbound.mentioned]
         is_urgent = any(inbound.is_urgent for inbound in messages)
-        await self._names.learn(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
+        await self._users.look_up(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
         self._ready.update(inbound.id for inbound in messages)
         urgent = {inbound.id for inbound in messages if inbound.is_urgent and inbound.id in self._waiting}
         if urgent:

@@ -39,7 +39,7 @@ class Notice:
         return key == self.key
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Parse stored data.
 
         Raises:
@@ -56,20 +56,23 @@ class PendingCleanup:
     artifacts: tuple[RunArtifacts, ...] = ()
     notices: tuple[Notice, ...] = ()
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the data stored with the lease; empty if nothing is pending."""
-        kept = {"traces": [asdict(each) for each in self.artifacts], "notices": [asdict(each) for each in self.notices]}
+        kept = {
+            "artifacts": [asdict(each) for each in self.artifacts],
+            "notices": [asdict(each) for each in self.notices],
+        }
         return {kind: left for kind, left in kept.items() if left}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
-        """Parse stored data of this or an older version.
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Parse stored data.
 
         Raises:
             KeyError, TypeError, ValueError: the data has another format.
         """
-        artifacts = tuple(RunArtifacts.read(each) for each in data.get("traces", ()))
-        return cls(artifacts, tuple(Notice.read(each) for each in data.get("notices", ())))
+        artifacts = tuple(RunArtifacts.from_dict(each) for each in data.get("artifacts", ()))
+        return cls(artifacts, tuple(Notice.from_dict(each) for each in data.get("notices", ())))
 
     @property
     def inherited(self) -> PendingCleanup:

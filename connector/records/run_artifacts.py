@@ -18,7 +18,7 @@ class RunArtifacts:
     Args:
         first_ts: ts of its first message.
         statuses: ts of its status messages.
-        is_marked: whether its first message may have an hourglass.
+        has_hourglass: whether its first message may have an hourglass.
         team, thread_ts: the thread that Slack may show as working; blank: none.
         run_id: prefix of the keys of its posts; blank: unknown.
         user: author of its first message; blank: unknown.
@@ -28,7 +28,7 @@ class RunArtifacts:
     channel: str
     first_ts: str
     statuses: tuple[str, ...]
-    is_marked: bool
+    has_hourglass: bool
     team: str = ""
     thread_ts: str = ""
     run_id: str = ""
@@ -36,22 +36,13 @@ class RunArtifacts:
     is_inherited: bool = False
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
-        """Parse stored data of this or an older version.
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Parse stored data.
 
         Raises:
             KeyError, TypeError, ValueError: the data has another format.
         """
-        thread = data.get("team", ""), data.get("thread_ts", "")
-        return cls(
-            data["channel"],
-            data["first_ts"],
-            tuple(data["statuses"]),
-            data["is_marked"],
-            *thread,
-            data.get("run_id", ""),
-            data.get("user", ""),
-        )
+        return cls(**{**data, "statuses": tuple(data["statuses"])})
 
     @property
     def place(self) -> ThreadAddress:

@@ -25,10 +25,10 @@ class RunRecord:
         stopped_by: the user who stopped it; `None`: it was not stopped.
         stops: number of stop requests; the second one stops immediately.
         status_ts: ts of its status message; `None`: not known yet.
-        is_marked: whether its first message may have an hourglass.
+        has_hourglass: whether its first message may have an hourglass.
         is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
-        named: sequence number of the last pending message counted in the stop notice.
-        leftovers: the pending cleanup of earlier runs.
+        announced_seq: sequence number of the last pending message counted in the stop notice.
+        pending_cleanup: the pending cleanup of earlier runs.
         was_taken_over: whether another process owned it before; not stored.
     """
 
@@ -39,10 +39,10 @@ class RunRecord:
     stopped_by: str | None = None
     stops: int = 0
     status_ts: str | None = None
-    is_marked: bool = True
+    has_hourglass: bool = True
     is_over: bool = False
-    named: int = 0
-    leftovers: PendingCleanup = field(default_factory=PendingCleanup)
+    announced_seq: int = 0
+    pending_cleanup: PendingCleanup = field(default_factory=PendingCleanup)
     was_taken_over: bool = False
 
     @classmethod
@@ -52,42 +52,41 @@ class RunRecord:
         *,
         was_waiting: bool,
         newest_ts: str,
-        is_marked: bool = True,
-        leftovers: PendingCleanup = PendingCleanup(),  # noqa: B008 - it is frozen
+        has_hourglass: bool = True,
+        pending_cleanup: PendingCleanup = PendingCleanup(),  # noqa: B008 - it is frozen
     ) -> Self:
-        return cls(uuid4().hex, first, was_waiting, newest_ts, is_marked=is_marked, leftovers=leftovers)
+        return cls(
+            uuid4().hex, first, was_waiting, newest_ts, has_hourglass=has_hourglass, pending_cleanup=pending_cleanup
+        )
 
-    def written(self) -> dict[str, Any]:
-        first = {**self.first.written(), "id": self.first.id, "seq": self.first.seq}
+    def to_dict(self) -> dict[str, Any]:
+        first = {**self.first.to_dict(), "id": self.first.id, "seq": self.first.seq}
         kept = {name: getattr(self, name) for name in _NAMES}
-        return {**kept, "first": first, "leftovers": self.leftovers.written()}
+        return {**kept, "first": first, "pending_cleanup": self.pending_cleanup.to_dict()}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
-        """Parse stored data of this or an older version; ignore fields added by a newer one.
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Parse stored data; ignore unknown fields.
 
         Raises:
             KeyError, TypeError, ValueError: the data has another format.
         """
-        first = PendingMessage.read(data["first"], data["first"]["id"], data["first"]["seq"])
-        leftovers = PendingCleanup.read(
-            data.get("leftovers") or data
-        )  # an older version stores its artifacts in the record itself
-        older = {"stops": 1 if data.get("stopped_by") else 0, "is_over": bool(data.get("failed"))}
-        kept = {name: data[name] for name in _NAMES if name in data}
-        return cls(**{**older, **kept, "first": first, "leftovers": leftovers, "was_taken_over": True})
+        first = PendingMessage.from_dict(data["first"], data["first"]["id"], data["first"]["seq"])
+        kept = {name: data[name] for name in _NAMES}
+        pending_cleanup = PendingCleanup.from_dict(data["pending_cleanup"])
+        return cls(**{**kept, "first": first, "pending_cleanup": pending_cleanup, "was_taken_over": True})
 
 
 _NAMES = tuple(field.name for field in fields(RunRecord) if field.name != "was_taken_over")
 
 
-def read(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:
+def parse_run_record(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:
     """Parse the record stored with a lease.
 
     Raises:
         UnreadableEntry: another version has written it.
     """
     try:
-        return RunRecord.read(data) if "id" in data else PendingCleanup.read(data)
+        return RunRecord.from_dict(data) if "id" in data else PendingCleanup.from_dict(data)
     except UNREADABLE as e:
         raise UnreadableEntry from e

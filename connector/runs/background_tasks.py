@@ -57,11 +57,11 @@ class BackgroundTasks:
 
         `older_first_s` is how long messages wait for older ones while their thread cannot be read from Slack.
         """
-        self.wire = client
+        self.client = client
         self.calls_late_s = calls_late_s
         self.older_first_s = older_first_s
         self.options = options
-        self.names = Users(client)
+        self.users = Users(client)
         self._reactions = Reactions(client)
         self._hourglasses: set[ReactionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ class BackgroundTasks:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.names.close()
+        await self.users.close()
 
     def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
         task = asyncio.create_task(_guarded(coroutine))
@@ -111,25 +111,25 @@ class BackgroundTasks:
 
     def mark_accepted(self, message: SlackMessage) -> None:
         """Add 📨: the message is accepted."""
-        self.spawn(self._reactions.put(ReactionKey(message.channel, message.ts, ENVELOPE), message.user))
+        self.spawn(self._reactions.add(ReactionKey(message.channel, message.ts, ENVELOPE), message.user))
 
     def unmark_accepted(self, message: SlackMessage) -> None:
         """Remove 📨: the message is withdrawn or refused."""
-        self.spawn(self._reactions.take(ReactionKey(message.channel, message.ts, ENVELOPE)))
+        self.spawn(self._reactions.remove(ReactionKey(message.channel, message.ts, ENVELOPE)))
 
     def mark_delivered(self, message_id: str) -> None:
         """Add 👀: the message is delivered. Ignore ids of another form, which modules inject."""
         match message_id.split(":"):
             case [_team, channel, ts]:
-                self._reactions.forget(ReactionKey(channel, ts, ENVELOPE))  # a queued 📨 is obsolete
-                self.spawn(self._reactions.put(ReactionKey(channel, ts, EYES), message_id))
+                self._reactions.cancel(ReactionKey(channel, ts, ENVELOPE))  # a queued 📨 is obsolete
+                self.spawn(self._reactions.add(ReactionKey(channel, ts, EYES), message_id))
 
     def reserve_hourglass(self, message: SlackMessage) -> bool:
         """Reserve one of the ten ⏳ reactions for the run that begins with this message.
 
         Returns False if all are in use; then only the status message shows the run.
         """
-        self._reactions.forget(
+        self._reactions.cancel(
             ReactionKey(message.channel, message.ts, ENVELOPE)
         )  # the status message replaces a queued 📨
         is_room = len(self._hourglasses) < _MOST_HOURGLASSES
@@ -153,7 +153,7 @@ class BackgroundTasks:
         self._hourglasses.add(mark)
         is_there = True
         try:
-            is_there = await self._reactions.put(mark, message.user, confirm)
+            is_there = await self._reactions.add(mark, message.user, confirm)
         except LeaseLost:
             is_there = False  # the new owner removes it
             raise
@@ -164,16 +164,16 @@ class BackgroundTasks:
 
     def cancel_hourglass(self, message: SlackMessage) -> None:
         """Cancel a queued ⏳, because the run is over."""
-        self._reactions.forget(_hourglass_on(message))
+        self._reactions.cancel(_hourglass_on(message))
 
     async def remove_artifacts(self, artifacts: RunArtifacts) -> None:
         """Remove the status messages and the hourglass of a run. Retries while Slack is unavailable."""
         for ts in artifacts.statuses:
             await best_effort(
-                self.wire.insisting(partial(remove_status, self.wire, artifacts.channel, ts, artifacts.user))
+                self.client.retry_until_done(partial(remove_status, self.client, artifacts.channel, ts, artifacts.user))
             )
-        if artifacts.is_marked:
-            await best_effort(self.wire.insisting(partial(self.unmark, artifacts)))
+        if artifacts.has_hourglass:
+            await best_effort(self.client.retry_until_done(partial(self.unmark, artifacts)))
             self._hourglasses.discard(_hourglass_of(artifacts))
 
     async def unmark(self, artifacts: RunArtifacts) -> None:
@@ -182,7 +182,7 @@ class BackgroundTasks:
         Raises:
             SlackCallFailed: Slack rejected the call.
         """
-        await self._reactions.take(_hourglass_of(artifacts))
+        await self._reactions.remove(_hourglass_of(artifacts))
 
     async def post_notice(self, notice: Notice, confirm: Callable[[], Awaitable[None]]) -> None:
         """Post a notice, and return once Slack has accepted or rejected it.
@@ -195,9 +195,9 @@ class BackgroundTasks:
             nonlocal in_doubt
             was_in_doubt, in_doubt = in_doubt, True  # a failed call may have posted it
             content = Content(escape(notice.text))
-            await self.wire.post(notice.message.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm)
+            await self.client.post(notice.message.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm)
 
-        await best_effort(self.wire.insisting(attempt))
+        await best_effort(self.client.retry_until_done(attempt))
 
 
 def _hourglass_on(message: SlackMessage) -> ReactionKey:
@@ -219,7 +219,7 @@ class WorkspaceContext:
     """The dependencies of the workers. `catch_up` admits the messages of a thread that no inbox contains."""
 
     sessions: SessionManager
-    desk: BackgroundTasks
+    background: BackgroundTasks
     router: Router
     catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
     slots: RunSlots = field(default_factory=RunSlots)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from connector import texts
+from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
 from connector.formatting.splitting import pieces
-from connector.protocols import LeaseLost, StateChanges
+from connector.protocols import StateChanges
 from connector.records.entries import UNREADABLE
 from connector.runs.post import Post
 from connector.slack_api import uploads
@@ -137,7 +138,7 @@ class Outbox:
         return stored
 
     async def _write(self, posts: list[Post], run: Record | None, closed: Mapping[int, End]) -> None:
-        written = {post.part: post.written() for post in posts}
+        written = {post.part: post.to_dict() for post in posts}
         await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
 
     def _on_stored(self, stored: asyncio.Task[None]) -> None:
@@ -150,7 +151,7 @@ class Outbox:
         arguments = {**Content(post.texts[0]).arguments(), "unfurl_links": False, "unfurl_media": False}
         arguments["channel"] = self._first.user
         slot = CallSlot(run=self._place.conversation_id)
-        await best_effort(self._client.insisting(lambda: self._client.call("chat.postMessage", arguments, slot)))
+        await best_effort(self._client.retry_until_done(lambda: self._client.call("chat.postMessage", arguments, slot)))
 
     async def _with_its_file(self, post: Post) -> Post:
         """Share the file of a post, and return the remaining messages to post."""
@@ -165,7 +166,7 @@ class Outbox:
             return replace(post, texts=(), file="")
         # Stored before the first message is sent, so that the next owner continues with messages, too.
         post = await post.without_file()
-        await self._lease.write(StateChanges(posts={post.part: post.written()}))
+        await self._lease.write(StateChanges(posts={post.part: post.to_dict()}))
         return post
 
     async def _post(self, post: Post) -> None:
@@ -174,7 +175,7 @@ class Outbox:
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
             failed = await self._attempt(post, self._sending(post, text, key))
-            if failed is not None and failed.verdict is RetryDecision.TOO_MUCH:
+            if failed is not None and failed.decision is RetryDecision.TOO_MUCH:
                 failed = await self._post_in_short(post, text, key)
             refused = refused or failed
         if refused is not None and refused.error != NO_THREAD:
@@ -194,7 +195,7 @@ class Outbox:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         send = partial(
-            self._client.post, self._place, Content(text), key, persona, turn=slot, confirm=self._lease.confirm
+            self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=self._lease.confirm
         )
         # The posts found at the takeover cannot include those of this process.
         existing = self._existing if post.in_doubt else None
@@ -225,21 +226,18 @@ class Outbox:
 
         if self.is_closed:
             return None
-        try:
-            await self._client.insisting(attempt)
-        except LeaseLost:
-            raise
-        except SlackCallFailed as e:
-            log.error("answer.not_posted", **where, error=str(e))  # noqa: TRY400 - Slack's error code suffices
-            return self._check(e)
-        except Exception:  # a Slack handler's border: later posts are still delivered
-            log.exception("answer.not_posted", **where)
-            return SlackCallFailed("chat.postMessage", "an unexpected error")
-        return None
+        with error_boundary("answer.not_posted", **where):  # later posts are still delivered
+            try:
+                await self._client.retry_until_done(attempt)
+            except SlackCallFailed as e:
+                log.error("answer.not_posted", **where, error=str(e))  # noqa: TRY400 - Slack's error code suffices
+                return self._check(e)
+            return None
+        return SlackCallFailed("chat.postMessage", "an unexpected error")
 
     def _check(self, failed: SlackCallFailed) -> SlackCallFailed | None:
         """Return a failure that concerns one message; close the outbox on one that concerns the conversation."""
-        if failed.verdict is not RetryDecision.CONVERSATION_CLOSED:
+        if failed.decision is not RetryDecision.CONVERSATION_CLOSED:
             return failed
         self.close(failed.error)
         return None
@@ -248,7 +246,7 @@ class Outbox:
 def _pending(part: str, data: Any) -> Post:
     """Parse a post stored by another process; return a notice in its place if it is unreadable."""
     try:
-        return Post.read(part, data)
+        return Post.from_dict(part, data)
     except UNREADABLE:
         log.exception("post.unreadable", part=part)
         return Post(part, (texts.UNREADABLE_POST,), in_doubt=True)

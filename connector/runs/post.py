@@ -33,12 +33,12 @@ class Post:
     number: int = 0
     in_doubt: bool = False
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         post = {"number": self.number, "texts": self.texts, "by_agent": self.by_agent}
         return {**post, "file": self.file} if self.file else post
 
     @classmethod
-    def read(cls, part: str, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, part: str, data: Mapping[str, Any]) -> Self:
         """Parse stored data.
 
         Raises:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import texts
-from connector.protocols import LeaseLost, Refused, RunFailed, StateChanges
+from connector.error_boundary import error_boundary
+from connector.protocols import Refused, RunFailed, StateChanges
 from connector.records.run_summary import ResumeSummary, RunSummary
 from connector.runs.post import agent_post, service_post
 from connector.runs.start_mode import Finished, New, Resumed, StartMode, Unrecoverable
@@ -36,31 +37,31 @@ class SlackRun:
         record: RunRecord,
         lease: ConversationLease,
         inbox: Inbox,
-        workplace: WorkspaceContext,
+        workspace: WorkspaceContext,
         start_mode: StartMode = New(),  # noqa: B008 - it is frozen
     ) -> None:
         self.record = record
-        self.instance = workplace.router.instance(record.first.instance)
+        self.instance = workspace.router.instance(record.first.instance)
         self.place: ThreadAddress = record.first.message.place
-        self.view = RunView(workplace.desk, lease, record, self.instance.persona, self)
+        self.view = RunView(workspace.background, lease, record, self.instance.persona, self)
         self.summary: RunSummary | None = None
         self._lease = lease
         self._inbox = inbox
-        self._sessions = workplace.sessions
-        self._background = workplace.desk
-        self._slots = workplace.slots
-        # The ticket for a run slot. A resumed run requests one itself.
-        self.ticket: RunSlot | None = None
+        self._sessions = workspace.sessions
+        self._background = workspace.background
+        self._slots = workspace.slots
+        # `None`: a resumed run requests one itself.
+        self.slot: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self._steering = Steering(self._key, inbox, workplace, self.view)
+        self._steering = Steering(self._key, inbox, workspace, self.view)
         self._start_mode = start_mode
-        self.read = set(start_mode.read) if isinstance(start_mode, Resumed | Finished) else set()
-        self._has_begun = self.first.id in self.read
+        self.delivered_ids = set(start_mode.delivered_ids) if isinstance(start_mode, Resumed | Finished) else set()
+        self._has_begun = self.first.id in self.delivered_ids
         # The loop has ended; posts may still be pending.
         self.is_over = isinstance(start_mode, Finished)
         self.was_suspended = False
         self._parts = 0
-        self._was_read = self._is_suspending = self._is_cancelled = False
+        self._is_first_delivered = self._is_suspending = self._is_cancelled = False
         if record.stops:
             self.view.stop()
 
@@ -120,7 +121,7 @@ class SlackRun:
             self.record = replace(self.record, first=inbound)
             return True
         try:
-            return self._sessions.edit(*self._key, inbound.id, self._background.names.identified(inbound.prompt))
+            return self._sessions.edit(*self._key, inbound.id, self._background.users.with_ids(inbound.prompt))
         except Refused:
             return False
 
@@ -131,7 +132,7 @@ class SlackRun:
     async def keep_status(self, ts: str) -> None:
         """Store the ts of the status message."""
         self.record = replace(self.record, status_ts=ts)
-        await self._lease.write(StateChanges(run=self.record.written()))
+        await self._lease.write(StateChanges(run=self.record.to_dict()))
 
     def on_closed(self, error: str) -> None:
         """End the run, because Slack no longer accepts posts in the conversation."""
@@ -145,7 +146,7 @@ class SlackRun:
             LeaseLost: another process owns the conversation.
         """
         if not self.record.was_taken_over:
-            await self._lease.write(StateChanges(run=self.record.written()))
+            await self._lease.write(StateChanges(run=self.record.to_dict()))
         async with self.view.posting():
             if not isinstance(self._start_mode, Finished):
                 async with self.view.shown():
@@ -153,24 +154,24 @@ class SlackRun:
                     await self.view.posted()
 
     async def _run(self) -> None:
-        try:
-            await self._post_result(await self._execute())
-        except RunFailed as e:
-            await self._post_failure(str(e))
-        except LeaseLost:
-            raise
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
-            await self._post_failure(texts.UNEXPECTED)
-        except Exception:  # a Slack handler's border: every failure is reported in the thread
-            log.exception("run.crashed", conversation=self.place.conversation_id)
-            await self._post_failure(texts.UNEXPECTED)
+        """Execute the run and post its result, or why there is none."""
+        failure = texts.UNEXPECTED
+        with error_boundary("run.crashed", conversation=self.place.conversation_id):
+            try:
+                await self._post_result(await self._execute())
+            except RunFailed as e:
+                failure = str(e)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
+            else:
+                return
+        await self._post_failure(failure)
 
     async def _execute(self) -> str:
-        await self._background.names.learn((self.first.message.user,), self.first.mentioned)
+        await self._background.users.look_up((self.first.message.user,), self.first.mentioned)
         try:
             await self._wait_for_slot()
             match self._start_mode:
@@ -192,13 +193,13 @@ class SlackRun:
 
     async def _begin(self) -> str:
         self._has_begun = True
-        names, message = self._background.names, self.first.message
+        users, message = self._background.users, self.first.message
         return await self._sessions.execute(
             *self._key,
-            names.identified(self.first.prompt),
+            users.with_ids(self.first.prompt),
             self._on_progress,
             message_id=self.first.id,
-            author=names.author(message.user),
+            author=users.author(message.user),
             files=message.files,
             fence=self._lease.claim.token,
         )
@@ -207,25 +208,25 @@ class SlackRun:
         """Wait for the run's slot; return without one if the run will not begin."""
         if isinstance(self._start_mode, Unrecoverable):
             return
-        if self.ticket is None:
-            self.ticket = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
-        ticket = self.ticket
-        if ticket.is_granted:
+        if self.slot is None:
+            self.slot = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
+        slot = self.slot
+        if slot.is_granted:
             return
-        log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(ticket))
-        while not (ticket.is_granted or self._is_stopped or self._is_suspending):
-            runs, bound = self._slots.obstacle(ticket)
-            self.view.on_event("waiting", {"place": self._slots.place(ticket), "runs": runs, "bound": bound})
-            await ticket.changed.wait()
-            ticket.changed.clear()
-        if not ticket.is_granted:
+        log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(slot))
+        while not (slot.is_granted or self._is_stopped or self._is_suspending):
+            runs, bound = self._slots.obstacle(slot)
+            self.view.on_event("waiting", {"place": self._slots.place(slot), "runs": runs, "bound": bound})
+            await slot.changed.wait()
+            slot.changed.clear()
+        if not slot.is_granted:
             self._slots.leave(self.place.conversation_id)
         self.view.on_event("waited", {})
 
     def _check_slot(self) -> None:
         """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
-        if self.ticket is not None:
-            self.ticket.changed.set()
+        if self.slot is not None:
+            self.slot.changed.set()
 
     @property
     def _is_stopped(self) -> bool:
@@ -259,23 +260,23 @@ class SlackRun:
         markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
         text = agent_post(self._part(summary.part or self._parts + 1), markdown)
         if was_cancelled:
-            notice = texts.stopped(await self._name_of_stopper(), summary, self._name_waiting())
+            notice = texts.stopped(await self._name_of_stopper(), summary, self._announce_waiting())
         elif summary.status == "incomplete" or self.record.stops:
-            notice = texts.incomplete(summary, self._name_waiting())
+            notice = texts.incomplete(summary, self._announce_waiting())
         else:
             notice = ""
         await self._post_last(*text, *service_post("end", notice or ("" if text else texts.NO_ANSWER)))
 
     async def _post_failure(self, sentence: str) -> None:
         self.summary = self.summary or RunSummary()
-        await self._post_last(*service_post("end", texts.failed(sentence, self.summary, self._name_waiting())))
+        await self._post_last(*service_post("end", texts.failed(sentence, self.summary, self._announce_waiting())))
 
     async def _post_last(self, *posts: Post) -> None:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
 
         def over() -> dict[str, Any]:
-            self.record = replace(self.record, is_over=True, named=self._inbox.named)
-            return self.record.written()
+            self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)
+            return self.record.to_dict()
 
         await self.view.post(*posts, run=over)
 
@@ -288,8 +289,8 @@ class SlackRun:
         stopper = self.record.stopped_by
         if stopper is None:
             return "someone"
-        await self._background.names.learn((stopper,))
-        return self._background.names.of(stopper) or "someone"
+        await self._background.users.look_up((stopper,))
+        return self._background.users.name_of(stopper) or "someone"
 
     @property
     def is_requeued(self) -> bool:
@@ -298,12 +299,14 @@ class SlackRun:
         True if a notice promised that the next run reads it, or if it reports a late edit or deletion. Otherwise the
         stop applies to the message itself.
         """
-        was_held = self.record.was_waiting and not self._was_read and self.record.stopped_by is not None
-        return was_held or self.first.is_about_another
+        was_held = self.record.was_waiting and not self._is_first_delivered and self.record.stopped_by is not None
+        return was_held or self.first.is_late_change
 
-    def _name_waiting(self) -> int:
+    def _announce_waiting(self) -> int:
         """Count the messages that wait for the next run, and record that a notice counts them."""
-        return self._inbox.name_held(self.read if self.is_requeued else self.read | {self.first.id})
+        return self._inbox.announce_held(
+            self.delivered_ids if self.is_requeued else self.delivered_ids | {self.first.id}
+        )
 
     async def _start_steering(self) -> None:
         """Apply a stop or a suspension requested before the loop started, then start to inject messages."""
@@ -317,13 +320,13 @@ class SlackRun:
         match event:
             case "executing":
                 await self._start_steering()
-            case "thinking" if not self._was_read:
-                self._was_read = True
-                if self.record.was_waiting or self.first.is_told:
+            case "thinking" if not self._is_first_delivered:
+                self._is_first_delivered = True
+                if self.record.was_waiting or self.first.is_marked_accepted:
                     self._background.mark_delivered(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):
-                    self.read.add(message_id)
+                    self.delivered_ids.add(message_id)
                     self._background.mark_delivered(message_id)
                 self._steering.flush()
             case "resumed":

@@ -16,9 +16,9 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Resume a run of another process from its log; `read` are the ids of the delivered messages."""
+    """Resume a run of another process from its log; `delivered_ids` are the ids of the delivered messages."""
 
-    read: frozenset[str]
+    delivered_ids: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Finished:
     """Only deliver the remaining posts: another process finished the run.
 
     Args:
-        read: ids of the delivered messages.
+        delivered_ids: ids of the delivered messages.
     """
 
-    read: frozenset[str] = frozenset()
+    delivered_ids: frozenset[str] = frozenset()
 
 
 StartMode = New | Resumed | Unrecoverable | Finished

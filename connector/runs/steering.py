@@ -24,11 +24,11 @@ class Steering:
         key: instance name and conversation id.
     """
 
-    def __init__(self, key: tuple[str, str], inbox: Inbox, workplace: WorkspaceContext, view: RunView) -> None:
+    def __init__(self, key: tuple[str, str], inbox: Inbox, workspace: WorkspaceContext, view: RunView) -> None:
         self._key = key
         self._inbox = inbox
-        self._sessions = workplace.sessions
-        self._background = workplace.desk
+        self._sessions = workspace.sessions
+        self._background = workspace.background
         self._view = view
         self._is_open = self._is_closed = False
         # Added messages that are not processed yet.
@@ -68,8 +68,8 @@ class Steering:
 
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""
-        names, message = self._background.names, inbound.message
-        text, author = names.identified(inbound.prompt), names.author(message.user)
+        users, message = self._background.users, inbound.message
+        text, author = users.with_ids(inbound.prompt), users.author(message.user)
         injection = SteeringMessage(inbound.id, text, author, inbound.written_s, message.files)
         try:
             taken = self._sessions.inject(*self._key, injection)
@@ -84,7 +84,7 @@ class Steering:
         return taken
 
     def _mark_accepted(self, inbound: PendingMessage) -> None:
-        if not inbound.is_about_another:  # the message it is about has its reaction already
+        if not inbound.is_late_change:  # the message it is about has its reaction already
             self._background.mark_accepted(inbound.message)
 
     async def _refuse(self, inbound: PendingMessage, why: str) -> None:

@@ -45,14 +45,14 @@ class RunView:
         self._background = background
         self._record = record
         self._place = record.first.message.place
-        self._is_marked = record.is_marked
+        self._has_hourglass = record.has_hourglass
         self._lease = lease
         self._owner = owner
-        existing = FoundPost(background.wire.history, self._place) if record.was_taken_over else None
+        existing = FoundPost(background.client.history, self._place) if record.was_taken_over else None
         self._status = Status(
-            background.wire, lease, record, self, existing, spacing_s=background.options.status_interval_s
+            background.client, lease, record, self, existing, spacing_s=background.options.status_interval_s
         )
-        self._outbox = Outbox(background.wire, lease, record, persona, existing, on_closed=owner.on_closed)
+        self._outbox = Outbox(background.client, lease, record, persona, existing, on_closed=owner.on_closed)
         self._is_suspended = False
         # All posts are delivered, and no more are accepted.
         self.is_silent = False
@@ -109,7 +109,7 @@ class RunView:
             first.channel,
             first.ts,
             self._status.remaining,
-            self._is_marked,
+            self._has_hourglass,
             *thread,
             run_id=record.id,
             user=first.user,
@@ -150,12 +150,12 @@ class RunView:
         """The title of the conversation, if this run begins it; else blank."""
         first = self._record.first
         begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
-        return title_of(self._background.names.readable(first.prompt)) if begins else ""
+        return title_of(self._background.users.with_names(first.prompt)) if begins else ""
 
     async def _mark(self) -> None:
-        if self._record.is_marked:
+        if self._record.has_hourglass:
             await best_effort(self._put_hourglass())
 
     async def _put_hourglass(self) -> None:
         is_there = await self._background.mark_working(self._record.first.message, self._lease.confirm)
-        self._is_marked = is_there or self._record.was_taken_over
+        self._has_hourglass = is_there or self._record.was_taken_over

@@ -39,4 +39,4 @@ class SlackCredentials:
 
     bot_token: str = field(repr=False)
     api_url: str
-    door: SocketTransport | HttpTransport
+    transport: SocketTransport | HttpTransport

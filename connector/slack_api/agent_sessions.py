@@ -76,7 +76,7 @@ class AgentSessions:
 
         try:
             while self._wanted[place] != sent and _SET not in self._missing:
-                await self._await_call(self._client.insisting(lambda: self._call(_SET, place, status)))
+                await self._await_call(self._client.retry_until_done(lambda: self._call(_SET, place, status)))
                 if title and _SET not in self._missing:  # the session exists now; nothing waits for the rename
                     self._spawn(self._rename(place, title))
                     title = ""
@@ -89,8 +89,8 @@ class AgentSessions:
 
     async def _call(self, method: str, place: ThreadAddress, arguments: Callable[[], dict[str, str]]) -> None:
         where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
-        turn = CallSlot(Priority.MARK, place.conversation_id)
-        await self._client.call(method, lambda: {**where, **arguments()}, turn)
+        slot = CallSlot(Priority.REACTION, place.conversation_id)
+        await self._client.call(method, lambda: {**where, **arguments()}, slot)
 
     async def _await_call(self, call: Awaitable[None]) -> None:
         """Await a call and log its failure. Record methods that the workspace does not support."""
@@ -99,7 +99,7 @@ class AgentSessions:
         except SlackCallFailed as e:
             if e.error in _UNAVAILABLE:
                 self._missing.add(e.method)
-                log.info("native.not_available", method=e.method, error=e.error)
+                log.info("agent_sessions.unavailable", method=e.method, error=e.error)
             else:
                 log.warning("slack.call_failed", error=str(e))
 

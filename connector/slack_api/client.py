@@ -39,7 +39,7 @@ _BACKOFF_S = 0.5
 # A rate limit names its wait, so it does not count as a failed attempt; this bounds the number of waits.
 _RATE_LIMITS = 30
 _PAUSE_AFTER_LIMIT_S = 1.0
-# First and longest pause between two rounds of attempts in `insisting`; it doubles each time.
+# First and longest pause between two rounds of attempts in `retry_until_done`; it doubles each time.
 _PAUSE_S = (2.0, 30.0)
 _UNSENDABLE = "unsendable"
 _PERSONA = ("username", "icon_emoji")
@@ -87,7 +87,7 @@ class SlackClient:
         key: str,
         persona: Persona | None = None,
         *,
-        turn: CallSlot | None = None,
+        slot: CallSlot | None = None,
         in_doubt: bool = False,
         confirm: Confirm | None = None,
     ) -> str:
@@ -96,7 +96,7 @@ class SlackClient:
         `key` is the idempotency key. A post `in_doubt` may already be in the thread, so it is looked up first.
         `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
         """
-        turn = turn or CallSlot(run=place.conversation_id)
+        slot = slot or CallSlot(run=place.conversation_id)
         arguments: Arguments = {
             "channel": place.channel,
             **content.arguments(),
@@ -109,7 +109,7 @@ class SlackClient:
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
         once = PendingCalls(lambda: self._find(place, key), in_doubt, confirm)
-        response = await self.call("chat.postMessage", arguments, turn, once=once)
+        response = await self.call("chat.postMessage", arguments, slot, once=once)
         ts = str(response["ts"])
         # If the thread's root was deleted, Slack posts to the channel instead: delete that post.
         if place.thread_ts is not None and "thread_ts" not in response.get("message", {}):
@@ -134,7 +134,7 @@ class SlackClient:
             await self.delete(place.channel, stray["ts"])
 
     @staticmethod
-    async def insisting(call: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_done(call: Callable[[], Awaitable[T]]) -> T:
         """Retry a call while Slack is unavailable, and return its result.
 
         Also retries after access to the workspace is revoked: the process then ends, and the next owner makes the call.
@@ -147,19 +147,19 @@ class SlackClient:
             try:
                 return await call()
             except SlackCallFailed as e:
-                if e.verdict not in (RetryDecision.PASSING, RetryDecision.WORKSPACE_CLOSED):
+                if e.decision not in (RetryDecision.TRANSIENT, RetryDecision.WORKSPACE_CLOSED):
                     raise
-                log.warning("slack.away", error=str(e), again_in_s=pause_s)
+                log.warning("slack.unavailable", error=str(e), again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S[1])
 
-    async def update(self, channel: str, ts: str, compose: Callable[[], Content], turn: CallSlot) -> None:
+    async def update(self, channel: str, ts: str, compose: Callable[[], Content], slot: CallSlot) -> None:
         """Edit a message. `compose` is called when the call is granted, so the latest content wins."""
         await self.call(
             "chat.update",
             # Without `blocks`, the message would keep its old ones.
             lambda: {"channel": channel, "ts": ts, "blocks": "[]", **compose().arguments(), "parse": "none"},
-            replace(turn, priority=Priority.STATUS),
+            replace(slot, priority=Priority.STATUS),
         )
 
     async def upload(self, address: str, content: bytes) -> None:
@@ -184,23 +184,23 @@ class SlackClient:
         arguments = {"channel": channel, "ts": ts}
         await self.call("chat.delete", arguments, CallSlot(Priority.STATUS, run), done=("message_not_found",))
 
-    async def react(self, channel: str, ts: str, name: str, turn: CallSlot, confirm: Confirm | None = None) -> None:
+    async def react(self, channel: str, ts: str, name: str, slot: CallSlot, confirm: Confirm | None = None) -> None:
         """Add a reaction to a message; `confirm` as in `post`."""
         arguments = {"channel": channel, "timestamp": ts, "name": name}
         done = ("already_reacted", "message_not_found")
-        turn = replace(turn, priority=Priority.MARK)
-        await self.call("reactions.add", arguments, turn, done=done, once=PendingCalls(confirm=confirm))
+        slot = replace(slot, priority=Priority.REACTION)
+        await self.call("reactions.add", arguments, slot, done=done, once=PendingCalls(confirm=confirm))
 
     async def unreact(self, channel: str, ts: str, name: str) -> None:
         arguments = {"channel": channel, "timestamp": ts, "name": name}
         done = ("no_reaction", "message_not_found")
-        await self.call("reactions.remove", arguments, CallSlot(Priority.MARK), done=done)
+        await self.call("reactions.remove", arguments, CallSlot(Priority.REACTION), done=done)
 
     async def call(
         self,
         method: str,
         arguments: Arguments | Callable[[], Arguments],
-        turn: CallSlot,
+        slot: CallSlot,
         done: tuple[str, ...] = (),
         once: PendingCalls | None = None,
     ) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class SlackClient:
         once = once or PendingCalls()
         while True:
             try:
-                return await self._attempt(method, arguments, turn, once, send=failed < _ATTEMPTS)
+                return await self._attempt(method, arguments, slot, once, send=failed < _ATTEMPTS)
             except SlackCallFailed as e:
                 if e.error in done:
                     return {}
@@ -225,7 +225,7 @@ class SlackClient:
                 limited, failed = (limited + 1, failed) if e.error == LIMITED else (limited, failed + 1)
                 # One more round after the last attempt looks whether that attempt took effect.
                 last = _ATTEMPTS + (1 if once.look is not None else 0)
-                if not e.is_passing or failed >= last or limited > _RATE_LIMITS:
+                if not e.is_transient or failed >= last or limited > _RATE_LIMITS:
                     self._note_closed(e)
                     raise
                 log.info("slack.retry", method=method, error=e.error, retry_after_s=e.retry_after_s)
@@ -236,7 +236,7 @@ class SlackClient:
         self,
         method: str,
         arguments: Arguments | Callable[[], Arguments],
-        turn: CallSlot,
+        slot: CallSlot,
         once: PendingCalls,
         *,
         send: bool,
@@ -247,10 +247,10 @@ class SlackClient:
         if not send:
             raise SlackCallFailed(method, NO_ANSWER)
         channel = "" if callable(arguments) else str(arguments.get("channel", ""))
-        await self._scheduler.wait(method, channel, turn)
+        await self._scheduler.wait(method, channel, slot)
         if once.confirm is not None:
             await once.confirm()
-        turn.scope.check()
+        slot.scope.check()
         try:
             return await self._call_as_persona(method, arguments() if callable(arguments) else arguments)
         except SlackCallFailed as e:
@@ -275,7 +275,7 @@ class SlackClient:
         return answer
 
     def _note_closed(self, failed: SlackCallFailed) -> None:
-        if failed.verdict is RetryDecision.WORKSPACE_CLOSED and not self._closed_by.done():
+        if failed.decision is RetryDecision.WORKSPACE_CLOSED and not self._closed_by.done():
             self._closed_by.set_result(failed)
 
     async def _send(self, method: str, arguments: Arguments) -> dict[str, Any]:

@@ -17,9 +17,9 @@ _LONGEST_WAIT_S = 600.0
 
 
 class RetryDecision(Enum):
-    """How to handle an error. PASSING is retried; the others are final for this call."""
+    """How to handle an error. TRANSIENT is retried; the others are final for this call."""
 
-    PASSING = "transient: Slack is busy or unavailable"
+    TRANSIENT = "transient: Slack is busy or unavailable"
     GONE = "the message cannot be changed"
     TOO_MUCH = "the content is refused: send it shorter, or as plain text"
     CONVERSATION_CLOSED = "the bot may not write in this conversation"
@@ -30,7 +30,7 @@ class RetryDecision(Enum):
 
 # https://docs.slack.dev/reference/methods, each method's page.
 _DECISIONS = {
-    RetryDecision.PASSING: (
+    RetryDecision.TRANSIENT: (
         LIMITED,
         NO_ANSWER,
         "service_unavailable",
@@ -85,7 +85,7 @@ _DECISIONS = {
         "unknown_method",
     ),
 }
-_BY_ERROR = {word: verdict for verdict, words in _DECISIONS.items() for word in words}
+_BY_ERROR = {word: decision for decision, words in _DECISIONS.items() for word in words}
 # Decisions that differ for posts: without the scope to post, the workspace is unusable.
 _FOR_POSTS = {"missing_scope": RetryDecision.WORKSPACE_CLOSED, "thread_locked": RetryDecision.CONVERSATION_CLOSED}
 
@@ -108,19 +108,19 @@ class SlackCallFailed(Exception):  # noqa: N818 - named after the event, like it
         self.needed = needed
 
     @property
-    def verdict(self) -> RetryDecision:
+    def decision(self) -> RetryDecision:
         """How to handle the error; for some codes this depends on the method."""
-        verdict = _BY_ERROR.get(self.error, RetryDecision.REFUSED)
+        decision = _BY_ERROR.get(self.error, RetryDecision.REFUSED)
         if self.method == "chat.postMessage":
-            return _FOR_POSTS.get(self.error, verdict)
+            return _FOR_POSTS.get(self.error, decision)
         # The bot may still be allowed to post where it may not share files.
-        is_about_files = verdict is RetryDecision.CONVERSATION_CLOSED and self.method.startswith("files.")
-        return RetryDecision.UNAVAILABLE if is_about_files else verdict
+        is_about_files = decision is RetryDecision.CONVERSATION_CLOSED and self.method.startswith("files.")
+        return RetryDecision.UNAVAILABLE if is_about_files else decision
 
     @property
-    def is_passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the error is transient: Slack was busy or unavailable."""
-        return self.verdict is RetryDecision.PASSING
+        return self.decision is RetryDecision.TRANSIENT
 
 
 def failure(method: str, error: SlackApiError) -> SlackCallFailed:

@@ -29,13 +29,13 @@ class ThreadHistory:
         self._call = call
 
     async def messages(
-        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+        self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[Message]:
         """Yield the messages of a thread, oldest first; of a channel, one page of the latest, newest first.
 
         Messages of a thread that are older than `oldest` may be missing.
         """
-        turn = turn or CallSlot(run=place.conversation_id)
+        slot = slot or CallSlot(run=place.conversation_id)
         arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
         if oldest:
             arguments["oldest"] = oldest
@@ -43,17 +43,17 @@ class ThreadHistory:
         if place.thread_ts is not None:
             method, arguments["ts"] = "conversations.replies", place.thread_ts
         while True:
-            page = await self._call(method, arguments, turn)
+            page = await self._call(method, arguments, slot)
             for message in page["messages"]:
                 yield message
             arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
             if not arguments["cursor"] or place.thread_ts is None:
                 return
 
-    async def message(self, channel: str, ts: str, turn: CallSlot | None = None) -> Message | None:
+    async def message(self, channel: str, ts: str, slot: CallSlot | None = None) -> Message | None:
         """Return a message with its metadata; `None`: it does not exist."""
         arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
-        page = await self._call("conversations.replies", arguments, turn or CallSlot(), done=("thread_not_found",))
+        page = await self._call("conversations.replies", arguments, slot or CallSlot(), done=("thread_not_found",))
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
     async def find(self, place: ThreadAddress, key: str) -> Message | None:
@@ -73,8 +73,8 @@ class FoundPost:
         self._found: dict[str, str] | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def find(self, key: str, turn: CallSlot | None = None) -> str | None:
-        """Return the ts of the post with this key. The first caller makes the look-up, with its `turn`.
+    async def find(self, key: str, slot: CallSlot | None = None) -> str | None:
+        """Return the ts of the post with this key. The first caller makes the look-up, with its `slot`.
 
         Raises:
             SlackCallFailed: the look-up failed.
@@ -82,7 +82,7 @@ class FoundPost:
         """
         async with self._one_at_a_time:
             if self._found is None:
-                messages = self._history.messages(self._place, turn)
+                messages = self._history.messages(self._place, slot)
                 self._found = {key_of(each): str(each["ts"]) async for each in messages if key_of(each)}
         return self._found.get(key)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
-import structlog
-
+from connector.error_boundary import error_boundary
 from connector.slack_api.rate_budget import LocalRateBudget
 from connector.slack_api.tiers import limits_of, look_ups_of
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import Limit, RateBudget
-
-log = structlog.get_logger(__name__)
 
 # Upper bound of one sleep: other processes use the same budget, and the store's clock may be set.
 _MAX_SLEEP_S = 5.0
@@ -43,8 +40,8 @@ class Priority(IntEnum):
     # Profiles of authors, for names and access checks.
     PERSON = 1
     STATUS = 2
-    MARK = 3
-    SWEEP = 4
+    REACTION = 3
+    CLEANUP = 4
     # Calls that users can cause without bound: they also get only a share of the limit.
     LOOK_UP = 5
 
@@ -53,32 +50,32 @@ class CancelScope:
     """Cancels the calls that carry it, as long as they have not been sent."""
 
     def __init__(self) -> None:
-        self.is_over = False
+        self.is_cancelled = False
         self._waiting: set[asyncio.Future[None]] = set()
 
-    def forget(self) -> None:
+    def cancel(self) -> None:
         """Cancel the calls; those that wait raise `CallCancelled` at once."""
-        self.is_over = True
-        for turn in self._waiting:
-            if not turn.done():
-                turn.set_exception(CallCancelled())
+        self.is_cancelled = True
+        for granted in self._waiting:
+            if not granted.done():
+                granted.set_exception(CallCancelled())
 
     def check(self) -> None:
         """Raise `CallCancelled` if the calls are cancelled."""
-        if self.is_over:
+        if self.is_cancelled:
             raise CallCancelled
 
-    async def wait(self, turn: asyncio.Future[None]) -> None:
+    async def wait(self, granted: asyncio.Future[None]) -> None:
         """Wait until the call is granted.
 
         Raises:
             CallCancelled: it was cancelled first.
         """
-        self._waiting.add(turn)
+        self._waiting.add(granted)
         try:
-            await turn
+            await granted
         finally:
-            self._waiting.discard(turn)
+            self._waiting.discard(granted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class _Waiter:
     priority: Priority
     round: int
     number: int
-    turn: asyncio.Future[None] = field(compare=False)
+    granted: asyncio.Future[None] = field(compare=False)
 
 
 class RateLimiter:
@@ -131,21 +128,21 @@ class RateLimiter:
         for queue in self._queues.values():
             queue.close()
 
-    async def wait(self, method: str, channel: str, turn: CallSlot) -> None:
+    async def wait(self, method: str, channel: str, slot: CallSlot) -> None:
         """Wait until the call may be made.
 
         Raises:
             CallCancelled: it was cancelled first.
         """
         limits = limits_of(method, channel, self._scale)
-        if turn.priority is Priority.LOOK_UP:
+        if slot.priority is Priority.LOOK_UP:
             limits = {**look_ups_of(method, self._scale), **limits}
         for bucket, limit in limits.items():
             queue = self._queues.get(bucket)
             if queue is None:
                 queue = self._queues[bucket] = _Queue(f"{self._workspace}:{bucket}", limit, self._budget, self._tasks)
             try:
-                await queue.wait(turn)
+                await queue.wait(slot)
             finally:
                 if queue.is_idle:
                     self._queues.pop(bucket, None)
@@ -158,10 +155,8 @@ class RateLimiter:
         """
         buckets = list(limits_of(method, channel, self._scale))
         for bucket in buckets if for_s > _MAX_CHANNEL_PAUSE_S else buckets[:1]:
-            try:
+            with error_boundary("rate_budget.failed", bucket=bucket):  # Slack repeats the rate limit
                 await self._budget.pause(f"{self._workspace}:{bucket}", for_s)
-            except Exception:  # a Slack handler's border: Slack repeats the rate limit
-                log.exception("budget.failed", bucket=bucket)
 
 
 class _Queue:
@@ -184,34 +179,34 @@ class _Queue:
     def close(self) -> None:
         """Cancel all waiting calls."""
         for waiter in self._waiting:
-            waiter.turn.cancel()
+            waiter.granted.cancel()
 
-    async def wait(self, turn: CallSlot) -> None:
-        turn.scope.check()
+    async def wait(self, slot: CallSlot) -> None:
+        slot.scope.check()
         self._users += 1
         try:
             if not self._waiting and not await self._take():
                 return
-            await turn.scope.wait(self._queued(turn))
+            await slot.scope.wait(self._queued(slot))
         finally:
             self._users -= 1
 
-    def _queued(self, turn: CallSlot) -> asyncio.Future[None]:
-        turn.scope.check()  # it may have been cancelled while the budget was awaited
+    def _queued(self, slot: CallSlot) -> asyncio.Future[None]:
+        slot.scope.check()  # it may have been cancelled while the budget was awaited
         future = asyncio.get_running_loop().create_future()
         self._number += 1
-        heapq.heappush(self._waiting, _Waiter(turn.priority, self._round_of(turn), self._number, future))
+        heapq.heappush(self._waiting, _Waiter(slot.priority, self._round_of(slot), self._number, future))
         if len(self._waiting) == 1:
             serving = asyncio.create_task(self._serve())
             self._tasks.add(serving)
             serving.add_done_callback(self._tasks.discard)
         return future
 
-    def _round_of(self, turn: CallSlot) -> int:
+    def _round_of(self, slot: CallSlot) -> int:
         """Return the first round in which the run has no call yet."""
         if len(self._rounds) > len(self._waiting) + _MAX_IDLE_ROUNDS:
             self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}
-        who = turn.priority, turn.run
+        who = slot.priority, slot.run
         self._rounds[who] = max(self._round, self._rounds.get(who, 0)) + 1
         return self._rounds[who]
 
@@ -224,18 +219,16 @@ class _Queue:
             elif (first := self._first()) is not None:
                 heapq.heappop(self._waiting)
                 self._round = max(self._round, first.round)
-                first.turn.set_result(None)
+                first.granted.set_result(None)
         self._rounds.clear()
 
     async def _take(self) -> float:
-        try:
+        with error_boundary("rate_budget.failed", bucket=self._bucket):
             return await self._budget.take(self._bucket, self._limit)
-        except Exception:  # a Slack handler's border: retry, so that no call waits for ever or goes unlimited
-            log.exception("budget.failed", bucket=self._bucket)
-            return _RETRY_AFTER_S
+        return _RETRY_AFTER_S  # so that no call waits for ever or goes unlimited
 
     def _first(self) -> _Waiter | None:
         """Return the first call that still waits."""
-        while self._waiting and self._waiting[0].turn.done():
+        while self._waiting and self._waiting[0].granted.done():
             heapq.heappop(self._waiting)
         return self._waiting[0] if self._waiting else None

@@ -38,7 +38,7 @@ class Reactions:
         self._client = client
         self._pending: dict[ReactionKey, _PendingReaction] = {}
 
-    async def put(self, reaction: ReactionKey, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
+    async def add(self, reaction: ReactionKey, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
         """Add a reaction; return whether it may exist. An exception from `confirm` prevents the call.
 
         Raises:
@@ -62,22 +62,22 @@ class Reactions:
                 del self._pending[reaction]
         return True
 
-    def forget(self, reaction: ReactionKey) -> bool:
+    def cancel(self, reaction: ReactionKey) -> bool:
         """Cancel a reaction that waits to be sent. Return True if it certainly was never sent."""
         pending = self._pending.get(reaction)
         if pending is None:
             return False
-        pending.scope.forget()
+        pending.scope.cancel()
         return not pending.is_sent
 
-    async def take(self, reaction: ReactionKey) -> None:
+    async def remove(self, reaction: ReactionKey) -> None:
         """Remove a reaction. If it is being sent, wait for that first, so that it is not added afterwards.
 
         Raises:
             SlackCallFailed: Slack refused.
         """
         pending = self._pending.get(reaction)
-        if self.forget(reaction):
+        if self.cancel(reaction):
             return
         if pending is not None:
             await pending.is_done.wait()

@@ -92,15 +92,15 @@ async def share(  # noqa: PLR0913 - the parts of an upload
     if in_doubt and await look() is not None:
         return
     await _require_thread(client, place, name)
-    turn = CallSlot(run=place.conversation_id)
+    slot = CallSlot(run=place.conversation_id)
     data = content.encode()
-    begun = await client.call(_GET_URL, {"filename": name, "length": len(data)}, turn)
+    begun = await client.call(_GET_URL, {"filename": name, "length": len(data)}, slot)
     await client.upload(begun["upload_url"], data)
     arguments = {"files": json.dumps([{"id": begun["file_id"], "title": _title(content)}])}
     arguments |= {"channel_id": place.channel}
     if place.thread_ts is not None:
         arguments["thread_ts"] = place.thread_ts
-    await client.call(_COMPLETE, arguments, turn, once=PendingCalls(look, confirm=confirm))
+    await client.call(_COMPLETE, arguments, slot, once=PendingCalls(look, confirm=confirm))
     await _require_thread(client, place, name)
 
 

@@ -60,7 +60,7 @@ class Users:
         self._profiles: dict[str, tuple[Profile | None, float]] = {}
         self._look_ups: dict[tuple[str, Priority], _LookUp] = {}
 
-    async def learn(self, authors: Iterable[str], mentioned: Iterable[str] = (), within_s: float = WAIT_S) -> None:
+    async def look_up(self, authors: Iterable[str], mentioned: Iterable[str] = (), within_s: float = WAIT_S) -> None:
         """Look up users concurrently, and wait at most `within_s` seconds for the unknown ones.
 
         `authors` have priority over `mentioned` users, whose look-ups are skipped while many are in progress.
@@ -81,12 +81,12 @@ class Users:
             for each in waited_for:
                 each.waiting -= 1
                 if not each.waiting:
-                    each.scope.forget()
+                    each.scope.cancel()
         for user, look_up in of_authors.items():
             if look_up is not None and not look_up.task.done():
                 self._store(user, None, _RETRY_AFTER_S)  # the call may still complete and replace this
 
-    def of(self, user: str) -> str | None:
+    def name_of(self, user: str) -> str | None:
         """Return the name of a user; `None`: it is unknown."""
         profile = self.profile(user)
         return None if profile is None else profile.name
@@ -97,15 +97,15 @@ class Users:
         return profile
 
     def author(self, user: str) -> MessageAuthor:
-        return MessageAuthor(user, self.of(user) or "")
+        return MessageAuthor(user, self.name_of(user) or "")
 
-    def readable(self, text: str) -> str:
+    def with_names(self, text: str) -> str:
         """Replace the ids in mentions by names, where these are known."""
-        return _USER.sub(lambda mention: f"@{self.of(mention[1]) or mention[1]}", text)
+        return _USER.sub(lambda mention: f"@{self.name_of(mention[1]) or mention[1]}", text)
 
-    def identified(self, text: str) -> str:
-        """Return a text for a model: like `readable`, with the id after each name, because names are not unique."""
-        return _USER.sub(lambda mention: _mention(mention[1], self.of(mention[1]) or ""), text)
+    def with_ids(self, text: str) -> str:
+        """Return a text for a model: like `with_names`, with the id after each name, because names are not unique."""
+        return _USER.sub(lambda mention: _mention(mention[1], self.name_of(mention[1]) or ""), text)
 
     async def close(self) -> None:
         asking = [each.task for each in self._look_ups.values()]
@@ -123,20 +123,20 @@ class Users:
         if key not in self._look_ups:
             if key[1] is Priority.LOOK_UP and len(self._look_ups) >= _MAX_LOOK_UPS:
                 return None
-            turn = CallSlot(key[1])
-            self._look_ups[key] = _LookUp(asyncio.create_task(self._learn(user, turn)), turn.scope)
+            slot = CallSlot(key[1])
+            self._look_ups[key] = _LookUp(asyncio.create_task(self._fetch_profile(user, slot)), slot.scope)
             self._look_ups[key].task.add_done_callback(lambda _: self._look_ups.pop(key, None))
         return self._look_ups[key] if profile is None else None
 
-    async def _learn(self, user: str, turn: CallSlot) -> None:
+    async def _fetch_profile(self, user: str, slot: CallSlot) -> None:
         profile, refresh_after_s = self.profile(user), _REFRESH_AFTER_S
         try:
-            profile = _profile_of((await self._client.call("users.info", {"user": user}, turn))["user"])
+            profile = _profile_of((await self._client.call("users.info", {"user": user}, slot))["user"])
         except CallCancelled:
             return
         except (SlackCallFailed, KeyError) as e:
-            log.info("slack.no_name", user=user, error=str(e))
-            if isinstance(e, SlackCallFailed) and e.is_passing:
+            log.info("slack.profile_unavailable", user=user, error=str(e))
+            if isinstance(e, SlackCallFailed) and e.is_transient:
                 refresh_after_s = _RETRY_AFTER_S
         self._store(user, profile, refresh_after_s)
 

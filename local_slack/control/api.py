@@ -25,7 +25,7 @@ from local_slack.methods.web_api import METHOD_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from local_slack.blocks.wire import Json
+    from local_slack.blocks.slack_json import Json
     from local_slack.delivery.delivery_faults import DeliveryFaults
     from local_slack.delivery.faults import Faults
     from local_slack.delivery.recorder import Recorder

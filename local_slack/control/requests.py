@@ -6,8 +6,16 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-from local_slack.delivery.delivery_faults import DeliveryFault, Late, Lost, Twice
-from local_slack.delivery.faults import Breaks, DropsAfterwards, DropsBefore, Fault, RateLimits, Refuses, Slow
+from local_slack.delivery.delivery_faults import Delayed, DeliveryFault, Dropped, Duplicated
+from local_slack.delivery.faults import (
+    DropAfterCall,
+    DropBeforeCall,
+    ErrorResponse,
+    Fault,
+    RateLimited,
+    ServerError,
+    SlowResponse,
+)
 from local_slack.delivery.recorder import kind_of
 from local_slack.delivery.socket_mode import DisconnectReason
 from local_slack.methods.web_api import METHOD_NAMES
@@ -17,17 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CALL_FAULTS: Mapping[str, type[Fault]] = {
-    kind_of(fault): fault for fault in (Refuses, RateLimits, Breaks, Slow, DropsBefore, DropsAfterwards)
+    kind_of(fault): fault
+    for fault in (ErrorResponse, RateLimited, ServerError, SlowResponse, DropBeforeCall, DropAfterCall)
 }
-DELIVERY_FAULTS: Mapping[str, type[DeliveryFault]] = {kind_of(fault): fault for fault in (Twice, Late, Lost)}
+DELIVERY_FAULTS: Mapping[str, type[DeliveryFault]] = {kind_of(fault): fault for fault in (Duplicated, Delayed, Dropped)}
 
 _SOCKET_KINDS = ("disconnect", "drop", "freeze", "enable")
 _MOST_TIMES = 1_000
 _NUMBERS = {"retry_after_s": (1, 3600), "status": (400, 599), "delay_s": (0, 600), "behind": (1, 1000)}
 _WHOLE = {"retry_after_s", "status", "behind"}
 _FORMS = (
-    'send {"method": "chat.update", "kind": "refuses", "error": "internal_error", "times": 1}, '
-    '{"delivery": "twice", "times": 1} or {"socket": "drop"}'
+    'send {"method": "chat.update", "kind": "error_response", "error": "internal_error", "times": 1}, '
+    '{"delivery": "duplicated", "times": 1} or {"socket": "drop"}'
 )
 
 

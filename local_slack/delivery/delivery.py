@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from local_slack.delivery.delivery_faults import DeliveryFault, DeliveryFaults, Late, Lost, Twice
+from local_slack.delivery.delivery_faults import Delayed, DeliveryFault, DeliveryFaults, Dropped, Duplicated
 from local_slack.delivery.envelope import Envelope
 from local_slack.delivery.recorder import Recorder
 
@@ -152,12 +152,12 @@ class Delivery:
         if fault is not None:
             self._record.fault(fault, envelope=envelope.id)
         match fault:
-            case Lost():
+            case Dropped():
                 self._await_ack(envelope)
-            case Late(behind):
+            case Delayed(behind):
                 up = asyncio.get_running_loop().call_later(self.schedule.ack_timeout_s, self._release, envelope)
                 self._held.append(_Held(envelope, behind, up))
-            case Twice():
+            case Duplicated():
                 self._send(envelope)
                 self._send(envelope)
             case None:

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Twice:
+class Duplicated:
     """The envelope is sent twice, over two connections if there are two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class Delayed:
     """The envelope is sent after ``behind`` later ones, at the latest after the ack time-out."""
 
     behind: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Dropped:
     """The first attempt is not sent; the retries are."""
 
 
-DeliveryFault = Twice | Late | Lost
+DeliveryFault = Duplicated | Delayed | Dropped
 
 
 class DeliveryFaults:

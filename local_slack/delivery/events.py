@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.wire import message_json, other_member
+from local_slack.blocks.slack_json import message_json, other_member
 from local_slack.workspace.changes import (
     BotPresence,
     Change,
@@ -20,7 +20,7 @@ from local_slack.workspace.changes import (
 )
 
 if TYPE_CHECKING:
-    from local_slack.blocks.wire import Json
+    from local_slack.blocks.slack_json import Json
     from local_slack.workspace.messages import Channel, Message
     from local_slack.workspace.sessions import Session
     from local_slack.workspace.workspace import Workspace

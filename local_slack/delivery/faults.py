@@ -11,51 +11,51 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuses:
+class ErrorResponse:
     """The call has no effect and is answered with ``ok: false`` and this error."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimits:
+class RateLimited:
     """The call has no effect and is answered with HTTP 429."""
 
     retry_after_s: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Breaks:
+class ServerError:
     """The call has no effect and is answered with this HTTP status and no JSON."""
 
     status: int = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class BlockUntil:
     """The call takes effect and is answered once ``until`` is set."""
 
     until: asyncio.Event
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class SlowResponse:
     """The call takes effect at once and is answered after ``delay_s``."""
 
     delay_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class DropsAfterwards:
+class DropAfterCall:
     """The call takes effect, then the connection is cut: its outcome is unknown to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
-class DropsBefore:
-    """The connection is cut and the call has no effect; the caller cannot tell it from DropsAfterwards."""
+class DropBeforeCall:
+    """The connection is cut and the call has no effect; the caller cannot tell it from DropAfterCall."""
 
 
-Fault = Refuses | RateLimits | Breaks | Waits | Slow | DropsAfterwards | DropsBefore
+Fault = ErrorResponse | RateLimited | ServerError | BlockUntil | SlowResponse | DropAfterCall | DropBeforeCall
 
 
 class Faults:

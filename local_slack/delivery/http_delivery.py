@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode
 import aiohttp
 from yarl import URL
 
-from local_slack.blocks.wire import VERIFICATION_TOKEN
+from local_slack.blocks.slack_json import VERIFICATION_TOKEN
 from local_slack.outside_json import parse_json
 from local_slack.workspace.errors import LocalSlackError
 

@@ -64,7 +64,7 @@ class Recorder:
 
 
 def kind_of(fault: type) -> str:
-    """Return the name of a kind of fault in JSON: ``DropsBefore`` is ``drops_before``."""
+    """Return the name of a kind of fault in JSON: ``DropBeforeCall`` is ``drop_before_call``."""
     return _snake(fault.__name__)
 
 

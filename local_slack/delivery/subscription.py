@@ -6,7 +6,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.wire import VERIFICATION_TOKEN
+from local_slack.blocks.slack_json import VERIFICATION_TOKEN
 from local_slack.delivery.envelope import Envelope
 from local_slack.delivery.events import channel_of, event_of, mention_of
 from local_slack.workspace.changes import Change, Whispered
@@ -14,7 +14,7 @@ from local_slack.workspace.changes import Change, Whispered
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from local_slack.blocks.wire import Json
+    from local_slack.blocks.slack_json import Json
     from local_slack.delivery.delivery import Delivery
     from local_slack.delivery.recorder import Recorder
     from local_slack.workspace.workspace import Workspace
@@ -52,7 +52,7 @@ class Subscription:
         self._numbers = numbers or itertools.count(1)
         self.end: Callable[[], None] = workspace.listen(self._on_change)
 
-    def tell(self, event: Json) -> None:
+    def publish(self, event: Json) -> None:
         """Send an event, if the app is subscribed to it."""
         if event["type"] not in self._events:
             return
@@ -76,9 +76,9 @@ class Subscription:
     def _on_change(self, change: Change) -> None:
         if not self._concerns_bot(change):
             return
-        self.tell(event_of(change, self.workspace))
+        self.publish(event_of(change, self.workspace))
         if mention := mention_of(change, self.workspace):
-            self.tell(mention)
+            self.publish(mention)
 
     def _concerns_bot(self, change: Change) -> bool:
         if isinstance(change, Whispered):

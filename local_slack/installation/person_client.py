@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from local_slack.blocks.wire import Json
+    from local_slack.blocks.slack_json import Json
     from local_slack.workspace.people import Directory, Person
 
 _AT_NAME = re.compile(r"(?<![\w<@])@([a-z0-9][a-z0-9._-]*)")

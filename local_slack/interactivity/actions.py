@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.wire import VERIFICATION_TOKEN, message_json
+from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from local_slack.blocks.wire import Json
+    from local_slack.blocks.slack_json import Json
     from local_slack.methods.arguments import Arguments
     from local_slack.workspace.messages import Message
     from local_slack.workspace.people import Person

@@ -17,7 +17,7 @@ from local_slack.workspace.people import PersonToken
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from local_slack.blocks.wire import Json
+    from local_slack.blocks.slack_json import Json
     from local_slack.delivery.delivery import Delivery
     from local_slack.delivery.subscription import Subscription
     from local_slack.workspace.messages import Message
@@ -90,13 +90,13 @@ class Interactivity:
         thread_ts = args.required("thread_ts")
         streaming = subscription.workspace.streams.stop(channel.id, thread_ts)
         event = {"type": "agent_session_stopped", "channel": channel.id, "thread_ts": thread_ts}
-        subscription.tell({**event, "user": person.id, "streaming_message_ts": streaming, "event_ts": _now()})
+        subscription.publish({**event, "user": person.id, "streaming_message_ts": streaming, "event_ts": _now()})
 
     async def _open_home(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
         workspace = subscription.workspace
         channel, _was_open = workspace.open_im(person, workspace.directory.bot)
         event = {"type": "app_home_opened", "user": person.id, "channel": channel.id}
-        subscription.tell({**event, "tab": args.text("tab") or "messages", "event_ts": _now()})
+        subscription.publish({**event, "tab": args.text("tab") or "messages", "event_ts": _now()})
 
 
 def _visible(workspace: Workspace, person: Person, channel: str, ts: str) -> Message:

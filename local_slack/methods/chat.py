@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from local_slack.blocks.blocks import TEXT_OF_A_POST, TEXT_OF_AN_UPDATE, check_blocks, check_text, with_ids
-from local_slack.blocks.wire import message_json
+from local_slack.blocks.slack_json import message_json
 from local_slack.methods.conversations import channel_named, visible_channel
 from local_slack.methods.message_arguments import metadata_of, persona_of, thread_ts_of
 from local_slack.workspace.errors import SlackRefused
@@ -36,7 +36,7 @@ def post_message(call: Call) -> Json:
     session = call.workspace.session(message.channel, message.thread_ts or "")
     if session and isinstance(call.member, Bot):
         call.workspace.keep_session(session.silent())
-    answer = _wire(call, message)
+    answer = _message_json(call, message)
     if body.metadata:
         answer["metadata"] = body.metadata
     return {"channel": message.channel, "ts": message.ts, "message": answer}
@@ -73,7 +73,7 @@ def update(call: Call) -> Json:
         metadata=fresh.metadata if call.args.has("metadata") else old.metadata,
     )
     message = call.workspace.edit(channel, ts, call.member, body)
-    return {"channel": message.channel, "ts": ts, "text": message.text, "message": _wire(call, message)}
+    return {"channel": message.channel, "ts": ts, "text": message.text, "message": _message_json(call, message)}
 
 
 def delete(call: Call) -> Json:
@@ -131,7 +131,7 @@ def _has_text(call: Call) -> bool:
     return call.args.has("text") or call.args.has("markdown_text")
 
 
-def _wire(call: Call, message: Message) -> Json:
+def _message_json(call: Call, message: Message) -> Json:
     return message_json(message, call.workspace.directory.team)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.wire import channel_json
+from local_slack.blocks.slack_json import channel_json
 from local_slack.methods.arguments import invalid
 from local_slack.methods.calls import page_of
 from local_slack.workspace.errors import SlackRefused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.wire import file_json
+from local_slack.blocks.slack_json import file_json
 from local_slack.methods.arguments import invalid
 from local_slack.methods.conversations import visible_channel_id
 from local_slack.workspace.errors import SlackRefused

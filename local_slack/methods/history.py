@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.wire import message_json
+from local_slack.blocks.slack_json import message_json
 from local_slack.methods.calls import cursor_to, next_of
 from local_slack.methods.conversations import visible_channel
 from local_slack.workspace.errors import SlackRefused
@@ -73,7 +73,7 @@ def _messages_page(call: Call, messages: Sequence[Message], default_limit: int) 
     start = _start(messages, next_of(call.args))
     end = start + call.args.limit(default_limit)
     cursor = cursor_to(messages[end].ts) if end < len(messages) else ""
-    wire = [_wire(call, message) for message in messages[start:end]]
+    wire = [_message_json(call, message) for message in messages[start:end]]
     return {"messages": wire, "has_more": bool(cursor), "response_metadata": {"next_cursor": cursor}}
 
 
@@ -88,7 +88,7 @@ def _start(messages: Sequence[Message], ts: str | None) -> int:
     return len(before)
 
 
-def _wire(call: Call, message: Message) -> Json:
+def _message_json(call: Call, message: Message) -> Json:
     wire = message_json(message, call.workspace.directory.team)
     if message.metadata and call.args.flag("include_all_metadata"):
         wire["metadata"] = message.metadata

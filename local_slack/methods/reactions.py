@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.wire import message_json
+from local_slack.blocks.slack_json import message_json
 from local_slack.methods.conversations import channel_named, visible_channel
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.timestamps import is_timestamp

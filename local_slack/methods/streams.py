@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from local_slack.blocks.block_schemas import BLOCKS_OF_A_MESSAGE, MARKDOWN_TEXT
 from local_slack.blocks.blocks import block_problems, check_blocks, check_text, with_ids
 from local_slack.blocks.schema import ByType, Choice, Many, Shape, Text, Unchecked, problems
-from local_slack.blocks.wire import message_json
+from local_slack.blocks.slack_json import message_json
 from local_slack.methods.arguments import invalid
 from local_slack.methods.conversations import visible_channel
 from local_slack.methods.message_arguments import metadata_of, persona_of, thread_ts_of

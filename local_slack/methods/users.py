@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.wire import bot_json, user_json
+from local_slack.blocks.slack_json import bot_json, user_json
 from local_slack.methods.calls import page_of
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.people import Bot

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from local_slack.delivery.faults import (
-    Breaks,
-    DropsAfterwards,
-    DropsBefore,
+    BlockUntil,
+    DropAfterCall,
+    DropBeforeCall,
+    ErrorResponse,
     Fault,
     Faults,
-    RateLimits,
-    Refuses,
-    Slow,
-    Waits,
+    RateLimited,
+    ServerError,
+    SlowResponse,
 )
 from local_slack.methods import agents, chat, conversations, files, history, reactions, streams, users, views
 from local_slack.methods.arguments import Arguments, read_arguments
@@ -135,23 +135,23 @@ class WebApi:
         match fault:
             case None:
                 return call()
-            case Refuses(error):
+            case ErrorResponse(error):
                 return web.json_response({"ok": False, "error": error})
-            case RateLimits(retry_after_s):
+            case RateLimited(retry_after_s):
                 return _rate_limited(retry_after_s)
-            case Breaks(status):
+            case ServerError(status):
                 return web.Response(status=status, text="upstream error")
-            case Waits(until):
+            case BlockUntil(until):
                 await until.wait()
                 return call()
-            case Slow(delay_s):
+            case SlowResponse(delay_s):
                 answer = call()
                 await asyncio.sleep(delay_s)
                 return answer
-            case DropsAfterwards():
+            case DropAfterCall():
                 call()
                 return _dropped(http)
-            case DropsBefore():
+            case DropBeforeCall():
                 return _dropped(http)
 
     def _answer(self, request: _Request) -> web.Response:
@@ -209,7 +209,7 @@ def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) 
             by = bot.app_id
         case None:
             by = ""
-    dropped = isinstance(fault, DropsBefore | DropsAfterwards)
+    dropped = isinstance(fault, DropBeforeCall | DropAfterCall)
     text = answer.text if isinstance(answer, web.Response) and answer.content_type == "application/json" else None
     return {
         "method": request.method,

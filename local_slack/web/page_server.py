@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from local_slack.blocks.wire import other_member
+from local_slack.blocks.slack_json import other_member
 from local_slack.delivery.events import channel_of, event_of
 from local_slack.workspace.changes import Change, Whispered
 from local_slack.workspace.people import PersonToken
 
 if TYPE_CHECKING:
-    from local_slack.blocks.wire import Json
+    from local_slack.blocks.slack_json import Json
     from local_slack.workspace.files import File
     from local_slack.workspace.messages import Channel
     from local_slack.workspace.people import Person

@@ -19,11 +19,11 @@ from local_slack.workspace.changes import (
     SessionChanged,
     Whispered,
 )
+from local_slack.workspace.channel_history import ChannelHistories, ChannelHistory
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.files import File, Files
 from local_slack.workspace.messages import Body, Channel, Edit, Message, Persona
 from local_slack.workspace.people import Bot, Directory, channel_id
-from local_slack.workspace.rooms import Room, Rooms
 from local_slack.workspace.rules import Rules
 from local_slack.workspace.streams import Streams
 from local_slack.workspace.timestamps import Timestamps
@@ -57,7 +57,7 @@ class Workspace:
         self.views = Views()
         self._timestamps = Timestamps(clock)
         self._clock = clock
-        self._rooms = Rooms()
+        self._histories = ChannelHistories()
         self._sessions: dict[tuple[str, str], Session] = {}
         self._listeners: list[Callable[[Change], None]] = []
         people = tuple(person.id for person in directory.people)
@@ -68,38 +68,38 @@ class Workspace:
         for name in channels:
             joined = bot_channels is None or name in bot_channels
             members = (*people, directory.bot.id) if joined else people
-            self._rooms.add(Channel(channel_id(name, directory.team), name, members, int(clock())))
+            self._histories.add(Channel(channel_id(name, directory.team), name, members, int(clock())))
 
     # Reading
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        return tuple(room.channel for room in self._rooms)
+        return tuple(history.channel for history in self._histories)
 
     def channel(self, name_or_id: str) -> Channel:
         """Find a channel; raises ``channel_not_found``."""
-        return self._rooms.get(name_or_id).channel
+        return self._histories.get(name_or_id).channel
 
     def messages(self, channel: str) -> tuple[Message, ...]:
         """Return all messages of a channel, replies too, oldest first; none if it does not exist (yet)."""
-        room = self._rooms.find(channel)
-        return tuple(room.messages.values()) if room else ()
+        history = self._histories.find(channel)
+        return tuple(history.messages.values()) if history else ()
 
     def thread(self, channel: str, ts: str) -> tuple[Message, ...]:
         """Return the root ``ts`` and its replies, oldest first; empty if there is no such message."""
-        room = self._rooms.find(channel)
-        if room is None or ts not in room.messages:
+        history = self._histories.find(channel)
+        if history is None or ts not in history.messages:
             return ()
-        return tuple(room.messages[each] for each in (ts, *room.threads.get(ts, ())))
+        return tuple(history.messages[each] for each in (ts, *history.threads.get(ts, ())))
 
     def message(self, channel: str, ts: str) -> Message | None:
-        room = self._rooms.find(channel)
-        return room.messages.get(ts) if room else None
+        history = self._histories.find(channel)
+        return history.messages.get(ts) if history else None
 
     def whispers(self, channel: str) -> tuple[Message, ...]:
         """Return the ephemeral messages of a channel, oldest first."""
-        room = self._rooms.find(channel)
-        return tuple(room.whispers) if room else ()
+        history = self._histories.find(channel)
+        return tuple(history.whispers) if history else ()
 
     def now(self) -> float:
         return self._clock()
@@ -126,9 +126,9 @@ class Workspace:
         A ``thread_ts`` without a message is ignored and the message is posted to the channel, as Slack does when
         the root was deleted; the response then has no ``thread_ts``.
         """
-        room, root = self._postable(channel, author, thread_ts)
+        history, root = self._postable(channel, author, thread_ts)
         message = Message(
-            channel=room.channel.id,
+            channel=history.channel.id,
             ts=self._timestamps.next(),
             user=author.id,
             body=body,
@@ -138,10 +138,10 @@ class Workspace:
             parent_user=root.user if root else None,
             broadcast=broadcast and root is not None,
         )
-        room.messages[message.ts] = message
+        history.messages[message.ts] = message
         if root:
-            room.threads[root.ts].append(message.ts)
-            root = room.recount(root.ts)
+            history.threads[root.ts].append(message.ts)
+            root = history.recount(root.ts)
         self._emit(Posted(message, root if message.broadcast else None))
         return message
 
@@ -155,11 +155,11 @@ class Workspace:
         thread_ts: str | None = None,
         persona: Persona | None = None,
     ) -> Message:
-        room, _ = self._postable(channel, author, thread_ts)
-        if to not in room.channel.members:
+        history, _ = self._postable(channel, author, thread_ts)
+        if to not in history.channel.members:
             raise SlackRefused("user_not_in_channel")
         message = Message(
-            channel=room.channel.id,
+            channel=history.channel.id,
             ts=self._timestamps.next(),
             user=author.id,
             body=body,
@@ -168,60 +168,60 @@ class Workspace:
             thread_ts=thread_ts,
             only_for=to,
         )
-        room.whispers.append(message)
+        history.whispers.append(message)
         self._emit(Whispered(message))
         return message
 
     def edit(self, channel: str, ts: str, author: Member, body: Body) -> Message:
-        room = self._rooms.get(channel)
-        previous = room.existing(ts, author)
+        history = self._histories.get(channel)
+        previous = history.existing(ts, author)
         if previous.user != author.id or previous.tombstone or previous.persona:
             raise SlackRefused("cant_update_message")
-        self.rules.check_edit(room.channel, previous, self._clock())
+        self.rules.check_edit(history.channel, previous, self._clock())
         at = self._timestamps.next()
         message = replace(previous, body=body, edited=Edit(author.id, at))
-        room.messages[ts] = message
+        history.messages[ts] = message
         self._emit(Changed(message, previous, at))
         return message
 
     def delete(self, channel: str, ts: str, author: Member) -> None:
         """Delete a message. A root with replies leaves a tombstone, which is deleted with its last reply."""
-        room = self._rooms.get(channel)
-        previous = room.existing(ts, author)
+        history = self._histories.get(channel)
+        previous = history.existing(ts, author)
         if previous.tombstone:
             raise SlackRefused("message_not_found")
         if previous.user != author.id:
             raise SlackRefused("cant_delete_message")
         if previous.thread:
             stone = threads.tombstone(previous)
-            room.messages[ts] = stone
+            history.messages[ts] = stone
             self._emit(Changed(stone, previous, self._timestamps.next()))
             return
-        self._remove(room, previous)
+        self._remove(history, previous)
         if previous.thread_ts and previous.is_reply:
-            room.threads[previous.thread_ts].remove(previous.ts)
-            root = room.recount(previous.thread_ts)
+            history.threads[previous.thread_ts].remove(previous.ts)
+            root = history.recount(previous.thread_ts)
             if root.tombstone and root.reply_count == 0:
-                self._remove(room, root)
+                self._remove(history, root)
 
     def react(self, channel: str, ts: str, member: Member, name: str, *, add: bool) -> None:
-        room = self._rooms.get(channel)
-        message = room.existing(ts, member)
+        history = self._histories.get(channel)
+        message = history.existing(ts, member)
         if message.tombstone:
             raise SlackRefused("message_not_found")
-        self.rules.check_reaction(room.channel, message)
+        self.rules.check_reaction(history.channel, message)
         change = reactions.added if add else reactions.removed
         message = replace(message, reactions=change(message.reactions, name, member.id))
-        room.messages[ts] = message
+        history.messages[ts] = message
         self._emit(Reacted(message, member.id, name, self._timestamps.next(), add))
 
     # Channels
 
     def create(self, name: str, creator: Member) -> Channel:
         channel = Channel(channel_id(name, self.directory.team), name, (creator.id,), int(self._clock()))
-        if self._rooms.find(channel.id):
+        if self._histories.find(channel.id):
             raise SlackRefused("name_taken")
-        self._rooms.add(channel)
+        self._histories.add(channel)
         self._emit(ChannelOpened(channel, creator.id, self._timestamps.next()))
         return channel
 
@@ -232,32 +232,32 @@ class Workspace:
         im_id = f"D{self.directory.team.number}" + "".join(
             member[2:] for member in members if member != bot or len(members) == 1
         )
-        if room := self._rooms.find(im_id):
-            return room.channel, True
+        if history := self._histories.find(im_id):
+            return history.channel, True
         channel = Channel(im_id, "", members, int(self._clock()), is_im=True)
-        self._rooms.add(channel)
+        self._histories.add(channel)
         self._emit(ChannelOpened(channel, opener.id, self._timestamps.next()))
         return channel, False
 
     def join(self, channel: str, member: Member, inviter: str | None = None) -> Channel:
-        room = self._rooms.get(channel)
-        if room.channel.is_im:
+        history = self._histories.get(channel)
+        if history.channel.is_im:
             raise SlackRefused("method_not_supported_for_channel_type")
-        if member.id not in room.channel.members:
-            room.channel = replace(room.channel, members=(*room.channel.members, member.id))
-            self._emit(Joined(room.channel, member.id, self._timestamps.next(), inviter))
-        return room.channel
+        if member.id not in history.channel.members:
+            history.channel = replace(history.channel, members=(*history.channel.members, member.id))
+            self._emit(Joined(history.channel, member.id, self._timestamps.next(), inviter))
+        return history.channel
 
     def leave(self, channel: str, member: Member) -> None:
-        room = self._rooms.get(channel)
-        remaining = tuple(user for user in room.channel.members if user != member.id)
-        room.channel = replace(room.channel, members=remaining)
+        history = self._histories.get(channel)
+        remaining = tuple(user for user in history.channel.members if user != member.id)
+        history.channel = replace(history.channel, members=remaining)
 
     def archive(self, channel: str, archived: bool = True) -> Channel:
         """Archive or unarchive a channel. No one can write to an archived one."""
-        room = self._rooms.get(channel)
-        room.channel = replace(room.channel, is_archived=archived)
-        return room.channel
+        history = self._histories.get(channel)
+        history.channel = replace(history.channel, is_archived=archived)
+        return history.channel
 
     def set_bot_online(self, online: bool) -> None:
         if online is not self.bot_online:
@@ -268,16 +268,16 @@ class Workspace:
 
     def fill(self, channel: str, ts: str, body: Body) -> None:
         """Replace the body of a streamed message without marking it as edited."""
-        room = self._rooms.get(channel)
-        previous = room.messages[ts]
-        room.messages[ts] = message = replace(previous, body=body)
+        history = self._histories.get(channel)
+        previous = history.messages[ts]
+        history.messages[ts] = message = replace(previous, body=body)
         self._emit(Changed(message, previous, self._timestamps.next()))
 
     def file(self, file_id: str) -> File | None:
         return self.files.get(file_id)
 
     def check_member(self, channel: str, member: Member) -> None:
-        self._rooms.get(channel).must_have(member)
+        self._histories.get(channel).must_have(member)
 
     def check_post(self, channel: str, author: Member, thread_ts: str | None = None) -> None:
         """Raise SlackRefused if ``post`` would."""
@@ -285,11 +285,11 @@ class Workspace:
 
     def withdraw(self, file: File) -> None:
         """Mark this file as deleted in every message."""
-        for room in self._rooms:
-            for previous in [m for m in room.messages.values() if any(f.id == file.id for f in m.files)]:
+        for history in self._histories:
+            for previous in [m for m in history.messages.values() if any(f.id == file.id for f in m.files)]:
                 files = tuple(file if f.id == file.id else f for f in previous.files)
                 message = replace(previous, body=replace(previous.body, files=files))
-                room.messages[message.ts] = message
+                history.messages[message.ts] = message
                 self._emit(Changed(message, previous, self._timestamps.next()))
 
     @property
@@ -298,8 +298,8 @@ class Workspace:
 
     def session(self, channel: str, thread_ts: str) -> Session | None:
         """Return the agent session of a thread, or None."""
-        room = self._rooms.find(channel)
-        session = self._sessions.get((room.channel.id, thread_ts)) if room else None
+        history = self._histories.find(channel)
+        session = self._sessions.get((history.channel.id, thread_ts)) if history else None
         return session.at(self._clock()) if session else None
 
     def keep_session(self, session: Session) -> None:
@@ -311,15 +311,15 @@ class Workspace:
 
     # Inside
 
-    def _postable(self, channel: str, author: Member, thread_ts: str | None) -> tuple[Room, Message | None]:
-        room = self._rooms.get(channel)
-        room.must_have(author)
-        root = room.root_of(thread_ts)
-        self.rules.check_post(room.channel, author, root)
-        return room, root
+    def _postable(self, channel: str, author: Member, thread_ts: str | None) -> tuple[ChannelHistory, Message | None]:
+        history = self._histories.get(channel)
+        history.must_have(author)
+        root = history.root_of(thread_ts)
+        self.rules.check_post(history.channel, author, root)
+        return history, root
 
-    def _remove(self, room: Room, message: Message) -> None:
-        del room.messages[message.ts]
+    def _remove(self, history: ChannelHistory, message: Message) -> None:
+        del history.messages[message.ts]
         self._emit(Deleted(message, self._timestamps.next()))
 
     def _emit(self, change: Change) -> None:

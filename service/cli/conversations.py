@@ -245,7 +245,7 @@ async def _forget_inboxes(access: StoreAccess, conversations: set[str], idle_sin
             conversations = conversations.union(await runs.idle_since(idle_since))
         for conversation_id in conversations - {key.conversation_id for key in await access.store.keys()}:
             await runs.forget(conversation_id)
-    await access.store.tidy()
+    await access.store.delete_expired()
 
 
 async def _retrying(change: Callable[[], Awaitable[T]]) -> T:

@@ -17,7 +17,7 @@ from service.config.config import ConfigError, Environment, LogConfig, load_conf
 from service.config.secrets import secrets
 from service.doctor import FindingLevel
 from service.doctor.delivery_audit import check
-from service.doctor.findings import well
+from service.doctor.findings import passed
 from service.logging import configure_logging, hide_secrets
 from service.store import inspect_run_store, refuse_unprepared
 from service.tables import counted, table
@@ -68,7 +68,7 @@ def doctor(context: click.Context, url: str | None, config_path: Path | None, as
 
 def _examine(config_path: Path | None, *, as_json: bool) -> int:
     """Print the findings and return the exit code."""
-    environment = Environment.take()
+    environment = Environment.take_from_environ()
     known = secrets(environment)
     try:
         config = load_config(config_path)
@@ -79,19 +79,19 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
     configure_logging(LogConfig(level="error"), known)
     source = "the default (no file)" if config_path is None else str(config_path)
     count = len(config.instances)
-    first = well("configuration", f"{source}: {counted(count, 'agent')} ({', '.join(config.instances)}).")
+    first = passed("configuration", f"{source}: {counted(count, 'agent')} ({', '.join(config.instances)}).")
 
     async def look() -> list[DoctorFinding]:
         every = []
         async for finding in _all(first, config, environment):
-            shown = replace(finding, said=hide_secrets(finding.said, known))
+            shown = replace(finding, message=hide_secrets(finding.message, known))
             every.append(shown)
             if not as_json:
                 click.echo(shown.line)
         return every
 
     every = asyncio.run(look())
-    wrong = sum(finding.verdict is FindingLevel.WRONG for finding in every)
+    wrong = sum(finding.level is FindingLevel.FAILED for finding in every)
     if as_json:
         click.echo(json.dumps({"holds": not wrong, "findings": [asdict(finding) for finding in every]}, indent=2))
     else:
@@ -110,8 +110,8 @@ async def _all(first: DoctorFinding, config: ServiceConfig, environment: Environ
 def _conclusion(every: list[DoctorFinding], wrong: int) -> str:
     if wrong:
         return f"{counted(wrong, 'problem')} found (✗)."
-    lacking = sum(finding.verdict is FindingLevel.LACKING for finding in every)
-    skipped = sum(finding.verdict is FindingLevel.UNKNOWN for finding in every)
+    lacking = sum(finding.level is FindingLevel.WARNING for finding in every)
+    skipped = sum(finding.level is FindingLevel.SKIPPED for finding in every)
     details = [counted(lacking, "warning") + " (!)"] if lacking else []
     details += [counted(skipped, "check") + " skipped (–)"] if skipped else []  # noqa: RUF001 - a mark
     return f"No problems found{''.join(f', {detail}' for detail in details)}."

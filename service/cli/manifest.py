@@ -34,7 +34,7 @@ Existing app: paste the manifest under App Manifest, and reinstall the app if Sl
 )
 @click.option(
     "--url",
-    help=f"For `door: http`: the public URL at which Slack reaches the service. Default path: {PATH}.",
+    help=f"For `transport: http`: the public URL at which Slack reaches the service. Default path: {PATH}.",
 )
 @click.option("--format", "form", type=click.Choice(("yaml", "json")), default="yaml", show_default=True)
 def manifest(config_path: Path | None, url: str | None, form: str) -> None:
@@ -42,7 +42,7 @@ def manifest(config_path: Path | None, url: str | None, form: str) -> None:
 
     The manifest goes to standard output, instructions to standard error.
     """
-    known = secrets(Environment.read())
+    known = secrets(Environment.from_environ())
     try:
         config = load_config(config_path)
         made = manifest_of(names_of(config), _request_url(config, url))
@@ -67,14 +67,16 @@ def _request_url(config: ServiceConfig, url: str | None) -> str | None:
     Raises:
         ConfigError: the URL is missing, invalid, or given although the configuration uses Socket Mode.
     """
-    if config.slack.door == "socket":
+    if config.slack.transport == "socket":
         if url is not None:
-            raise ConfigError("--url is for `slack: {door: http}`; this configuration uses Socket Mode. Leave it out.")
+            raise ConfigError(
+                "--url is for `slack: {transport: http}`; this configuration uses Socket Mode. Leave it out."
+            )
         return None
     if url is None:
         raise ConfigError(
-            "`door: http` requires the public URL at which Slack reaches the service. Add --url https://… with the "
-            "address of your reverse proxy."
+            "`transport: http` requires the public URL at which Slack reaches the service. Add --url https://… with "
+            "the address of your reverse proxy."
         )
     try:
         parts = urlsplit(url)

@@ -62,7 +62,7 @@ def validate(
 
     Exit codes: 0 passed (possibly with warnings), 1 failed, 2 cannot be checked.
     """
-    environment = Environment.take()
+    environment = Environment.take_from_environ()
     options = _options("--config", config) or {}
     given = _options("--input", tool_input)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -39,11 +39,10 @@ def atomic_output(path: Path, protected: Sequence[Path]) -> Iterator[IO[str]]:
 @contextmanager
 def _new(path: Path) -> Iterator[IO[str]]:
     made = tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".new-", delete=False)  # noqa: SIM115 - closed below
-    try:
+    with ExitStack() as on_failure:
+        on_failure.callback(Path(made.name).unlink)
         with made:
             yield made
-    except BaseException:
-        Path(made.name).unlink()
-        raise
+        on_failure.pop_all()
     Path(made.name).chmod(_MODE)
     Path(made.name).replace(path)

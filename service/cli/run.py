@@ -29,7 +29,7 @@ def run(config_path: Path | None) -> None:
     Required environment variables: SLACK_BOT_TOKEN, and SLACK_APP_TOKEN for Socket Mode or SLACK_SIGNING_SECRET for
     HTTP. Optional: SLACK_API_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL and AMPLIFIER_SLACK_STORE.
     """
-    environment = Environment.take()
+    environment = Environment.take_from_environ()
     known = secrets(environment)
     try:
         config = load_config(config_path)

@@ -68,7 +68,7 @@ def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Corou
     Raises:
         click.ClickException: the command failed; the message gives the reason and contains no secret.
     """
-    environment = Environment.read()
+    environment = Environment.from_environ()
     urls = () if url is None else (url,)
     known = secrets(environment, None, *urls)
     try:

@@ -198,14 +198,14 @@ class Environment(_Section):
         return self.anthropic_api_key.get_secret_value() if self.anthropic_api_key else ""
 
     @classmethod
-    def read(cls) -> Self:
+    def from_environ(cls) -> Self:
         """Read the variables; a blank one counts as not set."""
         return cls(**{name: value for name in cls.model_fields if (value := os.environ.get(name.upper()))})
 
     @classmethod
-    def take(cls) -> Self:
+    def take_from_environ(cls) -> Self:
         """Read the variables and delete the secrets from the environment: child processes must not inherit them."""
-        environment = cls.read()
+        environment = cls.from_environ()
         for name, value in environment:
             if isinstance(value, SecretStr):
                 os.environ.pop(name.upper(), None)
@@ -222,7 +222,7 @@ def load_config(path: Path | None) -> ServiceConfig:
     """
     if path is None:
         return _anchored(ServiceConfig(), Path())
-    given = _read(path)
+    given = _load_yaml(path)
     if not isinstance(given, dict):
         raise ConfigError(f"{path}: has no keys; it must begin with `instances:`, see docs/configuration.md.")
     try:
@@ -253,7 +253,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def _read(path: Path) -> Any:
+def _load_yaml(path: Path) -> Any:
     try:
         data = _Loader(path.read_text(encoding="utf-8")).get_single_data()
     except OSError as e:

@@ -37,7 +37,7 @@ class SlackConfig(BaseModel):
     """Transport and access policy.
 
     Args:
-        listen: for `door: http`: the address on which the service listens for Slack's requests.
+        listen: for `transport: http`: the address on which the service listens for Slack's requests.
         users: ids of the users that have access; `None`: all members of the workspace.
         channels: ids of the channels in which the bot answers; `None`: all channels that it is a member of.
         external: whether users of other workspaces have access in shared channels.
@@ -49,7 +49,7 @@ class SlackConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    door: Literal["socket", "http"] = "socket"
+    transport: Literal["socket", "http"] = "socket"
     listen: str = "127.0.0.1:3000"
     users: frozenset[Annotated[str, AfterValidator(_user_id)]] | None = Field(default=None, min_length=1)
     channels: frozenset[Annotated[str, AfterValidator(_channel_id)]] | None = Field(default=None, min_length=1)

@@ -27,14 +27,14 @@ def slack_access(config: SlackConfig, environment: Environment, health: Callable
     Raises:
         ConfigError: a token or the URL is missing or invalid.
     """
-    door = _transport(config, environment, health)
-    return SlackCredentials(bot_token=bot_token(environment), api_url=api_url(environment), door=door)
+    transport = _transport(config, environment, health)
+    return SlackCredentials(bot_token=bot_token(environment), api_url=api_url(environment), transport=transport)
 
 
 def _transport(
     config: SlackConfig, environment: Environment, health: Callable[[], str]
 ) -> SocketTransport | HttpTransport:
-    match config.door:
+    match config.transport:
         case "socket":
             return SocketTransport(app_token(environment))
         case "http":
@@ -75,7 +75,7 @@ def config_token(environment: Environment) -> str | None:
 def signing_secret(environment: Environment) -> str:
     given, where = environment.slack_signing_secret, "your app's page under Basic Information → App Credentials"
     if given is None:
-        raise ConfigError(f"SLACK_SIGNING_SECRET is not set: `door: http` requires it. Copy it from {where}.")
+        raise ConfigError(f"SLACK_SIGNING_SECRET is not set: `transport: http` requires it. Copy it from {where}.")
     secret = given.get_secret_value()
     if secret.startswith(("xoxb-", "xapp-", "xoxp-", "xoxe")):
         raise ConfigError(f"SLACK_SIGNING_SECRET is a token, not a signing secret. Copy the secret from {where}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts import errors
-from service.doctor.findings import lacking, well, wrong
+from service.doctor.findings import failed, passed, warning
 from service.sessions.module_sources import LocalSources
 from service.sessions.mount_plan import mount_plan
 from service.sessions.preflight import find_problems
@@ -35,10 +35,10 @@ async def check_agents(
             plan = mount_plan(instance, default_provider, Path(folder), anthropic_api_key=anthropic_api_key)
             problems = await find_problems(plan)
             for problem in problems:
-                yield wrong(f"agent {name}", problem)
+                yield failed(f"agent {name}", problem)
             if problems:
                 continue
-            yield well(
+            yield passed(
                 f"agent {name}", f"its {len(instance.modules()) + (not instance.providers)} modules can be mounted."
             )
             if str(plan["providers"]) not in asked:  # many agents may share a model
@@ -62,19 +62,19 @@ async def _of_provider(name: str, provider: Any) -> DoctorFinding:
     """List the provider's models, which is free of charge."""
     area = f"model {name}"
     if name == _DEMO:
-        return lacking(area, "offline demo without a model. Set ANTHROPIC_API_KEY to use Claude.")
+        return warning(area, "offline demo without a model. Set ANTHROPIC_API_KEY to use Claude.")
     try:
         async with asyncio.timeout(_WITHIN_S):
             models = [str(model.id) for model in await provider.list_models()]
     except errors.RateLimitError:
-        return lacking(area, "the provider accepts the key, but rate-limits it.")
-    except Exception as e:  # noqa: BLE001 - a module is foreign code
-        return wrong(area, _refusal(e, provider))
+        return warning(area, "the provider accepts the key, but rate-limits it.")
+    except Exception as e:  # noqa: BLE001 - a tool call's border: a module may raise anything
+        return failed(area, _refusal(e, provider))
     model = str(provider.get_info().defaults.get("model", ""))
     if models and model and not any(each.startswith(model) for each in models):
         some = ", ".join(models[:5])
-        return lacking(area, f"{model} is not one of the {len(models)} models available to the key: {some}.")
-    return well(area, f"available; model: {model or 'the default of the provider'}.")
+        return warning(area, f"{model} is not one of the {len(models)} models available to the key: {some}.")
+    return passed(area, f"available; model: {model or 'the default of the provider'}.")
 
 
 def _refusal(error: Exception, provider: Any) -> str:

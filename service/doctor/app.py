@@ -8,7 +8,7 @@ from connector.setup.scopes import BOT_EVENTS, PATH
 from connector.slack_api.errors import SlackCallFailed
 from service.config.config import ConfigError
 from service.config.tokens import config_token
-from service.doctor.findings import lacking, unknown, well, wrong
+from service.doctor.findings import failed, passed, skipped, warning
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -42,7 +42,7 @@ async def id_of(api: WebApi, bot_token: str, bot_id: str) -> str | None:
 
 def of_two_apps(app_tokens: str | None, bot_tokens: str | None) -> Iterator[DoctorFinding]:
     if app_tokens and bot_tokens and app_tokens != bot_tokens:
-        yield wrong(
+        yield failed(
             "tokens",
             f"SLACK_APP_TOKEN belongs to the app {app_tokens}, SLACK_BOT_TOKEN to {bot_tokens}. Use two tokens of the "
             "same app.",
@@ -56,15 +56,15 @@ async def check_settings(
     try:
         token = config_token(environment)
         if token is None or app_id is None:
-            yield unknown("events", f"{_CANNOT_TELL} {', '.join(need.name for need in BOT_EVENTS)}.")
+            yield skipped("events", f"{_CANNOT_TELL} {', '.join(need.name for need in BOT_EVENTS)}.")
             return
         answer = await api.call("apps.manifest.export", token, app_id=app_id)
     except ConfigError as e:
-        yield wrong("events", str(e))
+        yield failed("events", str(e))
         return
     except SlackCallFailed as e:
-        again = "Try again." if e.is_passing else _LASTS
-        yield unknown("events", f"Slack does not return the app's settings ({e.error}). {again}")
+        again = "Try again." if e.is_transient else _LASTS
+        yield skipped("events", f"Slack does not return the app's settings ({e.error}). {again}")
         return
     manifest: dict[str, Any] = answer.data.get("manifest") or {}
     for finding in (*_of_events(manifest), *_of_features(manifest, config)):
@@ -75,13 +75,13 @@ def _of_events(manifest: dict[str, Any]) -> Iterator[DoctorFinding]:
     subscribed = _at(manifest, "settings", "event_subscriptions", "bot_events") or ()
     missing = [need for need in BOT_EVENTS if need.name not in subscribed]
     if not missing:
-        yield well("events", f"all {len(BOT_EVENTS)} are subscribed to.")
+        yield passed("events", f"all {len(BOT_EVENTS)} are subscribed to.")
     for need in missing:
         fix = "Add it under Event Subscriptions → Subscribe to bot events, and reinstall the app."
         if need.is_required:
-            yield wrong("events", f"{need.name} is missing; it is required to {need.purpose}. {fix}")
+            yield failed("events", f"{need.name} is missing; it is required to {need.purpose}. {fix}")
         else:
-            yield lacking("events", f"{need.name} is missing: {need.without}. {fix}")
+            yield warning("events", f"{need.name} is missing: {need.without}. {fix}")
 
 
 def _of_features(manifest: dict[str, Any], config: SlackConfig) -> Iterator[DoctorFinding]:
@@ -92,20 +92,22 @@ def _of_features(manifest: dict[str, Any], config: SlackConfig) -> Iterator[Doct
             "users cannot send direct messages to the bot. Under App Home, turn on the Messages Tab and allow users to "
             "send messages."
         )
-        found.append(wrong("app", problem))
+        found.append(failed("app", problem))
     if not _at(settings, "interactivity", "is_enabled"):
-        found.append(wrong("app", "buttons do not work. Turn on Interactivity under Interactivity & Shortcuts."))
-    if bool(settings.get("socket_mode_enabled")) != (config.door == "socket"):
-        on = "off" if config.door == "socket" else "on"
+        found.append(failed("app", "buttons do not work. Turn on Interactivity under Interactivity & Shortcuts."))
+    if bool(settings.get("socket_mode_enabled")) != (config.transport == "socket"):
+        on = "off" if config.transport == "socket" else "on"
         found.append(
-            wrong("app", f"Socket Mode is turned {on}, but `slack.door` is {config.door}. Change one of them.")
+            failed(
+                "app", f"Socket Mode is turned {on}, but `slack.transport` is {config.transport}. Change one of them."
+            )
         )
-    if config.door == "http":
+    if config.transport == "http":
         found += _of_addresses(settings)
     if not _at(manifest, "features", "agent_view"):
         problem = "the app is not an agent: status line, titles and Stop button are missing. Turn it on under Agents."
-        found.append(lacking("app", problem))
-    yield from found or [well("app", "the settings are correct.")]
+        found.append(warning("app", problem))
+    yield from found or [passed("app", "the settings are correct.")]
 
 
 def _of_addresses(settings: dict[str, Any]) -> Iterator[DoctorFinding]:
@@ -113,13 +115,13 @@ def _of_addresses(settings: dict[str, Any]) -> Iterator[DoctorFinding]:
     events = _at(settings, "event_subscriptions", "request_url")
     clicks = _at(settings, "interactivity", "request_url")
     if not events:
-        yield wrong("app", "no URL for events is set. Enter it under Event Subscriptions → Request URL.")
+        yield failed("app", "no URL for events is set. Enter it under Event Subscriptions → Request URL.")
     elif events != clicks:
-        yield wrong(
+        yield failed(
             "app", f"events go to {events}, interactions do not. Enter it under Interactivity & Shortcuts, too."
         )
     else:
-        yield well("app", f"Slack sends requests to {events}. Check that your proxy forwards this URL to {PATH}.")
+        yield passed("app", f"Slack sends requests to {events}. Check that your proxy forwards this URL to {PATH}.")
 
 
 def _at(value: Any, *keys: str) -> Any:

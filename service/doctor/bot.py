@@ -9,7 +9,7 @@ from connector.setup.scopes import BOT_SCOPES
 from connector.slack_api.errors import SlackCallFailed
 from service.config.config import ConfigError
 from service.config.tokens import bot_token
-from service.doctor.findings import lacking, unknown, well, wrong
+from service.doctor.findings import failed, passed, skipped, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +29,11 @@ async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | Doc
     try:
         return await api.call("auth.test", bot_token(environment))
     except ConfigError as e:
-        return wrong("bot token", str(e))
+        return failed("bot token", str(e))
     except SlackCallFailed as e:
-        if e.is_passing:
-            return wrong("Slack", f"cannot be reached at {api.url} ({e}). Check the network and SLACK_API_URL.")
-        return wrong(
+        if e.is_transient:
+            return failed("Slack", f"cannot be reached at {api.url} ({e}). Check the network and SLACK_API_URL.")
+        return failed(
             "bot token",
             f"Slack does not accept SLACK_BOT_TOKEN ({e.error}). Copy it again from your app's page at "
             "api.slack.com/apps, under OAuth & Permissions.",
@@ -44,10 +44,10 @@ def findings_in(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
     """Check identity, scopes and clock in the answer to `auth.test`."""
     identity = answer.data
     if not identity.get("bot_id"):
-        yield wrong("bot token", "SLACK_BOT_TOKEN is not a bot token. Use the token that begins with xoxb-.")
+        yield failed("bot token", "SLACK_BOT_TOKEN is not a bot token. Use the token that begins with xoxb-.")
     else:
         where = f"{identity.get('team')} ({identity.get('team_id')})"
-        yield well("bot token", f"valid: @{identity.get('user')} in {where}.")
+        yield passed("bot token", f"valid: @{identity.get('user')} in {where}.")
     yield from _of_scopes(answer)
     yield _of_clock(answer)
 
@@ -55,12 +55,12 @@ def findings_in(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
 def _of_scopes(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
     header = answer.headers.get("x-oauth-scopes")
     if header is None:
-        yield unknown("scopes", "Slack does not return the token's scopes.")
+        yield skipped("scopes", "Slack does not return the token's scopes.")
         return
     granted = {scope.strip() for scope in header.split(",")}
     missing = [need for need in BOT_SCOPES if need.name not in granted]
     if not missing:
-        yield well("scopes", f"all {len(BOT_SCOPES)} are granted.")
+        yield passed("scopes", f"all {len(BOT_SCOPES)} are granted.")
     for need in missing:
         yield _missing(need)
 
@@ -68,19 +68,19 @@ def _of_scopes(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
 def _missing(need: MethodRequirement) -> DoctorFinding:
     fix = "Add it under OAuth & Permissions → Scopes, and reinstall the app."
     if need.is_required:
-        return wrong("scopes", f"{need.name} is missing; it is required to {need.purpose}. {fix}")
-    return lacking("scopes", f"{need.name} is missing: {need.without}. {fix}")
+        return failed("scopes", f"{need.name} is missing; it is required to {need.purpose}. {fix}")
+    return warning("scopes", f"{need.name} is missing: {need.without}. {fix}")
 
 
 def _of_clock(answer: WebApiAnswer) -> DoctorFinding:
     try:
         theirs_s = parsedate_to_datetime(answer.headers["date"]).timestamp()
     except (KeyError, ValueError):
-        return unknown("clock", "Slack does not return its time.")
+        return skipped("clock", "Slack does not return its time.")
     off_s = answer.at_s - theirs_s
     if abs(off_s) <= _OFF_S:
-        return well("clock", "agrees with Slack's.")
+        return passed("clock", "agrees with Slack's.")
     problem = (
         f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} Slack's. Synchronize this machine's time (NTP)."
     )
-    return wrong("clock", problem) if abs(off_s) > _MOST_OFF_S else lacking("clock", problem)
+    return failed("clock", problem) if abs(off_s) > _MOST_OFF_S else warning("clock", problem)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from service.config.config import ConfigError
 from service.config.tokens import api_url, bot_token
-from service.doctor import app, bot, door
+from service.doctor import app, bot, transport
 from service.doctor.agents import check_agents
-from service.doctor.findings import DoctorFinding, unknown, wrong
-from service.doctor.places import check_disks, check_store, check_workspace
+from service.doctor.findings import DoctorFinding, failed, skipped
+from service.doctor.storage import check_disks, check_store, check_workspace
 from service.doctor.web_api import WebApi
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ async def examined(config: ServiceConfig, environment: Environment) -> AsyncIter
     try:
         url = api_url(environment)
     except ConfigError as e:
-        yield wrong("Slack", str(e))
+        yield failed("Slack", str(e))
     else:
         async with WebApi.at(url) as api:
             async for finding in _of_slack(api, config, environment):
@@ -40,17 +40,17 @@ async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment
     answer, bots_app = await bot.answer_to(api, environment), None
     if isinstance(answer, DoctorFinding):
         yield answer
-        yield unknown("scopes", "not checked: the bot token does not work.")
+        yield skipped("scopes", "not checked: the bot token does not work.")
     else:
         for finding in bot.findings_in(answer):
             yield finding
         bots_app = await app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
     sockets_app = None
-    if config.slack.door == "socket":
-        found, sockets_app = await door.check_socket(api, environment)
+    if config.slack.transport == "socket":
+        found, sockets_app = await transport.check_socket(api, environment)
         yield found
     else:
-        yield await door.check_http(api, config.slack, environment)
+        yield await transport.check_http(api, config.slack, environment)
     for finding in app.of_two_apps(sockets_app, bots_app):
         yield finding
     async for finding in app.check_settings(api, environment, config.slack, sockets_app or bots_app):

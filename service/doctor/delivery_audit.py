@@ -33,8 +33,7 @@ class Tally:
     """Counts of an audit.
 
     Args:
-        accepted: messages ever admitted to an inbox, the sum of the next four. Excludes messages that left it under
-            a version without counters, once their ids have expired.
+        accepted: messages ever admitted to an inbox, the sum of the next four.
         runs_on: runs that have started and not ended.
         leases: conversations with a valid lease.
         unowned: conversations with pending work and no owner; a service of their workspace must take them over.

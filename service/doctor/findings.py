@@ -7,40 +7,40 @@ from enum import StrEnum
 
 
 class FindingLevel(StrEnum):
-    WELL = "well"
-    LACKING = "lacking"  # the service works with limitations
-    WRONG = "wrong"
-    UNKNOWN = "unknown"
+    PASSED = "passed"
+    WARNING = "warning"  # the service works with limitations
+    FAILED = "failed"
+    SKIPPED = "skipped"
 
 
-_MARKS = {FindingLevel.WELL: "✓", FindingLevel.LACKING: "!", FindingLevel.WRONG: "✗", FindingLevel.UNKNOWN: "–"}  # noqa: RUF001 - a mark
+_MARKS = {FindingLevel.PASSED: "✓", FindingLevel.WARNING: "!", FindingLevel.FAILED: "✗", FindingLevel.SKIPPED: "–"}  # noqa: RUF001 - a mark
 _WIDTH = 14
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """The result of one check; `said` is a sentence that states the problem and the fix."""
+    """The result of one check; `message` is a sentence that states the problem and the fix."""
 
     area: str
-    verdict: FindingLevel
-    said: str
+    level: FindingLevel
+    message: str
 
     @property
     def line(self) -> str:
-        return f"{_MARKS[self.verdict]} {self.area:{_WIDTH}} {self.said}"
+        return f"{_MARKS[self.level]} {self.area:{_WIDTH}} {self.message}"
 
 
-def well(area: str, said: str) -> DoctorFinding:
-    return DoctorFinding(area, FindingLevel.WELL, said)
+def passed(area: str, message: str) -> DoctorFinding:
+    return DoctorFinding(area, FindingLevel.PASSED, message)
 
 
-def lacking(area: str, said: str) -> DoctorFinding:
-    return DoctorFinding(area, FindingLevel.LACKING, said)
+def warning(area: str, message: str) -> DoctorFinding:
+    return DoctorFinding(area, FindingLevel.WARNING, message)
 
 
-def wrong(area: str, said: str) -> DoctorFinding:
-    return DoctorFinding(area, FindingLevel.WRONG, said)
+def failed(area: str, message: str) -> DoctorFinding:
+    return DoctorFinding(area, FindingLevel.FAILED, message)
 
 
-def unknown(area: str, said: str) -> DoctorFinding:
-    return DoctorFinding(area, FindingLevel.UNKNOWN, said)
+def skipped(area: str, message: str) -> DoctorFinding:
+    return DoctorFinding(area, FindingLevel.SKIPPED, message)

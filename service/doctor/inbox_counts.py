@@ -33,10 +33,10 @@ def inconsistencies(record: ConversationRecord) -> Iterator[str]:
             f"its inbox has accepted {count.accepted} entries, but it has the ids of {len(record.order)}, and "
             f"{count.forgotten} have expired."
         )
-    if record.held > count.accepted:
+    if record.held_seq > count.accepted:
         yield (
-            f"messages up to number {record.held} are held back, but only {count.accepted} were accepted: new messages "
-            "start no run."
+            f"messages up to number {record.held_seq} are held back, but only {count.accepted} were accepted: new "
+            "messages start no run."
         )
     if record.posts and not record.has_run:
         yield f"{counted(record.posts, 'post')} pending in the outbox without a run."

@@ -21,7 +21,7 @@ _EVERY_S = (30 * 60.0, 90 * 60.0)
 
 
 class ExpiringStore(Protocol):
-    async def tidy(self) -> None: ...
+    async def delete_expired(self) -> None: ...
 
 
 @asynccontextmanager
@@ -40,6 +40,6 @@ async def _expire(stores: tuple[ExpiringStore, ...], every_s: tuple[float, float
         await asyncio.sleep(random.uniform(*every_s))  # noqa: S311 - no secret
         for store in stores:
             try:
-                await store.tidy()
+                await store.delete_expired()
             except StoreError as e:
-                log.warning("store.not_tidied", problem=str(e))
+                log.warning("store.expiry_failed", problem=str(e))

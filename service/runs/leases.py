@@ -39,22 +39,22 @@ class LeaseConfig:
 
 
 class HeldLease:
-    """A lease on one conversation; implements `connector.protocols.Lease`.
+    """A lease on one conversation; implements `connector.protocols.ConversationLease`.
 
     Args:
-        asked_at_s: time of the claim request by `config.clock`. The lease is valid for `lease_s` from then on.
+        requested_at_s: time of the claim request by `config.clock`. The lease is valid for `lease_s` from then on.
     """
 
-    def __init__(self, conversation_id: str, claim: Claim, config: LeaseConfig, asked_at_s: float) -> None:
+    def __init__(self, conversation_id: str, claim: Claim, config: LeaseConfig, requested_at_s: float) -> None:
         self.conversation_id = conversation_id
         self._claim = claim
         self._store = config.store
         self._retry = config.retry
         self._lease_s = config.lease_s
         self._clock = config.clock
-        self._valid_until_s = asked_at_s + config.lease_s
+        self._valid_until_s = requested_at_s + config.lease_s
         self._lost = asyncio.Event()
-        self._is_handed_over = self._given_back = False
+        self._is_handed_over = self._is_released = False
         # Serialises renewals and the release: a renewal after the release would renew a released lease.
         self._renewing = asyncio.Lock()
         # Keeps the owner's writes in order.
@@ -68,40 +68,40 @@ class HeldLease:
     @property
     def is_over(self) -> bool:
         """Whether the lease was released or lost."""
-        return self._given_back or self._lost.is_set()
+        return self._is_released or self._lost.is_set()
 
     @property
     def is_being_renewed(self) -> bool:
         return self._renewing.locked()
 
     async def fetch(self, after: int) -> tuple[InboxEntry, ...]:
-        entries = await self._ask(lambda: self._store.fetch(self.conversation_id, self._claim.token, after))
+        entries = await self._call(lambda: self._store.fetch(self.conversation_id, self._claim.token, after))
         self._newest = max([self._newest, after, *(entry.seq for entry in entries)])
         return entries
 
     async def write(self, changes: StateChanges) -> None:
         async with self._writing:
-            await self._ask(lambda: self._store.write(self.conversation_id, self._claim.token, changes))
+            await self._call(lambda: self._store.write(self.conversation_id, self._claim.token, changes))
 
     async def release(self, seen: int) -> bool:
         async with self._writing, self._renewing:
-            self._given_back = await self._ask(
+            self._is_released = await self._call(
                 lambda: self._store.release(self.conversation_id, self._claim.token, seen)
             )
-        return self._given_back
+        return self._is_released
 
-    async def hand_over(self, rest_s: float = 0.0) -> None:
+    async def hand_over(self, due_in_s: float = 0.0) -> None:
         self._is_handed_over = True  # the next owner may claim it before the store's answer arrives
         async with self._writing, self._renewing:
-            await self._ask(lambda: self._store.hand_over(self.conversation_id, self._claim.token, rest_s))
-            self._given_back = True
+            await self._call(lambda: self._store.hand_over(self.conversation_id, self._claim.token, due_in_s))
+            self._is_released = True
 
     async def lost(self) -> None:
         await self._lost.wait()
 
     async def confirm(self) -> None:
         if self._is_handed_over or self.is_over:
-            raise self._not_ours()
+            raise self._lease_lost()
         # A suspended process may have missed renewals, so its lease may belong to another process.
         if self._valid_until_s - self._clock() < self._lease_s / 2:
             await self._renew()
@@ -118,33 +118,33 @@ class HeldLease:
 
     async def _renew(self) -> int:
         async def renew() -> int:
-            asked_at_s = self._clock()
+            requested_at_s = self._clock()
             last = await self._store.renew(self.conversation_id, self._claim.token, self._lease_s)
-            self._valid_until_s = asked_at_s + self._lease_s
+            self._valid_until_s = requested_at_s + self._lease_s
             return last
 
         async with self._renewing:
-            return self._newest if self._given_back else await self._ask(renew)
+            return self._newest if self._is_released else await self._call(renew)
 
     def abandon(self) -> None:
-        if not self._given_back:
+        if not self._is_released:
             self.lose()
 
     def lose(self) -> None:
         """Mark the lease as lost to another process."""
         self._lost.set()
 
-    def _not_ours(self) -> LeaseLost:
+    def _lease_lost(self) -> LeaseLost:
         return LeaseLost(
             f"The lease on the conversation {self.conversation_id} is lost: another process has claimed it, this one "
             "has released it, or it is no longer in the store."
         )
 
-    async def _ask(self, step: Callable[[], Awaitable[T]]) -> T:
+    async def _call(self, step: Callable[[], Awaitable[T]]) -> T:
         if self._lost.is_set():
-            raise self._not_ours()
+            raise self._lease_lost()
         try:
-            return await self._retry.through(step)
+            return await self._retry.call(step)
         except LeaseLost:
             self._lost.set()
             raise
@@ -153,9 +153,9 @@ class HeldLease:
 class Leases:
     """The leases that this process holds, by conversation."""
 
-    def __init__(self, lease_s: float, look_after: Callable[[str], None]) -> None:
+    def __init__(self, lease_s: float, on_work: Callable[[str], None]) -> None:
         self._lease_s = lease_s
-        self._look_after = look_after
+        self._on_work = on_work
         self._held: dict[str, HeldLease] = {}
 
     def __len__(self) -> int:
@@ -185,7 +185,7 @@ class Leases:
     async def _renew(self, lease: HeldLease) -> None:
         try:
             if await lease.renewed():
-                self._look_after(lease.conversation_id)
+                self._on_work(lease.conversation_id)
         except LeaseLost:
             log.warning("lease.lost", conversation=lease.conversation_id, token=lease.claim.token)
         except StoreError as e:

@@ -43,7 +43,7 @@ _HAND_OVER_WITHIN_S = 0.4
 
 
 class StoredRuns:
-    """Inboxes and leases in a store that processes share; implements `connector.protocols.Runs`.
+    """Inboxes and leases in a store that processes share; implements `connector.protocols.RunService`.
 
     Args:
         store: the run store; the caller closes it.
@@ -75,39 +75,43 @@ class StoredRuns:
         self._admitting = 0
         self._most_owned = most_owned
         self._lease_config = LeaseConfig(store, self._retry, lease_s, self._clock)
-        self._leases = Leases(lease_s, self._look_after)
+        self._leases = Leases(lease_s, self._notify_listeners)
         # Conversations that others owned before an outage, with the time since when the store answers for each.
         self._found_unsettled: dict[str, float] = {}
         self._entered_by: asyncio.Task[object] | None = None
-        self._life: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._entered_by = asyncio.current_task()
-        self._life = asyncio.create_task(self._live())
-        self._life.add_done_callback(self._lived)
+        self._running = asyncio.create_task(self._run())
+        self._running.add_done_callback(self._on_stopped)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._life is not None  # noqa: S101 - it was entered
-        self._life.cancel()
+        assert self._running is not None  # noqa: S101 - it was entered
+        self._running.cancel()
         held = list(self._leases)
         try:
-            async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._retry.is_away else _HAND_OVER_WITHIN_S):
-                await asyncio.wait({self._life})
+            async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._retry.is_unavailable else _HAND_OVER_WITHIN_S):
+                await asyncio.wait({self._running})
                 await asyncio.gather(*map(_hand_over, held))
         except TimeoutError:
             log.warning("leases.not_handed_over", conversations=[lease.conversation_id for lease in self._leases])
         finally:
             for lease in held:
                 lease.lose()
-        if self._life.done() and not self._life.cancelled() and (problem := self._life.exception()) is not None:
+        if (
+            self._running.done()
+            and not self._running.cancelled()
+            and (problem := self._running.exception()) is not None
+        ):
             raise _root_cause(problem)
 
-    def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
-        """Call `look_after(conversation_id)` whenever a conversation of the workspace has work to do."""
-        self._listeners[workspace].append(look_after)
+    def watch(self, workspace: str, on_work: Callable[[str], None]) -> None:
+        """Call `on_work(conversation_id)` whenever a conversation of the workspace has work to do."""
+        self._listeners[workspace].append(on_work)
         self._is_watched.set()
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None = None) -> bool:
@@ -117,17 +121,17 @@ class StoredRuns:
             StoreError: the entry cannot be stored, and a retry would not help.
             StoreAway: the store is unreachable, and `_MOST_WAITING` admissions wait for it already.
         """
-        if self._retry.is_away and self._admitting >= _MOST_WAITING:
+        if self._retry.is_unavailable and self._admitting >= _MOST_WAITING:
             raise StoreAway(f"{_MOST_WAITING} entries already wait for the store; Slack will redeliver this one.")
         order = self._orders.setdefault(conversation_id, asyncio.Lock())
         self._admitting += 1
         try:
             async with order:
-                admitted = await self._retry.through(lambda: self._store.admit(conversation_id, entry, agent))
+                admitted = await self._retry.call(lambda: self._store.admit(conversation_id, entry, agent))
         finally:
             self._admitting -= 1
         if admitted.is_new and admitted.owner in (None, self._owner):
-            self._look_after(conversation_id)
+            self._notify_listeners(conversation_id)
         return admitted.is_new
 
     async def claim(self, conversation_id: str) -> HeldLease | None:
@@ -138,23 +142,23 @@ class StoredRuns:
         """
         if workspace_of(conversation_id) not in self._listeners:
             return None
-        lease = await self._retry.through(lambda: self._claimed(conversation_id))
+        lease = await self._retry.call(lambda: self._claim_once(conversation_id))
         if lease is not None:
             self._leases.hold(lease)
         return lease
 
     async def agent_of(self, conversation_id: str) -> str | None:
         """Return the conversation's instance; `None` if no message there addressed an agent yet."""
-        return await self._retry.through(lambda: self._store.agent_of(conversation_id))
+        return await self._retry.call(lambda: self._store.agent_of(conversation_id))
 
-    async def _claimed(self, conversation_id: str) -> HeldLease | None:
+    async def _claim_once(self, conversation_id: str) -> HeldLease | None:
         if await self._may_be_its_owners(conversation_id):
             return None
-        asked_at_s = self._clock()
+        requested_at_s = self._clock()
         claim = await self._store.claim(conversation_id, self._owner, self._lease_s)
         if claim is None:
             return None
-        return HeldLease(conversation_id, claim, self._lease_config, asked_at_s)
+        return HeldLease(conversation_id, claim, self._lease_config, requested_at_s)
 
     async def _may_be_its_owners(self, conversation_id: str) -> bool:
         """Return whether another process may have missed renewals only because of a store outage.
@@ -174,37 +178,37 @@ class StoredRuns:
             return False
         return self._clock() < self._found_unsettled.setdefault(conversation_id, self._clock()) + self._lease_s
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as endless:
-            for each in (self._leases.renew(), self._listen(), self._look_for_due()):
+            for each in (self._leases.renew(), self._listen(), self._poll_due()):
                 endless.create_task(each)
 
-    def _lived(self, life: asyncio.Task[None]) -> None:
+    def _on_stopped(self, life: asyncio.Task[None]) -> None:
         """Cancel the task that entered this context if the background task failed: `__aexit__` raises its error."""
         problem = None if life.cancelled() else life.exception()
         if problem is None or self._entered_by is None:
             return
         match _root_cause(problem):
             case StoreGone() as gone:
-                log.critical("store.gone", problem=str(gone))
+                log.critical("store.replaced", problem=str(gone))
             case other:
                 log.critical("runs.failed", exc_info=other)
         self._entered_by.cancel()
 
-    def _look_after(self, conversation_id: str) -> None:
+    def _notify_listeners(self, conversation_id: str) -> None:
         for listener in self._listeners.get(workspace_of(conversation_id), ()):
             listener(conversation_id)
 
     async def _listen(self) -> None:
         """Dispatch the store's notifications of entries that other processes admitted."""
         while True:
-            for conversation_id in await self._retrying(lambda: self._store.woken(self._owner)):
-                self._look_after(conversation_id)
+            for conversation_id in await self._retrying(lambda: self._store.wait_for_notifications(self._owner)):
+                self._notify_listeners(conversation_id)
 
-    async def _look_for_due(self) -> None:
+    async def _poll_due(self) -> None:
         """Dispatch due conversations without an owner in the workspaces that this process serves.
 
-        After an outage, `_claimed` leaves them to their previous owners. Paused while this process owns `most_owned`
+        After an outage, `_claim_once` leaves them to their previous owners. Paused while this process owns `most_owned`
         conversations: it must renew their leases in time, and other replicas may have capacity.
         """
         await self._is_watched.wait()
@@ -214,7 +218,7 @@ class StoredRuns:
                 most = min(self._most_owned - len(self._leases), _MOST_AT_A_TIME)
                 due = await self._retrying(partial(self._store.due, workspace, most)) if most > 0 else []
                 for conversation_id in due:
-                    self._look_after(conversation_id)
+                    self._notify_listeners(conversation_id)
                 are_more |= len(due) == most and not self._retry.unsettled_s(self._lease_s)
             wait_s = _LOOK_AGAIN_S if are_more else _LOOK_EVERY_S
             await asyncio.sleep(wait_s * random.uniform(0.75, 1.25))  # noqa: S311 - jitter between replicas
@@ -227,7 +231,7 @@ class StoredRuns:
         """
         while True:
             try:
-                return await self._retry.through(ask)
+                return await self._retry.call(ask)
             except StoreGone:
                 raise
             except StoreError as e:

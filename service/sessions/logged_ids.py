@@ -52,7 +52,8 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
     # A pruned branch has lost its name or its segment.
     is_whole = len(tree.segments) == tree.next_segment and all(each.name for each in tree.segments.values())
     segments = {
-        number: await _read(store, key, number, segment.base, segment.end) for number, segment in tree.segments.items()
+        number: await _read_segment(store, key, number, segment.base, segment.end)
+        for number, segment in tree.segments.items()
     }
     branches = {branch.name: _ids_on(tree, branch.name, segments) for branch in tree.branches()}
     damaged = {
@@ -73,7 +74,7 @@ class _Segment:
     has_unknown: bool = False
 
 
-async def _read(store: LogStore, key: Key, segment: int, base: int, end: int) -> _Segment:
+async def _read_segment(store: LogStore, key: Key, segment: int, base: int, end: int) -> _Segment:
     found = _Segment()
     for start in range(base, end, _PAGE):
         stop = min(start + _PAGE, end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +29,7 @@ from service.sessions.session_pool import SessionPool
 from service.sessions.user_errors import Interrupted, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
     from types import TracebackType
 
     from connector.protocols import MessageAuthor, ProgressCallback
@@ -146,16 +147,12 @@ class InProcessSessionManager:
             LeaseLost: as in `execute`.
         """
         key = Key(conversation_id, instance_name)
-        try:
+        with _connector_errors(key, transient=(StoreError,)):
             if keeps_log(self._instances[instance_name]):
                 if fence is not None:
                     await self._store.fence(key, fence)
                 return await self._delivered_ids.of(key, ids)
             rows = await _rows(self._session_in_memory(key))
-        except Exception as e:  # boundary to the connector
-            if isinstance(e, StoreError) and not isinstance(e, DamagedLog):
-                raise
-            raise _connector_error(e, key) from e
         return frozenset(ids).intersection(each for row in rows for each in delivered_in(row))
 
     def _session_in_memory(self, key: Key) -> AmplifierSession:
@@ -233,18 +230,17 @@ class InProcessSessionManager:
             raise RunFailed("I am still working on the previous message.")
         self._runs[key] = run
         try:
-            session = await run.unless_aborted(lambda: self._set_up(key, fence))
-            if session is None:
-                return await run.emit_aborted(on_progress)
-            try:
-                if run.is_aborted:
+            with _connector_errors(key):
+                session = await run.unless_aborted(lambda: self._set_up(key, fence))
+                if session is None:
                     return await run.emit_aborted(on_progress)
-                with run.attached(session):
-                    return await run.full_answer(await run.run_to_end(work(session)))
-            finally:
-                await self._pool.give_back(key, session)
-        except Exception as e:  # boundary to the connector: users see a sentence, the log has the details
-            raise _connector_error(e, key) from e
+                try:
+                    if run.is_aborted:
+                        return await run.emit_aborted(on_progress)
+                    with run.attached(session):
+                        return await run.full_answer(await run.run_to_end(work(session)))
+                finally:
+                    await self._pool.give_back(key, session)
         finally:
             del self._runs[key]
 
@@ -295,8 +291,22 @@ async def _rows(session: AmplifierSession) -> list[dict[str, Any]]:
 
 
 async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
-    log.error("module.left_out", module=data["module_id"], error=data["error"])
+    log.error("module.load_failed", module=data["module_id"], error=data["error"])
     return HookResult()
+
+
+@contextmanager
+def _connector_errors(key: Key, *, transient: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Convert errors to those of the connector: users see a sentence, the log has the details.
+
+    `transient` errors are raised unchanged, except for a damaged log, which is permanent.
+    """
+    try:
+        yield
+    except Exception as e:  # a Slack handler's border
+        if isinstance(e, transient) and not isinstance(e, DamagedLog):
+            raise
+        raise _connector_error(e, key) from e
 
 
 def _connector_error(error: Exception, key: Key) -> RunFailed | LeaseLost:

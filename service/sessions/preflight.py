@@ -37,7 +37,7 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
     session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)
     try:
         await session.initialize()
-    except Exception as e:  # noqa: BLE001 - a module is foreign code and may raise anything
+    except Exception as e:  # noqa: BLE001 - a tool call's border: a module may raise anything
         return [_sentence(watched.latest, str(e) or type(e).__name__)]
     finally:
         await session.cleanup()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -89,19 +90,18 @@ class SessionPool:
             ModuleNotFoundError, ModuleLoadError: a module cannot be loaded.
         """
         idle = self._pop(key)
-        session = idle.session if idle else None
-        try:
-            if session is not None and not await _is_up_to_date(session, fence):
-                await _close(key, session)
-                session = None
-            if session is None:
-                session = await self._create(key)
-                await session.initialize()
-                await _is_up_to_date(session, fence)
-        except BaseException:  # close a partly initialised session
-            if session is not None:
-                await _close(key, session)
-            raise
+        if idle is not None:
+            async with AsyncExitStack() as unless_usable:
+                unless_usable.push_async_callback(_close, key, idle.session)
+                if await _is_up_to_date(idle.session, fence):
+                    unless_usable.pop_all()
+                    return idle.session
+        session = await self._create(key)
+        async with AsyncExitStack() as unless_usable:
+            unless_usable.push_async_callback(_close, key, session)
+            await session.initialize()
+            await _is_up_to_date(session, fence)
+            unless_usable.pop_all()
         return session
 
     async def give_back(self, key: Key, session: AmplifierSession) -> None:
@@ -158,5 +158,5 @@ async def _close(key: Key, session: AmplifierSession) -> None:
     try:
         async with asyncio.timeout(_END_WITHIN_S):
             await session.cleanup()
-    except Exception:  # a failure must not prevent closing the others
+    except Exception:  # a tool call's border: a module's failure must not prevent closing the others
         log.exception("session.cleanup_failed", instance=key.agent_id, conversation=key.conversation_id)

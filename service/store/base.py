@@ -30,7 +30,7 @@ class Count:
 
     Args:
         accepted: number of entries ever admitted.
-        left: number of entries that left the inbox, by their `end`; `?`: under a version without counters.
+        left: number of entries that left the inbox, by their `end`.
         forgotten: number of entries whose ids have expired.
     """
 
@@ -49,7 +49,7 @@ class ConversationRecord:
         is_owned: whether that lease is valid.
         has_run: whether a run is active, or was active when its owner died.
         posts: number of pending posts in the outbox.
-        held: messages up to this sequence number start no run by themselves.
+        held_seq: messages up to this sequence number start no run by themselves.
         waiting: pending inbox entries, in order.
         ends: how entries left the inbox (`end`), by id.
         order: ids of all entries that have not expired, in the order of acceptance.
@@ -62,7 +62,7 @@ class ConversationRecord:
     is_owned: bool
     has_run: bool
     posts: int
-    held: int
+    held_seq: int
     waiting: tuple[InboxEntry, ...]
     ends: Mapping[str, str]
     order: Sequence[str]
@@ -73,7 +73,7 @@ class ConversationRecord:
     def __post_init__(self) -> None:
         """Raise TypeError if a value has a wrong type because the store is damaged."""
         texts = [*self.order, *self.ends, *self.ends.values(), *(name for name in (self.agent, self.owner) if name)]
-        numbers = [self.held, self.count.accepted, self.count.forgotten, *self.count.left.values()]
+        numbers = [self.held_seq, self.count.accepted, self.count.forgotten, *self.count.left.values()]
         for entry in self.waiting:
             texts += [entry.id, entry.kind]
             numbers.append(entry.seq)
@@ -82,8 +82,8 @@ class ConversationRecord:
 
     @property
     def has_something_to_do(self) -> bool:
-        """Whether a run is active, or an entry is pending after `held`."""
-        return self.has_run or any(entry.seq > self.held for entry in self.waiting)
+        """Whether a run is active, or an entry is pending after `held_seq`."""
+        return self.has_run or any(entry.seq > self.held_seq for entry in self.waiting)
 
 
 def workspace_of(conversation_id: str) -> str:
@@ -149,10 +149,10 @@ class RunStore(Protocol):
         """
         ...
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        """Release the lease unconditionally. If there is pending work, the conversation is due after `rest_s`.
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        """Release the lease unconditionally. If there is pending work, the conversation is due after `due_in_s`.
 
-        `rest_s` is at most LONGEST_REST_S.
+        `due_in_s` is at most MAX_DUE_IN_S.
 
         Raises:
             LeaseLost: as in `renew`.
@@ -162,11 +162,11 @@ class RunStore(Protocol):
     async def due(self, workspace: str, most: int) -> list[str]:
         """Return the due conversations of a workspace: pending work and no valid lease, longest waiting first.
 
-        Pending work is an active run, or an entry that is pending after `held`.
+        Pending work is an active run, or an entry that is pending after `held_seq`.
         """
         ...
 
-    async def woken(self, owner: str) -> Sequence[str]:
+    async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         """Wait for new entries in conversations that this process owns; return their ids. Empty after a timeout."""
         ...
 
@@ -190,7 +190,7 @@ class RunStore(Protocol):
         """Return the conversations without changes since then (seconds since the epoch)."""
         ...
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Delete expired data; the service calls this periodically."""
         ...
 

@@ -73,5 +73,5 @@ async def _watch(places: Mapping[str, Path], reserve_mb: int, found: dict[str, i
                 log.warning("disk.low", place=name, path=str(places[name]), free_mb=free, reserve_mb=reserve_mb)
             elif free >= reserve_mb and name in low:
                 low.remove(name)
-                log.info("disk.enough", place=name, path=str(places[name]), free_mb=free, reserve_mb=reserve_mb)
+                log.info("disk.recovered", place=name, path=str(places[name]), free_mb=free, reserve_mb=reserve_mb)
         await asyncio.sleep(every_s)

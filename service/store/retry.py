@@ -40,29 +40,29 @@ class StoreRetryPolicy:
         self._logged_s = 0.0
         self._back_s: float | None = None
         self._waiting = 0
-        self._answers = True
-        self._turns = asyncio.Semaphore(_AT_A_TIME)
+        self._is_answering = True
+        self._slots = asyncio.Semaphore(_AT_A_TIME)
 
     @property
-    def is_away(self) -> bool:
+    def is_unavailable(self) -> bool:
         """Whether a call is waiting for the store."""
         return self._waiting > 0
 
-    async def through(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, step: Callable[[], Awaitable[T]]) -> T:
         """Call the store; retry while it is unreachable."""
         try:
-            answer = await ask()
+            answer = await step()
         except StoreAway as e:
-            self._found_away(e)
+            self._on_unavailable(e)
         else:
-            self._found_there()
+            self._on_available()
             return answer
         self._waiting += 1
         try:
-            answer = await self._retried(ask)
+            answer = await self._retried(step)
         finally:
             self._waiting -= 1
-        self._found_there()
+        self._on_available()
         return answer
 
     def unsettled_s(self, settled_after_s: float) -> float:
@@ -73,41 +73,43 @@ class StoreRetryPolicy:
             return 0.0
         return max(self._back_s + settled_after_s - asyncio.get_running_loop().time(), 0.0)
 
-    async def _retried(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, step: Callable[[], Awaitable[T]]) -> T:
         while True:
-            async with self._turns:
+            async with self._slots:
                 await asyncio.sleep(self._backoff_s() * random.uniform(0.5, 1))  # noqa: S311 - jitter
                 try:
-                    answer = await ask()
+                    answer = await step()
                 except StoreAway as e:
-                    self._found_away(e)
+                    self._on_unavailable(e)
                 else:
-                    self._answers = True  # resets the back-off of the waiting calls
+                    self._is_answering = True  # resets the back-off of the waiting calls
                     return answer
 
     def _backoff_s(self) -> float:
         shortest_s, longest_s = _BACKOFF_S
-        if self._answers or self._since_s is None:
+        if self._is_answering or self._since_s is None:
             return shortest_s
         return min(max(asyncio.get_running_loop().time() - self._since_s, shortest_s), longest_s)
 
-    def _found_away(self, error: StoreAway) -> None:
-        self._answers = False
+    def _on_unavailable(self, error: StoreAway) -> None:
+        self._is_answering = False
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s, self._logged_s = now_s, now_s
-            log.warning("store.away", problem=str(error))
+            log.warning("store.unavailable", problem=str(error))
         elif now_s - self._logged_s >= _LOG_EVERY_S:
             self._logged_s = now_s
-            log.warning("store.away", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting)
+            log.warning(
+                "store.unavailable", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting
+            )
 
-    def _found_there(self) -> None:
-        self._answers = True
+    def _on_available(self) -> None:
+        self._is_answering = True
         # One server of a cluster may answer while another is still unreachable.
         if self._since_s is None or self._waiting:
             return
         self._back_s = asyncio.get_running_loop().time()
-        log.info("store.back", after_s=round(self._back_s - self._since_s, 1))
+        log.info("store.available", after_s=round(self._back_s - self._since_s, 1))
         self._since_s = None
 
 
@@ -116,22 +118,22 @@ class RetryingStore:
 
     def __init__(self, store: LogStore, retry: StoreRetryPolicy) -> None:
         self._store = store
-        self._through = retry.through
+        self._call = retry.call
 
     async def load(self, key: Key) -> Log | None:
-        return await self._through(lambda: self._store.load(key))
+        return await self._call(lambda: self._store.load(key))
 
     async def fence(self, key: Key, token: int) -> None:
-        await self._through(lambda: self._store.fence(key, token))
+        await self._call(lambda: self._store.fence(key, token))
 
     async def commit(self, key: Key, change: Change) -> None:
-        await self._through(lambda: self._store.commit(key, change))
+        await self._call(lambda: self._store.commit(key, change))
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
-        return await self._through(lambda: self._store.read(key, segment, start, stop))
+        return await self._call(lambda: self._store.read(key, segment, start, stop))
 
     async def keys(self) -> list[Key]:
-        return await self._through(self._store.keys)
+        return await self._call(self._store.keys)
 
     async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
         """Scan as the wrapped store does. Retries until the first row; an outage after it raises StoreAway."""
@@ -142,25 +144,25 @@ class RetryingStore:
             found = self._store.scan(since, until, kinds)
             return [each async for each in _first(found)]
 
-        for each in await self._through(begin):
+        for each in await self._call(begin):
             yield each
         async for each in found:
             yield each
 
     async def remove(self, key: Key, version: int) -> None:
-        await self._through(lambda: self._store.remove(key, version))
+        await self._call(lambda: self._store.remove(key, version))
 
     async def save_agent(self, agent_id: str, config: str) -> None:
-        await self._through(lambda: self._store.save_agent(agent_id, config))
+        await self._call(lambda: self._store.save_agent(agent_id, config))
 
     async def agents(self) -> dict[str, str]:
-        return await self._through(self._store.agents)
+        return await self._call(self._store.agents)
 
     async def forget_agent(self, agent_id: str) -> None:
-        await self._through(lambda: self._store.forget_agent(agent_id))
+        await self._call(lambda: self._store.forget_agent(agent_id))
 
-    async def tidy(self) -> None:
-        await self._through(self._store.tidy)
+    async def delete_expired(self) -> None:
+        await self._call(self._store.delete_expired)
 
     async def aclose(self) -> None:
         await self._store.aclose()

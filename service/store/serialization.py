@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Seconds until a conversation without an owner is due after an admission; the admitting process can claim it first.
 GRACE_S = 2.0
 # Maximum delay in seconds until a conversation that was handed over is due.
-LONGEST_REST_S = 60.0
+MAX_DUE_IN_S = 60.0
 # Ids of closed entries are kept for duplicate detection: the newest of each conversation,
 KEPT_ENTRIES = 10_000
 # for this many seconds after its last change.
@@ -30,27 +30,27 @@ def run_of(text: str | bytes | None) -> Mapping[str, Any] | None:
     """Parse a run record; `None` if there is none. An unreadable one is replaced by a record with only an `id`."""
     if text is None:
         return None
-    run = _read(text)
+    run = _parse_json(text)
     return run if isinstance(run, dict) else {"id": "unreadable"}
 
 
 def posts_of(stored: Iterable[tuple[str, str | bytes]]) -> dict[str, Any]:
     """Parse the posts of a run, omitting unreadable ones."""
-    posts = {part: _read(content) for part, content in stored}
+    posts = {part: _parse_json(content) for part, content in stored}
     return {part: content for part, content in posts.items() if content is not _UNREADABLE}
 
 
 def data_of(text: str | bytes | None) -> Mapping[str, Any]:
     """Parse the data of an entry; empty if unreadable."""
-    data = _read(text)
+    data = _parse_json(text)
     return data if isinstance(data, dict) else {}
 
 
 def is_readable(text: str | bytes | None) -> bool:
-    return _read(text) is not _UNREADABLE
+    return _parse_json(text) is not _UNREADABLE
 
 
-def _read(text: str | bytes | None) -> Any:
+def _parse_json(text: str | bytes | None) -> Any:
     try:
         return _UNREADABLE if text is None else json.loads(text)
     except (ValueError, TypeError, RecursionError):

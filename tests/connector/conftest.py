@@ -61,7 +61,7 @@ def holds(slack: LocalSlack) -> Iterator[list[Hold]]:
 
 @pytest.fixture
 def process(slack: LocalSlack, sessions: FakeSessionManager, store: RunStore, holds: list[Hold]) -> Process:
-    """Run a process of the service, and end it as SIGTERM does. `on` is another workspace; other options: `connected`."""
+    """Run a process of the service, and end it as SIGTERM does. `on` is another workspace; see `connected`."""
 
     @asynccontextmanager
     async def process(

@@ -1,13 +1,22 @@
-"""What Slack tells of messages, in its own words, and what of it a person wrote."""
-
 from __future__ import annotations
+
+from itertools import product
 
 import pytest
 
-from connector.events import SlackMessage, deletion_of, edit_of, home_of, message_of, reaction_of
+from connector.events import (
+    SlackMessage,
+    clicked_stop_of,
+    deletion_of,
+    edit_of,
+    home_of,
+    message_of,
+    plain_text,
+    reaction_of,
+    session_stop_of,
+)
 
-TS = "1760000000.000100"
-LATER = "1760000060.000200"
+TS, LATER = "1760000000.000100", "1760000060.000200"
 BOT_PROFILE = {"id": "B0OTHER", "app_id": "A0OTHER", "name": "Other", "deleted": False, "team_id": "T1"}
 POSTED = {
     "type": "message",
@@ -21,7 +30,7 @@ POSTED = {
     "event_ts": TS,
     "channel_type": "channel",
 }
-WRITTEN = {
+BY_A_PERSON = {
     "a post": {},
     "a reply": {"thread_ts": "1759999999.000100", "parent_user_id": "U2"},
     "a reply that is also sent to the channel": {
@@ -36,18 +45,18 @@ WRITTEN = {
     "a post from another workspace": {"user_team": "T2", "source_team": "T2", "user_profile": {"team": "T2"}},
     "a post with an unfurled link": {"attachments": [{"from_url": "https://example.com", "id": 1}]},
 }
-NOT_WRITTEN = {
+BY_NO_PERSON = {
     "our own post": {"user": "U0BOT", "bot_id": "B0BOT", "app_id": "A0BOT", "bot_profile": BOT_PROFILE},
     "another bot's post": {"user": "U0OTHER", "bot_id": "B0OTHER", "app_id": "A0OTHER", "bot_profile": BOT_PROFILE},
     "another bot's mention of us": {"type": "app_mention", "bot_id": "B0OTHER", "bot_profile": BOT_PROFILE},
-    "a bot of which only the profile is told": {"bot_profile": BOT_PROFILE},
+    "a bot with a profile only": {"bot_profile": BOT_PROFILE},
     "an old bot's post": {"subtype": "bot_message", "bot_id": "B0OTHER", "username": "Other", "user": None},
     "a post under a persona": {"subtype": "bot_message", "bot_id": "B0BOT", "username": "Alpha", "icons": {}},
     "Slackbot": {"user": "USLACKBOT"},
     "Slackbot's answer": {"subtype": "slackbot_response", "user": "USLACKBOT"},
-    "somebody joins": {"subtype": "channel_join", "text": "<@U1> has joined the channel", "inviter": "U2"},
-    "somebody leaves": {"subtype": "channel_leave", "text": "<@U1> has left the channel"},
-    "somebody joins a private channel": {"subtype": "group_join"},
+    "a person joins": {"subtype": "channel_join", "text": "<@U1> has joined the channel", "inviter": "U2"},
+    "a person leaves": {"subtype": "channel_leave", "text": "<@U1> has left the channel"},
+    "a person joins a private channel": {"subtype": "group_join"},
     "a topic": {"subtype": "channel_topic", "topic": "x", "text": "<@U1> set the channel topic: x"},
     "a purpose": {"subtype": "channel_purpose", "purpose": "x"},
     "a name": {"subtype": "channel_name", "old_name": "a", "name": "b"},
@@ -58,23 +67,23 @@ NOT_WRITTEN = {
     "a huddle": {"subtype": "huddle_thread", "user": "USLACKBOT", "room": {}},
     "a tombstone": {"subtype": "tombstone", "user": "USLACKBOT", "hidden": True},
     "an assistant's thread": {"subtype": "assistant_app_thread", "assistant_app_thread": {"title": "x"}},
-    "a whole thread's news": {"subtype": "message_replied", "hidden": True},
-    "nobody": {"user": None},
+    "a new reply count": {"subtype": "message_replied", "hidden": True},
+    "no user": {"user": None},
     "no words and no file": {"text": " \n", "files": []},
-    "no text at all": {"text": None},
+    "no text": {"text": None},
 }
 
 
-@pytest.mark.parametrize("more", WRITTEN.values(), ids=WRITTEN)
-def test_what_a_person_wrote_is_a_message(more):
-    message = message_of({**POSTED, **more}, "T1")
+@pytest.mark.parametrize("fields", BY_A_PERSON.values(), ids=BY_A_PERSON)
+def test_a_post_by_a_person_is_a_message(fields):
+    message = message_of({**POSTED, **fields}, "T1")
     assert message is not None
     assert (message.id, message.user, message.direct) == (f"T1:C1:{TS}", "U1", False)
 
 
-@pytest.mark.parametrize("more", NOT_WRITTEN.values(), ids=NOT_WRITTEN)
-def test_what_no_person_wrote_is_none(more):
-    assert message_of({**POSTED, **more}, "T1") is None
+@pytest.mark.parametrize("fields", BY_NO_PERSON.values(), ids=BY_NO_PERSON)
+def test_a_post_by_no_person_is_no_message(fields):
+    assert message_of({**POSTED, **fields}, "T1") is None
 
 
 def test_the_two_events_of_a_mention_are_one_message():
@@ -82,27 +91,23 @@ def test_the_two_events_of_a_mention_are_one_message():
     assert message_of(mention, "T1") == message_of(POSTED, "T1")
 
 
-def changed(before: dict, now: dict, **more: object) -> dict:
+def changed(before: dict, after: dict, **fields: object) -> dict:
+    message = {key: POSTED[key] for key in POSTED if key not in ("channel", "channel_type", "event_ts")}
     return {
         "type": "message",
         "subtype": "message_changed",
         "hidden": True,
-        "message": {**inside(), "edited": {"user": "U1", "ts": LATER}, **now},
-        "previous_message": {**inside(), **before},
+        "message": {**message, "edited": {"user": "U1", "ts": LATER}, **after},
+        "previous_message": {**message, **before},
         "channel": "C1",
         "channel_type": "channel",
         "ts": LATER,
         "event_ts": LATER,
-        **more,
+        **fields,
     }
 
 
-def inside() -> dict:
-    """A message in an event about it: where it stands is told outside."""
-    return {key: POSTED[key] for key in POSTED if key not in ("channel", "channel_type", "event_ts")}
-
-
-def test_another_text_is_an_edit():
+def test_a_new_text_is_an_edit():
     edit = edit_of(changed({}, {"text": "<@U0BOT> listen"}), "T1")
     assert edit is not None
     assert (edit.before.text, edit.message.text) == ("<@U0BOT> look", "<@U0BOT> listen")
@@ -110,7 +115,7 @@ def test_another_text_is_an_edit():
 
 
 @pytest.mark.parametrize(
-    ("before", "now"),
+    ("before", "after"),
     [
         ({}, {"attachments": [{"from_url": "https://example.com", "title": "Example"}], "edited": None}),
         ({"attachments": [{"id": 1}]}, {"attachments": []}),
@@ -120,39 +125,59 @@ def test_another_text_is_an_edit():
         ({"subtype": "bot_message"}, {"subtype": "bot_message", "bot_id": "B0OTHER", "text": "other"}),
         ({}, {"subtype": "tombstone", "user": "USLACKBOT", "text": "This message was deleted."}),
     ],
-    ids=["unfurled", "unfurl taken away", "replied to", "pinned", "our status", "another bot's edit", "tombstone"],
+    ids=["unfurled", "unfurl removed", "reply", "pinned", "our status", "another bot's edit", "tombstone"],
 )
-def test_what_leaves_a_persons_text_alone_is_no_edit(before, now):
-    assert edit_of(changed(before, now), "T1") is None
+def test_a_change_without_a_new_text_of_a_person_is_no_edit(before, after):
+    assert edit_of(changed(before, after), "T1") is None
 
 
-def test_a_deletion_is_of_the_message_that_was():
-    event = {**changed({}, {}), "subtype": "message_deleted", "deleted_ts": TS}
-    del event["message"]
-    deletion = deletion_of(event, "T1")
-    assert deletion is not None
-    assert (deletion.message.id, deletion.message.text) == (f"T1:C1:{TS}", "<@U0BOT> look")
+def test_a_deletion_and_a_tombstone_have_the_deleted_message():
+    deleted = {**changed({}, {}), "subtype": "message_deleted", "deleted_ts": TS, "message": None}
+    tombstone = changed({}, {"subtype": "tombstone", "user": "USLACKBOT", "text": "deleted"})
+    for event in (deleted, tombstone):
+        message = deletion_of(event, "T1").message
+        assert (message.id, message.user, message.text) == (f"T1:C1:{TS}", "U1", "<@U0BOT> look")
 
 
-def test_a_tombstone_is_a_deletion():
-    deletion = deletion_of(changed({}, {"subtype": "tombstone", "user": "USLACKBOT", "text": "deleted"}), "T1")
-    assert deletion is not None
-    assert deletion.message.user == "U1"
-
-
-def test_a_bots_message_that_goes_is_no_deletion_of_a_persons():
+def test_the_deletion_of_a_bots_message_is_none_of_a_persons():
     event = {**changed({"bot_id": "B0OTHER"}, {}), "subtype": "message_deleted", "deleted_ts": TS}
     assert deletion_of({**event, "message": None}, "T1") is None
 
 
 @pytest.mark.parametrize("item", [{"type": "file", "file": "F1"}, {"type": "file_comment"}, {}, None])
-def test_a_reaction_to_what_is_no_message_is_none(item):
+def test_a_reaction_to_no_message_is_ignored(item):
     event = {"type": "reaction_added", "user": "U1", "reaction": "x", "item": item, "event_ts": LATER}
     assert reaction_of(event) is None
 
 
+@pytest.mark.parametrize("missing", ["user", "channel", "event_ts"])
+def test_an_incomplete_stop_of_a_session_is_ignored(missing):
+    event = {"type": "agent_session_stopped", "user": "U1", "channel": "C1", "thread_ts": "1.0", "event_ts": "2.0"}
+    assert session_stop_of(event, "T1") is not None
+    assert session_stop_of({key: value for key, value in event.items() if key != missing}, "T1") is None
+
+
 @pytest.mark.parametrize(
-    ("told", "home"),
+    ("part", "value"), [*product(["user", "channel", "container", "message", "actions"], [None, {}])]
+)
+def test_an_incomplete_click_is_ignored_if_its_user_or_its_thread_is_unknown(part, value):
+    click = {
+        "user": {"id": "U1"},
+        "channel": {"id": "C1"},
+        "container": {"message_ts": "2.0", "channel_id": "C1", "thread_ts": "1.0"},
+        "message": {"ts": "2.0", "thread_ts": "1.0"},
+        "actions": [{"action_id": "stop", "value": "run", "action_ts": "3.0"}],
+    }
+    found = clicked_stop_of({**click, part: value}, "T1")
+    if part in ("user", "actions"):
+        assert found is None
+    else:
+        assert found is not None
+        assert found[0].conversation_id == "T1:C1:1.0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "home"),
     [
         ({}, None),
         ({"team": "T1"}, "T1"),
@@ -165,8 +190,8 @@ def test_a_reaction_to_what_is_no_message_is_none(item):
         ({"team": None, "user_team": 7}, None),
     ],
 )
-def test_where_somebody_belongs_to_is_told_with_their_message(told, home):
-    assert home_of(told) == home
+def test_the_workspace_of_an_author_is_in_the_message(fields, home):
+    assert home_of(fields) == home
 
 
 def message_with(text: str) -> SlackMessage:
@@ -175,7 +200,30 @@ def message_with(text: str) -> SlackMessage:
     return message
 
 
-def test_only_an_entity_is_a_mention_and_the_first_few_count():
+def test_only_entities_are_mentions_and_the_first_twenty_are_read():
     assert message_with("@U0ANA &lt;@U0BEN&gt; <@U0CAM> <@W1|ann> <@U0CAM> <#C1> <!here>").mentioned == ["U0CAM", "W1"]
     many = message_with(" ".join(f"<@U{number}>" for number in range(3_500)))
     assert many.mentioned == [f"U{number}" for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("slack", "plain"),
+    [
+        (
+            "ask <@U2|ben> in <#C1|general> about <https://a.b/c|that> &amp; &lt;this&gt;",
+            "ask @ben in #general about that (https://a.b/c) & <this>",
+        ),
+        (":tada: 👩‍👩‍👧 🏴󠁧󠁢󠁳󠁣󠁴󠁿", ":tada: 👩‍👩‍👧 🏴󠁧󠁢󠁳󠁣󠁴󠁿"),
+        ("&gt; quoted\n&gt; twice", "> quoted\n> twice"),
+        ("```\nif a &lt; b:\n    stop\n```", "```\nif a < b:\n    stop\n```"),
+        ("bell \x07 and escape \x1b[31mred", "bell \x07 and escape \x1b[31mred"),
+        ("&amp;lt;not a tag&amp;gt;", "&lt;not a tag&gt;"),
+        ("a <b", "a <b"),
+        ("<https://a.b/?x=1&amp;y=2>", "https://a.b/?x=1&y=2"),
+        ("<!here> <!date^1^{date}|today>", "@here @date"),
+        ("x" * 30_000, "x" * 30_000),
+        (f"&#{'9' * 5000}; &amp;#62; &eacute;", f"&#{'9' * 5000}; &#62; &eacute;"),
+    ],
+)
+def test_the_markup_of_slack_becomes_plain_text(slack, plain):
+    assert plain_text(f"<@U0BOT> {slack}", "U0BOT") == plain

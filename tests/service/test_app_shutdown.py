@@ -55,7 +55,7 @@ async def test_a_service_whose_slack_is_gone_ends_when_it_is_told_to(slack, stag
     async with stage.serving() as service:
         await service.says("service.ready")
         await slack.__aexit__(None, None, None)
-        await service.says("socket.reconnects")
+        await service.says("socket.reconnecting")
         assert await service.ended(signal.SIGTERM) == 0
     assert slack.app_token not in service.output
     assert slack.bot_token not in service.output
@@ -104,7 +104,7 @@ async def test_a_tool_that_does_not_end_does_not_keep_the_service_from_ending(sl
             await slack.as_person("ana").say("general", "@alpha look")
             await service.says("it hangs")
             assert await service.ended(signal.SIGTERM, within_s=20) == 1
-    assert "service.cut" in service.output
+    assert "service.killed" in service.output
 
 
 async def test_the_end_does_not_wait_for_ever_for_a_slack_that_does_not_answer(slack, stage):

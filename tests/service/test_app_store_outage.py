@@ -80,7 +80,10 @@ async def test_a_run_stands_still_while_the_store_is_away_and_goes_on_when_it_is
             async with asyncio.timeout(20):
                 assert await run == "fine"
             assert await sessions.delivered("alpha", HERE, [HERE], fence=1) == {HERE}
-    assert [line["event"] for line in lines if line["event"].startswith("store.")] == ["store.away", "store.back"]
+    assert [line["event"] for line in lines if line["event"].startswith("store.")] == [
+        "store.unavailable",
+        "store.available",
+    ]
     assert len(model.requests) == 2
 
 
@@ -119,13 +122,13 @@ async def test_what_is_written_while_the_store_is_away_is_answered_once_when_it_
         else:
             os.kill(redis.pid, signal.SIGSTOP)
         later = await ana.say("general", "and now?", thread=root)
-        await service.says("store.away")
+        await service.says("store.unavailable")
         if trouble == "gone":
             redis.start()
         else:
             os.kill(redis.pid, signal.SIGCONT)
         await slack.until(lambda _: stage.found(root, "fine"), 30)
-        await service.says("store.back")
+        await service.says("store.available")
         await slack.until(lambda ws: not ws.message("general", later).reacted("hourglass_flowing_sand"), 30)
         assert await service.ended(signal.SIGTERM) == 0
     assert stage.said(root) == ["the first", "fine"]
@@ -147,7 +150,7 @@ async def test_a_service_whose_store_is_away_ends_in_time_and_well(  # noqa: PLR
         await gate.reached.wait()
         if is_gone:
             redis.kill()
-            await service.says("store.away")
+            await service.says("store.unavailable")
         else:
             os.kill(redis.pid, signal.SIGSTOP)
         gate.open()
@@ -199,9 +202,9 @@ async def test_what_is_written_while_the_disk_of_the_store_is_full_is_answered_w
         _, hard = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (0, hard))  # no file can grow, as on a full disk
         ts = await slack.as_person("ana").say("general", "@alpha hello")
-        await service.says("store.away")
+        await service.says("store.unavailable")
         assert stage.said(ts) == []
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-        await service.says("store.back")
+        await service.says("store.available")
         await slack.until(lambda _: len(stage.said(ts)) == 1)
         assert "Traceback" not in service.output

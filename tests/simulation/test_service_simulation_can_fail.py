@@ -35,7 +35,7 @@ CASES = {
     ),
     "a message that waits for no older one": (
         Parts(
-            desk=partial(BackgroundTasks, older_first_s=0.0),
+            background=partial(BackgroundTasks, older_first_s=0.0),
             features=_with("threads of others", "late events", "slow Slack", "failing Slack"),
             without=_with("kills", "pauses", "two conversations"),
         ),
@@ -131,7 +131,7 @@ CASES = {
         "is the last that was accepted",
     ),
     "calls of a dead process that nobody waits for": (
-        Parts(desk=partial(BackgroundTasks, calls_late_s=0.0), features=_with("kills", "orphans", "slow Slack")),
+        Parts(background=partial(BackgroundTasks, calls_late_s=0.0), features=_with("kills", "orphans", "slow Slack")),
         "is left",
     ),
     "a second stop that is no other than the first": (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from slack_environment import Hold
 
 from connector import Instance, Persona
-from local_slack import Waits
+from local_slack import BlockUntil
 from local_slack.delivery.delivery import Envelope
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Chat:
     def hold(self, method: str, times: int = 1) -> Hold:
         """Hold the next calls of a method until the event is set."""
         self.holds.append(Hold())
-        self.fail(method, Waits(self.holds[-1]), times)
+        self.fail(method, BlockUntil(self.holds[-1]), times)
         return self.holds[-1]
 
     def calls(self, method: str) -> list[dict[str, Any]]:

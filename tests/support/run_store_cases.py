@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
-from service.store.serialization import GRACE_S, LONGEST_REST_S
+from service.store.serialization import GRACE_S, MAX_DUE_IN_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -68,7 +68,7 @@ async def until_due(store: RunStore, *conversation_ids: str) -> None:
 async def until_woken(store: RunStore, owner: str) -> list[str]:
     """The next news of an owner."""
     async with within(9):
-        while not (news := await store.woken(owner)):
+        while not (news := await store.wait_for_notifications(owner)):
             pass
     return list(news)
 
@@ -82,7 +82,7 @@ async def what_was_admitted_waits_in_order_with_its_data(store: RunStore) -> Non
     claim = await store.claim(C, "a", LONG_S)
     assert [(each.id, each.kind, each.data) for each in claim.entries] == [(e.id, e.kind, e.data) for e in given]
     assert [each.seq for each in claim.entries] == [1, 2, 3, 4]
-    assert (claim.run, claim.posts, claim.held) == (None, {}, 0)
+    assert (claim.run, claim.posts, claim.held_seq) == (None, {}, 0)
 
 
 @_case
@@ -175,7 +175,7 @@ async def who_has_lost_the_lease_does_nothing_any_more(store: RunStore) -> None:
     await admitted(store, C, 1, 2)
     old = await store.claim(C, "a", OVER_S)
     new = await store.claim(C, "b", LONG_S)
-    changes = StateChanges(run={"id": "a"}, posts={"1": "text"}, held=2, replaced={1: {}}, closed={2: "done"})
+    changes = StateChanges(run={"id": "a"}, posts={"1": "text"}, held_seq=2, replaced={1: {}}, closed={2: "done"})
     for late in (
         store.renew(C, old.token, LONG_S),
         store.fetch(C, old.token, 0),
@@ -185,7 +185,7 @@ async def who_has_lost_the_lease_does_nothing_any_more(store: RunStore) -> None:
     ):
         assert await is_lost(late)
     again = await store.claim(C, "b", LONG_S)
-    assert (again.run, again.posts, again.held, again.entries) == (None, {}, 0, new.entries)
+    assert (again.run, again.posts, again.held_seq, again.entries) == (None, {}, 0, new.entries)
     for nobody in (store.renew(D, 5, LONG_S), store.fetch(D, 5, 0), store.release(D, 5, 0)):
         assert await is_lost(nobody)
 
@@ -245,17 +245,19 @@ async def what_an_owner_wrote_its_successor_reads(store: RunStore) -> None:
     claim = await store.claim(C, "a", OVER_S)
     run = {"id": "r1", "by": None, "deep": [{"x": 1.5}, "ü\n🙂", True]}
     posts = {"1": {"text": "one"}, "2": "", "stop": ["two"]}
-    changes = StateChanges(run=run, posts=posts, held=2, replaced={3: {"text": "new"}}, closed={1: "", 4: "refused"})
+    changes = StateChanges(
+        run=run, posts=posts, held_seq=2, replaced={3: {"text": "new"}}, closed={1: "", 4: "refused"}
+    )
     await store.write(C, claim.token, changes)
     await store.write(C, claim.token, StateChanges(posts={"1": ""}))
     after = await store.claim(C, "b", LONG_S)
-    assert (after.run, after.posts, after.held) == (run, {**posts, "1": ""}, 2)
+    assert (after.run, after.posts, after.held_seq) == (run, {**posts, "1": ""}, 2)
     assert [(each.id, each.kind, each.data, each.seq) for each in after.entries] == [
         ("m2", "message", {"text": "2"}, 2),
         ("m3", "message", {"text": "new"}, 3),
     ]
     known = await store.record(C)
-    assert (known.owner, known.has_run, known.posts, known.held) == ("b", True, 1, 2)
+    assert (known.owner, known.has_run, known.posts, known.held_seq) == ("b", True, 1, 2)
     assert (known.waiting, known.ends) == (after.entries, {"m1": "", "m4": "refused"})
     assert list(known.order) == ["m1", "m2", "m3", "m4"]
 
@@ -276,7 +278,7 @@ async def what_is_closed_or_not_there_is_left_as_it_is(store: RunStore) -> None:
 async def with_its_run_the_posts_are_forgotten_and_nothing_else(store: RunStore) -> None:
     await admitted(store, C, 1)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, StateChanges(run={"id": 1}, posts={"1": "x"}, held=1))
+    await store.write(C, claim.token, StateChanges(run={"id": 1}, posts={"1": "x"}, held_seq=1))
     await store.write(C, claim.token, StateChanges(run={"id": 2}))
     assert (await store.claim(C, "a", LONG_S)).posts == {"1": "x"}
     claim = await store.claim(C, "a", LONG_S)
@@ -286,7 +288,7 @@ async def with_its_run_the_posts_are_forgotten_and_nothing_else(store: RunStore)
     await store.write(C, claim.token, StateChanges(run={"id": 3}, posts={"1": "y"}))
     await store.write(C, claim.token, StateChanges(run={}))
     claim = await store.claim(C, "a", LONG_S)
-    assert (claim.run, claim.posts, claim.held, names_of(claim.entries)) == (None, {}, 1, ["1"])
+    assert (claim.run, claim.posts, claim.held_seq, names_of(claim.entries)) == (None, {}, 1, ["1"])
     known = await store.record(C)
     assert (known.has_run, known.posts) == (False, 0)
 
@@ -347,10 +349,10 @@ async def what_was_handed_over_is_due_at_once(store: RunStore) -> None:
 
 @_case
 async def what_was_handed_over_to_rest_is_due_when_it_has_rested(store: RunStore) -> None:
-    for conversation_id, rest_s in ((C, GRACE_S + 0.3), (D, LONGEST_REST_S)):
+    for conversation_id, due_in_s in ((C, GRACE_S + 0.3), (D, MAX_DUE_IN_S)):
         await admitted(store, conversation_id, 1)
         claim = await store.claim(conversation_id, "a", LONG_S)
-        await store.hand_over(conversation_id, claim.token, rest_s)
+        await store.hand_over(conversation_id, claim.token, due_in_s)
     assert await store.due(T1, 9) == []
     await until_due(store, C)
     assert (await store.admit(D, entry(2, "stop"), None)).owner is None
@@ -362,12 +364,12 @@ async def without_anything_to_do_nothing_is_due(store: RunStore) -> None:
     await admitted(store, C, 1, 2)
     claim = await store.claim(C, "a", LONG_S)
     await store.write(C, claim.token, StateChanges(run={"id": 1}))
-    await store.write(C, claim.token, StateChanges(run={}, held=1, closed={2: "done"}))
+    await store.write(C, claim.token, StateChanges(run={}, held_seq=1, closed={2: "done"}))
     await store.hand_over(C, claim.token)
     assert await store.due(T1, 9) == []
     claim = await store.claim(C, "a", OVER_S)
     assert await store.due(T1, 9) == []
-    await store.write(C, claim.token, StateChanges(held=0))
+    await store.write(C, claim.token, StateChanges(held_seq=0))
     await store.hand_over(C, claim.token)
     assert await store.due(T1, 9) == [C]
 
@@ -378,7 +380,7 @@ async def whoever_admits_has_a_moment_to_claim(store: RunStore) -> None:
     await store.admit(C, entry(1), None)
     await store.admit(C, entry(2, "edit"), None)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, StateChanges(held=2))
+    await store.write(C, claim.token, StateChanges(held_seq=2))
     assert await store.release(C, claim.token, 2)
     await admitted(store, D, 1)
     assert await store.due(T1, 9) == []
@@ -461,7 +463,7 @@ async def nobody_hears_of_what_has_no_owner(store: RunStore) -> None:
     claim = await store.claim(C, "a", LONG_S)
     await store.release(C, claim.token, 0)
     await admitted(store, C, 1)
-    assert list(await store.woken("a")) == []
+    assert list(await store.wait_for_notifications("a")) == []
 
 
 @_case
@@ -490,7 +492,7 @@ async def only_what_is_over_is_forgotten(store: RunStore) -> None:
     await admitted(store, C, 1, 2)
     assert not await store.forget(C)
     claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, StateChanges(run={"id": 1}, posts={"1": "x"}, held=2, closed={1: ""}))
+    await store.write(C, claim.token, StateChanges(run={"id": 1}, posts={"1": "x"}, held_seq=2, closed={1: ""}))
     assert not await store.forget(C)
     await store.renew(C, claim.token, OVER_S)
     assert not await store.forget(C)
@@ -507,7 +509,7 @@ async def only_what_is_over_is_forgotten(store: RunStore) -> None:
     await admitted(store, C, 2)
     again = await store.claim(C, "b", LONG_S)
     assert again.token > claim.token
-    assert (names_of(again.entries), again.posts, again.held, again.entries[0].seq) == (["2"], {}, 0, 1)
+    assert (names_of(again.entries), again.posts, again.held_seq, again.entries[0].seq) == (["2"], {}, 0, 1)
 
 
 @_case
@@ -535,13 +537,13 @@ async def names_and_texts_may_hold_anything(store: RunStore) -> None:
 async def what_a_cancelled_owner_wrote_is_settled_by_the_next_answer(store: RunStore) -> None:
     claim = await store.claim(C, "a", LONG_S)
     for number in range(1, 31):
-        writing = asyncio.create_task(store.write(C, claim.token, StateChanges(held=number)))
+        writing = asyncio.create_task(store.write(C, claim.token, StateChanges(held_seq=number)))
         for _ in range(number % 12):
             await asyncio.sleep(0)
         writing.cancel()
         await asyncio.wait([writing])
         await store.renew(C, claim.token, LONG_S)
-        assert (await store.record(C)).held in (number, number - 1)
-        await store.write(C, claim.token, StateChanges(held=number))
-        assert (await store.record(C)).held == number
+        assert (await store.record(C)).held_seq in (number, number - 1)
+        await store.write(C, claim.token, StateChanges(held_seq=number))
+        assert (await store.record(C)).held_seq == number
     assert await store.release(C, claim.token, 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from service_process import Serving, serving
 
-from local_slack import LocalSlack, Message, Waits
+from local_slack import BlockUntil, LocalSlack, Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ class SlackEnvironment:
     def hold(self, method: str) -> Hold:
         """Hold the next call of this method until the event is set."""
         hold = Hold()
-        self.slack.faults.next(method, Waits(hold))
+        self.slack.faults.next(method, BlockUntil(hold))
         return hold
 
     def said(self, root: str) -> list[str]:

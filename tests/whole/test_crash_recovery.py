@@ -10,7 +10,7 @@ import pytest
 from anthropic_server import Gate, message, text, tool_call
 from scenario import ENVELOPE, Scenario, StoreKind, reached_again, scenario
 
-from local_slack import DropsAfterwards, DropsBefore, Refuses
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -84,7 +84,7 @@ async def test_people_hear_of_it_too_where_the_next_process_was_killed_before_it
         await there.say("@alpha check it")
         await silent.reached.wait()
         await there.sees_mark(await there.say("and run the tests"), ENVELOPE)
-        there.slack.faults.next("chat.postMessage", Refuses("service_unavailable"), times=1000)
+        there.slack.faults.next("chat.postMessage", ErrorResponse("service_unavailable"), times=1000)
         there.model.reply(tool_call("run_tests", {}))
         silent.open()
         await there.tests.reached.wait()
@@ -146,7 +146,7 @@ async def test_an_answer_that_was_half_said_is_said_anew(opened):
         assert prompts(there.model.bodies[-1]) == ["Ana (U0ANA): check it"]
 
 
-@pytest.mark.parametrize(("store", "fault"), [("sqlite", DropsAfterwards()), ("redis", DropsBefore())])
+@pytest.mark.parametrize(("store", "fault"), [("sqlite", DropAfterCall()), ("redis", DropBeforeCall())])
 async def test_an_answer_whose_posting_is_in_doubt_is_posted_once(opened, store, fault):
     silent = Gate()
     async with opened(store) as there:

@@ -69,7 +69,7 @@ async def test_a_process_that_stood_still_for_longer_than_its_lease_says_and_wri
     one, other = there.replicas.each
     one.freeze()
     there.model.reply(text("I do not know what came of the tests."))
-    await other.serving.says("run.taken_up")
+    await other.serving.says("run.taken_over")
     before = await there.told()
     assert before[-1] == "I do not know what came of the tests."
     there.tests.open()
@@ -89,7 +89,7 @@ async def test_what_happens_while_the_store_is_away_is_kept_and_answered_when_it
     late = await there.say("and this")
     there.tests.open()
     for replica in (one, other):
-        await replica.serving.says("store.away")
+        await replica.serving.says("store.unavailable")
     there.model.otherwise = lambda _: message(text("Here I am."))
     there.redis.start()
     await there.sees_mark(late, EYES)
@@ -97,7 +97,7 @@ async def test_what_happens_while_the_store_is_away_is_kept_and_answered_when_it
     assert "and this" in said(there.model.bodies[-1])
     assert "all passed" in said(there.model.bodies[-1])
     for replica in (one, other):
-        await replica.serving.says("store.back")
+        await replica.serving.says("store.available")
 
 
 async def test_a_run_that_begins_while_the_store_is_away_waits_for_it(tmp_path: Path):
@@ -108,7 +108,7 @@ async def test_a_run_that_begins_while_the_store_is_away_waits_for_it(tmp_path: 
         assert there.redis is not None
         there.redis.kill()
         await there.say("@alpha check it")
-        await one.serving.says("store.away")
+        await one.serving.says("store.unavailable")
         there.model.reply(silent, text("All is well."))
         there.redis.start()
         await silent.reached.wait()

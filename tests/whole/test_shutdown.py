@@ -36,7 +36,7 @@ async def test_a_tool_may_end_and_another_replica_goes_on_with_the_same_status(t
         assert await there.told() == ["All passed."]
         assert there.tests.calls == 1
         assert "all passed" in str(there.model.bodies[-1]["messages"][-1])
-        assert '"run.taken_up"' in other.log
+        assert '"run.taken_over"' in other.log
 
 
 async def test_a_tool_that_does_not_end_is_cut_within_the_grace_and_told_of(tmp_path: Path):

@@ -65,7 +65,7 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             inbound = unaddressed(second, await ana.say("general", "hi"))
             other_model.reply(text("Hello."))
             await store.admit(
-                inbound.message.place.conversation_id, InboxEntry(inbound.id, "message", inbound.written()), "alpha"
+                inbound.message.place.conversation_id, InboxEntry(inbound.id, "message", inbound.to_dict()), "alpha"
             )
             thread = (second.channel("general").id, inbound.message.ts)
             await other_slack.until(lambda _: any(m.text == "Hello." for m in second.workspace.thread(*thread)), 30)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from connector import texts
+from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
-from connector.protocols import LeaseLost
 from connector.runs.status.activity import Activity
 from connector.runs.status.blocks import plain_status, status_content, until_next_step
 from connector.slack_api.best_effort import best_effort
@@ -133,7 +133,7 @@ class Status:
 
     async def end(self) -> None:
         """Stop updating, and wait for calls in flight."""
-        self._cancel_scope.forget()
+        self._cancel_scope.cancel()
         self._at_work.set()
         self._changed.set()
         if self._updating is not None:
@@ -158,28 +158,29 @@ class Status:
 
     async def _post(self, key: str) -> None:
         """Post the status message, unless an earlier owner did."""
-        try:
-            found = await self._existing.find(key, self._slot) if self._existing is not None else None
-            if found is not None:
-                self._shown = None  # its text is outdated
-            self._ts = await self._post_or_plain(key) if found is None else found
-        except LeaseLost:
-            raise
-        except CallCancelled:
-            log.debug("status.not_needed")
-        except SlackCallFailed as e:
-            self._give_up(e)
-        except Exception:  # a Slack handler's border: the run continues without a status message
-            log.exception("status.not_posted", conversation=self._place.conversation_id)
-        else:
-            await self._record_ts(self._ts)
+        posted_ts = None
+        # After an error, the run continues without a status message.
+        with error_boundary("status.not_posted", conversation=self._place.conversation_id):
+            try:
+                posted_ts = await self._existing.find(key, self._slot) if self._existing is not None else None
+                if posted_ts is not None:
+                    self._shown = None  # its text is outdated
+                else:
+                    posted_ts = await self._post_or_plain(key)
+            except CallCancelled:
+                log.debug("status.not_needed")
+            except SlackCallFailed as e:
+                self._give_up(e)
+        if posted_ts is not None:
+            self._ts = posted_ts
+            await self._record_ts(posted_ts)
 
     async def _post_or_plain(self, key: str) -> str:
         self._cancel_scope.check()
         try:
             return await self._send(key)
         except SlackCallFailed as e:
-            if e.verdict is not RetryDecision.TOO_MUCH or self._is_plain:
+            if e.decision is not RetryDecision.TOO_MUCH or self._is_plain:
                 raise
             log.warning("status.plain", error=str(e))
             self._is_plain = True
@@ -187,7 +188,7 @@ class Status:
 
     async def _send(self, key: str) -> str:
         confirm = self._lease.confirm
-        return await self._client.post(self._place, self._content(), key, turn=self._slot, confirm=confirm)
+        return await self._client.post(self._place, self._content(), key, slot=self._slot, confirm=confirm)
 
     async def _record_ts(self, ts: str) -> None:
         self._all.append(ts)
@@ -196,8 +197,8 @@ class Status:
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
-        self.is_in_doubt = self.is_in_doubt or failed.is_passing
-        if failed.verdict is RetryDecision.CONVERSATION_CLOSED:
+        self.is_in_doubt = self.is_in_doubt or failed.is_transient
+        if failed.decision is RetryDecision.CONVERSATION_CLOSED:
             self._owner.on_closed(failed.error)
 
     async def _update(self) -> None:
@@ -226,28 +227,29 @@ class Status:
                 await self._changed.wait()
 
     async def _edit(self, ts: str) -> None:
-        try:
-            await self._client.update(self._place.channel, ts, self._content, self._slot)
-        except SlackCallFailed as e:
-            match e.verdict:
-                case RetryDecision.TOO_MUCH if not self._is_plain:
-                    log.warning("status.plain", error=str(e))
-                    self._is_plain = True
-                case RetryDecision.GONE:
-                    await self._replace(ts, e)
-                case RetryDecision.CONVERSATION_CLOSED:
-                    self._ts = None
-                    self._give_up(e)
-                case _:
-                    log.warning("slack.call_failed", error=str(e))
-                    if e.is_passing:
-                        self._shown = None
-        except CallCancelled:
-            pass
-        except LeaseLost:
-            raise
-        except Exception:  # a Slack handler's border: a status error must not end the run
-            log.exception("slack.call_crashed")
+        failed = None
+        with error_boundary("slack.call_crashed"), suppress(CallCancelled):  # a status error must not end the run
+            try:
+                await self._client.update(self._place.channel, ts, self._content, self._slot)
+            except SlackCallFailed as e:
+                failed = e
+        if failed is not None:
+            await self._on_edit_failed(ts, failed)
+
+    async def _on_edit_failed(self, ts: str, failed: SlackCallFailed) -> None:
+        match failed.decision:
+            case RetryDecision.TOO_MUCH if not self._is_plain:
+                log.warning("status.plain", error=str(failed))
+                self._is_plain = True
+            case RetryDecision.GONE:
+                await self._replace(ts, failed)
+            case RetryDecision.CONVERSATION_CLOSED:
+                self._ts = None
+                self._give_up(failed)
+            case _:
+                log.warning("slack.call_failed", error=str(failed))
+                if failed.is_transient:
+                    self._shown = None
 
     async def _replace(self, lost: str, failed: SlackCallFailed) -> None:
         """Post a new status message, and delete the old one if it still exists."""
@@ -267,7 +269,7 @@ class Status:
 
     @property
     def _is_over(self) -> bool:
-        return self._cancel_scope.is_over
+        return self._cancel_scope.is_cancelled
 
     @property
     def _elapsed_s(self) -> float:

@@ -157,7 +157,7 @@ class LogStore(Protocol):
 
     async def forget_agent(self, agent_id: str) -> None: ...
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Delete expired data; a service calls this periodically."""
         ...
 

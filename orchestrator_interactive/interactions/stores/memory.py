@@ -88,7 +88,7 @@ class MemoryStore:
     async def forget_agent(self, agent_id: str) -> None:
         self._agents.pop(agent_id, None)
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Do nothing: nothing expires."""
 
     async def aclose(self) -> None:

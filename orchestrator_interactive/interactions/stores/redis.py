@@ -145,7 +145,7 @@ class RedisStore:
         async with self._client.asking():
             await self._redis.hdel(_AGENTS, agent_id)
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Remove old entries without a log from the index."""
         with self._client.underway():
             async with self._client.asking():

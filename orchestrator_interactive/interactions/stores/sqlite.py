@@ -121,7 +121,7 @@ class SqliteStore:
     async def forget_agent(self, agent_id: str) -> None:
         await self._run(lambda file: file.execute("DELETE FROM agents WHERE id = ?", (agent_id,)))
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Do nothing: only fences expire, and the next start of a service removes those."""
 
     async def aclose(self) -> None:

@@ -16,7 +16,7 @@ import structlog
 from orchestrator_interactive.storage.errors import StoreAway, StoreError
 from service.store.base import workspace_of
 from service.store.redis import index_scripts as scripts
-from service.store.serialization import LONGEST_REST_S
+from service.store.serialization import MAX_DUE_IN_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,9 +58,9 @@ class RedisIndex:
     def __init__(self, client: RedisClient) -> None:
         self._client = client
 
-    async def enter(self, conversation_id: str, rest_s: float) -> None:
-        """Schedule a check of the conversation within `rest_s` seconds."""
-        arguments = [_name(conversation_id), int(rest_s * 1000)]
+    async def enter(self, conversation_id: str, due_in_s: float) -> None:
+        """Schedule a check of the conversation within `due_in_s` seconds."""
+        arguments = [_name(conversation_id), int(due_in_s * 1000)]
         await self._client.run(scripts.ENTER, [_due(workspace_of(conversation_id)), _ALL], arguments)
 
     async def due(self, workspace: str, most: int) -> list[str]:
@@ -93,7 +93,7 @@ class RedisIndex:
             index = _due(workspace_of(conversation_id))
             return await self._client.redis.zscore(index, _name(conversation_id)) is not None
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Remove the conversations that no longer exist from the index."""
         with self._client.underway():
             gone = [name for name, exists in await self._entered() if not exists]
@@ -105,7 +105,7 @@ class RedisIndex:
     ) -> tuple[list[tuple[float, str]], bool]:
         """Return the due conversations with the time since when they are due, and whether some were unreachable."""
         names = [_id(name) for name, _ in entries]
-        checks = [self._client.run(scripts.LOOK, keys(name), [int(LONGEST_REST_S * 1000)]) for name in names]
+        checks = [self._client.run(scripts.LOOK, keys(name), [int(MAX_DUE_IN_S * 1000)]) for name in names]
         found: list[Any] = await asyncio.gather(*checks, return_exceptions=True)
         due, later = [], list[Any]()
         for name, entry, seen in zip(names, entries, found, strict=True):

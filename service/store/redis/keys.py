@@ -54,7 +54,7 @@ local function waits_behind(place)
 end
 
 local function has_something_to_do()
-    local found = redis.call('HMGET', KEYS[1], 'run', 'held')
+    local found = redis.call('HMGET', KEYS[1], 'run', 'held_seq')
     return found[1] and true or waits_behind(found[2] or '0')
 end
 
@@ -75,27 +75,6 @@ local function set_expiry(ttl, kept)
         else
             redis.call('PERSIST', KEYS[i])
         end
-    end
-end
-
--- Initialise the counters of closed entries, a field `n:END` for each end. For data of an older version, count the
--- entries whose ids are stored; `n:?` is the number of the others.
-local function count_ends()
-    if redis.call('HEXISTS', KEYS[1], 'n:?') == 1 then
-        return
-    end
-    local seq = tonumber(redis.call('HGET', KEYS[1], 'seq') or '0')
-    local rest = seq - redis.call('ZCARD', KEYS[2])
-    for _, how in ipairs(redis.call('HVALS', KEYS[3])) do
-        local ended = string.match(how, '=(.*)$')
-        if ended then
-            redis.call('HINCRBY', KEYS[1], 'n:' .. ended, 1)
-            rest = rest - 1
-        end
-    end
-    redis.call('HSET', KEYS[1], 'n:?', whole(rest))
-    if rest > 0 then
-        redis.call('HSET', KEYS[1], 'gone', whole(seq))
     end
 end
 

@@ -134,12 +134,12 @@ class RedisBudget:
                 result = await self._client.run(script, _keys(bucket), arguments)
         except (StoreError, TimeoutError) as e:
             if not self._local_until_s:
-                log.warning("budget.alone", problem=str(e) or "Redis does not answer in time.")
+                log.warning("rate_budget.local", problem=str(e) or "Redis does not answer in time.")
             self._local_until_s = asyncio.get_running_loop().time() + _ASK_AGAIN_S
             return None
         if was_local:
             self._local_until_s = 0.0
-            log.info("budget.shared_again")
+            log.info("rate_budget.shared")
         return result
 
 

@@ -41,21 +41,17 @@ def record_of(  # noqa: PLR0913, PLR0917 - the results of the script RECORD
         is_owned=bool(is_owned),
         has_run=b"run" in fields,
         posts=sum(content != _POSTED for _, content in posts(fields)),
-        held=int(fields.get(b"held", 0)),
+        held_seq=int(fields.get(b"held_seq", 0)),
         waiting=tuple(InboxEntry(name, kind, data_of(data), seq) for seq, name, kind, data in raw),
         ends=ends,
         order=tuple(name.decode() for name in order),
-        count=_count(fields, ends, len(raw), len(order), old),
+        count=_count(fields, len(raw), len(order), old),
         damaged=tuple(_damaged(fields, raw, hows.keys() == set(order))),
     )
 
 
-def _count(fields: Mapping[bytes, bytes], ends: Mapping[str, str], waiting: int, order: int, old: int) -> Count:
+def _count(fields: Mapping[bytes, bytes], waiting: int, order: int, old: int) -> Count:
     accepted = int(fields.get(b"seq", 0))
-    if b"n:?" not in fields:  # written by a version without counters: only known ids can be counted
-        rest = max(accepted - waiting - len(ends), 0)
-        left = {end: list(ends.values()).count(end) for end in set(ends.values())}
-        return Count(accepted, left | {"?": rest}, max(accepted - order, 0))
     left = {name[2:].decode(): int(count) for name, count in fields.items() if name.startswith(_LEFT)}
     # If the conversation is unchanged for KEPT_S, all its ids expire at once.
     forgotten = accepted if not order and not waiting else int(fields.get(b"gone", 0)) - old

@@ -89,9 +89,10 @@ return redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[4], '+inf')
 """
 )
 
-# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held, blank: unchanged;
-# 1: delete the posts; the number of posts, then part and content of each; the number of entries to replace, then
-# sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the lease is lost.
+# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held_seq, blank:
+# unchanged; 1: delete the posts; the number of posts, then part and content of each; the number of entries to replace,
+# then sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the lease is
+# lost.
 WRITE = RedisScript(
     PRELUDE
     + """
@@ -118,12 +119,12 @@ local function next_arg()
     return ARGV[at]
 end
 
-local kept, run, held, forgets_posts = tonumber(next_arg()), next_arg(), next_arg(), next_arg()
+local kept, run, held_seq, deletes_posts = tonumber(next_arg()), next_arg(), next_arg(), next_arg()
 for _ = 1, tonumber(next_arg()) do
     local part, content = next_arg(), next_arg()
     redis.call('HSET', KEYS[1], 'p:' .. part, content)
 end
-if forgets_posts == '1' then
+if deletes_posts == '1' then
     for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
         if string.sub(name, 1, 2) == 'p:' then
             redis.call('HDEL', KEYS[1], name)
@@ -135,8 +136,8 @@ if run == '{}' then
 elseif run ~= '' then
     redis.call('HSET', KEYS[1], 'run', run)
 end
-if held ~= '' then
-    redis.call('HSET', KEYS[1], 'held', held)
+if held_seq ~= '' then
+    redis.call('HSET', KEYS[1], 'held_seq', held_seq)
 end
 for _ = 1, tonumber(next_arg()) do
     local entry, data = take_pending(next_arg()), next_arg()
@@ -145,7 +146,6 @@ for _ = 1, tonumber(next_arg()) do
         redis.call('ZADD', KEYS[2], place, serialized(place, kind, id, data))
     end
 end
-count_ends()
 while at < #ARGV do
     local entry, how = take_pending(next_arg()), next_arg()
     if entry then

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import secrets
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from service.store.base import ConversationRecord
 
 # Maximum number of admissions with an unknown outcome that are remembered.
-_MOST_DOUBTS = 10_000
+_MOST_UNCERTAIN_CALLS = 10_000
 # Maximum number of pending notifications of an owner, and their time to live in seconds.
 _MOST_NEWS, _NEWS_S = 10_000, 60
-# Timeout of `woken`, in seconds.
+# Timeout of `wait_for_notifications`, in seconds.
 _WAIT_S = 1
 
 
@@ -53,8 +53,8 @@ class RedisRunStore:
         self._index = RedisIndex(client)
         self._process = secrets.token_hex(8)
         self._steps = itertools.count(1)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._doubts: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._uncertain_calls: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     @classmethod
     async def open(cls, url: str) -> Self:
@@ -77,25 +77,23 @@ class RedisRunStore:
     @classmethod
     async def _opened(cls, url: str, *checks: Callable[[RedisClient], Awaitable[None]]) -> Self:
         client = await RedisClient.open(url)
-        try:
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(client.aclose)
             for check in (refuse_unwritable, *checks):
                 await check(client)
-        except BaseException:
-            await client.aclose()
-            raise
+            on_failure.pop_all()
         return cls(client)
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         # A retry after a lost answer has the same call id, so that the script returns the first result.
-        call = self._doubts.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
+        call = self._uncertain_calls.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
         arguments = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
         with self._client.underway():
-            try:
+            with ExitStack() as on_failure:
+                on_failure.callback(self._remember_call, conversation_id, entry.id, call)
                 await self._index.enter(conversation_id, GRACE_S)
                 is_new, owner = await self._run(scripts.ADMIT, conversation_id, *arguments)
-            except BaseException:
-                self._doubt(conversation_id, entry.id, call)
-                raise
+                on_failure.pop_all()
             if is_new and owner:
                 await self._wake(owner.decode(), conversation_id)
         return Admission(bool(is_new), owner.decode() or None)
@@ -110,8 +108,8 @@ class RedisRunStore:
         with readable(conversation_id):
             fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
             posts = posts_of(records.posts(fields))
-            held = int(fields.get(b"held", 0))
-            return Claim(int(token), run_of(fields.get(b"run")), posts, held, tuple(map(entry_of, entries)))
+            held_seq = int(fields.get(b"held_seq", 0))
+            return Claim(int(token), run_of(fields.get(b"run")), posts, held_seq, tuple(map(entry_of, entries)))
 
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         last: int = await self._run(scripts.RENEW, conversation_id, token, int(lease_s * 1000))
@@ -129,22 +127,22 @@ class RedisRunStore:
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         with self._client.underway():
-            if changes.run or changes.held is not None:
+            if changes.run or changes.held_seq is not None:
                 await self._index.enter(conversation_id, GRACE_S)
             work = self._step(scripts.WRITE, conversation_id, token, *_arguments(changes))
             if await self._client.to_its_end(conversation_id, work) < 0:
                 raise lost(conversation_id)
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        return await self._give_back(conversation_id, token, seen, 0.0)
+        return await self._release(conversation_id, token, seen, 0.0)
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        await self._give_back(conversation_id, token, "", rest_s)
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        await self._release(conversation_id, token, "", due_in_s)
 
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._index.due(workspace, most)
 
-    async def woken(self, owner: str) -> Sequence[str]:
+    async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         async with self._client.asking():
             first = await self._client.redis.blpop([_news(owner)], timeout=_WAIT_S)
             if first is None:
@@ -176,8 +174,8 @@ class RedisRunStore:
     async def idle_since(self, since: float) -> list[str]:
         return await self._index.idle_since(since * 1000)
 
-    async def tidy(self) -> None:
-        await self._index.tidy()
+    async def delete_expired(self) -> None:
+        await self._index.delete_expired()
 
     async def forget(self, conversation_id: str) -> bool:
         await self._client.settled(conversation_id)
@@ -189,21 +187,21 @@ class RedisRunStore:
         """Close the connections after pending writes."""
         await self._client.aclose()
 
-    async def _give_back(self, conversation_id: str, token: int, seen: int | str, rest_s: float) -> bool:
+    async def _release(self, conversation_id: str, token: int, seen: int | str, due_in_s: float) -> bool:
         with self._client.underway():
-            work = self._step(scripts.RELEASE, conversation_id, token, seen, int(rest_s * 1000))
-            given: int = await self._client.to_its_end(conversation_id, work)
-            if given == 2:
+            work = self._step(scripts.RELEASE, conversation_id, token, seen, int(due_in_s * 1000))
+            released: int = await self._client.to_its_end(conversation_id, work)
+            if released == 2:
                 # Its index entry may be scheduled for the end of the released lease.
-                await self._index.enter(conversation_id, rest_s)
-        if given < 0:
+                await self._index.enter(conversation_id, due_in_s)
+        if released < 0:
             raise lost(conversation_id)
-        return given > 0
+        return released > 0
 
     async def _step(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
         """Run an owner's script. Calls for one conversation run in call order."""
-        turn = self._turns.setdefault(conversation_id, asyncio.Lock())
-        async with turn:
+        lock = self._locks.setdefault(conversation_id, asyncio.Lock())
+        async with lock:
             return await self._run(script, conversation_id, self._process, next(self._steps), *arguments)
 
     async def _run(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
@@ -213,10 +211,10 @@ class RedisRunStore:
         with suppress(StoreAway):  # the owner sees a missed notification when it renews its lease
             await self._client.run(scripts.WAKE, [_news(owner)], [conversation_id, _MOST_NEWS, _NEWS_S])
 
-    def _doubt(self, conversation_id: str, entry_id: str, call: str) -> None:
-        self._doubts[conversation_id, entry_id] = call
-        while len(self._doubts) > _MOST_DOUBTS:
-            self._doubts.popitem(last=False)
+    def _remember_call(self, conversation_id: str, entry_id: str, call: str) -> None:
+        self._uncertain_calls[conversation_id, entry_id] = call
+        while len(self._uncertain_calls) > _MOST_UNCERTAIN_CALLS:
+            self._uncertain_calls.popitem(last=False)
 
 
 def _news(owner: str) -> str:
@@ -229,5 +227,5 @@ def _arguments(changes: StateChanges) -> list[Any]:
     posts = [part for name, content in changes.posts.items() for part in (name, as_json(content))]
     replaced = [part for seq, data in changes.replaced.items() for part in (seq, as_json(data))]
     closed = [part for seq, end in changes.closed.items() for part in (seq, end)]
-    head = [KEPT_ENTRIES, run, "" if changes.held is None else changes.held, int(changes.forgets_posts)]
+    head = [KEPT_ENTRIES, run, "" if changes.held_seq is None else changes.held_seq, int(changes.deletes_posts)]
     return [*head, len(changes.posts), *posts, len(changes.replaced), *replaced, *closed]

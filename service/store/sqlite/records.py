@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-_FIND = """SELECT id, agent, owner, until, seq, held, run, todo FROM run_conversations WHERE conversation = ?"""
+_FIND = """SELECT id, agent, owner, until, seq, held_seq, run, todo FROM run_conversations WHERE conversation = ?"""
 _ENTRIES = 'SELECT seq, id, kind, data, "end" FROM run_entries WHERE conversation = ? ORDER BY seq'
 _POSTS = "SELECT part, content FROM run_posts WHERE conversation = ?"
 _FORGOTTEN = 'SELECT "end", count FROM run_forgotten WHERE conversation = ?'
@@ -56,7 +56,7 @@ def record_of(file: sqlite3.Connection, now: float, conversation_id: str) -> Con
 def _record(
     now: float, row: Any, entries: list[Any], posts: list[Any], forgotten: dict[str, int]
 ) -> ConversationRecord:
-    _, agent, owner, until, seq, held, run, todo = row
+    _, agent, owner, until, seq, held_seq, run, todo = row
     waiting = [each[:4] for each in entries if each[4] is None]
     ends = {name: end for _, name, _, _, end in entries if end is not None}
     found = ConversationRecord(
@@ -65,7 +65,7 @@ def _record(
         is_owned=owner is not None and until > now,
         has_run=run is not None,
         posts=sum(content != _POSTED for _, content in posts),
-        held=held,
+        held_seq=held_seq,
         waiting=tuple(InboxEntry(name, kind, data_of(data), place) for place, name, kind, data in waiting),
         ends=ends,
         order=tuple(each[1] for each in entries),

@@ -1,4 +1,4 @@
-"""The tables of the run store in an SQLite file, and migrations from earlier versions."""
+"""The tables of the run store in an SQLite file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.store.serialization import KEPT_S
 if TYPE_CHECKING:
     import sqlite3
 
-VERSION = 2
+VERSION = 1
 # The workspace in a conversation's id, as in `workspace_of`. SQLite uses the index only for exactly this expression.
 WORKSPACE = "substr(conversation, 1, instr(conversation || ':', ':') - 1)"
 
@@ -20,7 +20,7 @@ _SCHEMA = (
     # work; `due`: when other processes may claim it. Times are in seconds since the epoch.
     """CREATE TABLE IF NOT EXISTS run_conversations (
         id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL UNIQUE, agent TEXT,
-        seq INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0, run TEXT,
+        seq INTEGER NOT NULL DEFAULT 0, held_seq INTEGER NOT NULL DEFAULT 0, run TEXT,
         token INTEGER NOT NULL DEFAULT 0, owner TEXT, until REAL NOT NULL DEFAULT 0, back INTEGER,
         todo INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, changed REAL NOT NULL)""",
     # An entry is pending while `end` is NULL.
@@ -30,24 +30,14 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS run_posts (
         conversation INTEGER NOT NULL, part TEXT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (conversation, part))
         WITHOUT ROWID""",
-    "DROP INDEX IF EXISTS run_due",  # replaced: it covered all workspaces
     f"CREATE INDEX IF NOT EXISTS run_due_in ON run_conversations ({WORKSPACE}, due) WHERE todo",
     'CREATE INDEX IF NOT EXISTS run_waiting ON run_entries (conversation, seq) WHERE "end" IS NULL',
+    # Number of entries whose ids have expired, by `end`.
+    """CREATE TABLE IF NOT EXISTS run_forgotten (
+        conversation INTEGER NOT NULL, "end" TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (conversation, "end"))
+        WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS run_version (version INTEGER NOT NULL)",
 )
-# Migrations from a version to the next one; 0: a file without a version.
-_MIGRATIONS = {
-    0: (
-        # Number of entries whose ids have expired, by `end`; `?`: entries from before counters existed.
-        """CREATE TABLE run_forgotten (
-            conversation INTEGER NOT NULL, "end" TEXT NOT NULL, count INTEGER NOT NULL,
-            PRIMARY KEY (conversation, "end")) WITHOUT ROWID""",
-        """INSERT INTO run_forgotten SELECT id, '?', forgotten FROM (
-            SELECT id, seq - (SELECT count(*) FROM run_entries WHERE conversation = c.id) AS forgotten
-            FROM run_conversations AS c) WHERE forgotten > 0""",
-        "CREATE TABLE run_version (version INTEGER NOT NULL)",
-        "INSERT INTO run_version VALUES (2)",
-    )
-}
 _COUNT = """INSERT INTO run_forgotten SELECT conversation, "end", count(*) FROM run_entries
     WHERE "end" IS NOT NULL AND {which} GROUP BY conversation, "end"
     ON CONFLICT DO UPDATE SET count = count + excluded.count"""
@@ -64,7 +54,7 @@ def version(file: sqlite3.Connection) -> int:
 
 
 def prepare(file: sqlite3.Connection) -> None:
-    """Create missing tables and migrate older ones.
+    """Create missing tables.
 
     Raises:
         StoreError: the file has a newer version.
@@ -75,8 +65,10 @@ def prepare(file: sqlite3.Connection) -> None:
             f"The run tables of the file have version {found}; this installation supports up to version {VERSION}. "
             "Update amplifier-slack, or use another file."
         )
-    for statement in (*_SCHEMA, *_MIGRATIONS.get(found, ())):
+    for statement in _SCHEMA:
         file.execute(statement)
+    if not found:
+        file.execute("INSERT INTO run_version VALUES (?)", (VERSION,))
 
 
 def end_leases(file: sqlite3.Connection, now: float) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from connector.protocols import StateChanges
 
-_FIND = "SELECT id, seq, held, token, owner, until, todo FROM run_conversations WHERE conversation = ?"
+_FIND = "SELECT id, seq, held_seq, token, owner, until, todo FROM run_conversations WHERE conversation = ?"
 _BEGIN = "INSERT INTO run_conversations (conversation, changed) VALUES (?, ?) RETURNING id"
 _ADD = "INSERT OR IGNORE INTO run_entries VALUES (?, ?, ?, ?, ?, NULL) RETURNING seq"
 _GROW = """UPDATE run_conversations SET seq = ?, agent = coalesce(?, agent), todo = ?, due = iif(?, ?, due), changed = ?
@@ -25,14 +25,14 @@ _CLAIM = "UPDATE run_conversations SET token = ?, owner = ?, until = ?, due = ? 
 _RENEW = """UPDATE run_conversations SET until = ?, due = ?
     WHERE conversation = ? AND token = ? AND owner IS NOT NULL RETURNING seq"""
 _OWNED = "SELECT id, seq FROM run_conversations WHERE conversation = ? AND token = ? AND owner IS NOT NULL"
-_GIVE_BACK = "UPDATE run_conversations SET owner = NULL, until = 0, back = token, due = ? WHERE id = ?"
+_RELEASE = "UPDATE run_conversations SET owner = NULL, until = 0, back = token, due = ? WHERE id = ?"
 _WAITING = """SELECT seq, id, kind, data FROM run_entries
     WHERE conversation = ? AND seq > ? AND "end" IS NULL ORDER BY seq"""
 _REPLACE = 'UPDATE run_entries SET data = ? WHERE conversation = ? AND seq = ? AND "end" IS NULL'
 _CLOSE = 'UPDATE run_entries SET "end" = ?, data = NULL WHERE conversation = ? AND seq = ? AND "end" IS NULL'
 _LOOK = """UPDATE run_conversations SET changed = ?, todo = run IS NOT NULL OR EXISTS (
         SELECT 1 FROM run_entries AS entry
-        WHERE entry.conversation = run_conversations.id AND "end" IS NULL AND entry.seq > held)
+        WHERE entry.conversation = run_conversations.id AND "end" IS NULL AND entry.seq > held_seq)
     WHERE id = ?"""
 _DUE = f"""SELECT conversation FROM run_conversations WHERE {WORKSPACE} = ? AND todo AND due <= ?
     ORDER BY due, id LIMIT ?"""  # noqa: S608 - no part is user input
@@ -45,13 +45,13 @@ def admit(
         row = file.execute(_FIND, (conversation_id,)).fetchone()
         if row is None:
             row = (*file.execute(_BEGIN, (conversation_id, now)).fetchone(), 0, 0, 0, None, 0.0, 0)
-        number, last, held, _, owner, until, todo = row
+        number, last, held_seq, _, owner, until, todo = row
         valid = owner if until > now else None
         seq = last + 1
         if file.execute(_ADD, (number, seq, entry.id, entry.kind, as_json(entry.data))).fetchone() is None:
             return Admission(is_new=False, owner=valid)
         has_grace = valid is None and not todo
-        file.execute(_GROW, (seq, agent, todo or seq > held, has_grace, now + GRACE_S, now, number))
+        file.execute(_GROW, (seq, agent, todo or seq > held_seq, has_grace, now + GRACE_S, now, number))
     return Admission(is_new=True, owner=valid)
 
 
@@ -60,7 +60,7 @@ def claim(file: sqlite3.Connection, now: float, conversation_id: str, owner: str
         row = file.execute(_FIND, (conversation_id,)).fetchone()
         if row is None:
             row = (*file.execute(_BEGIN, (conversation_id, now)).fetchone(), 0, 0, 0, None, 0.0, 0)
-        number, _, held, token, current, until, _ = row
+        number, _, held_seq, token, current, until, _ = row
         if current not in (None, owner) and until > now:
             return None
         # Time-based, so that tokens keep increasing if the conversation is deleted and recreated.
@@ -69,7 +69,7 @@ def claim(file: sqlite3.Connection, now: float, conversation_id: str, owner: str
         ((run,),) = file.execute("SELECT run FROM run_conversations WHERE id = ?", (number,))
         posts = file.execute("SELECT part, content FROM run_posts WHERE conversation = ?", (number,)).fetchall()
         entries = _waiting(file, number, 0)
-    return Claim(token, run_of(run), posts_of(posts), held, entries)
+    return Claim(token, run_of(run), posts_of(posts), held_seq, entries)
 
 
 def renew(file: sqlite3.Connection, now: float, conversation_id: str, token: int, lease_s: float) -> int:
@@ -93,10 +93,10 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
         if changes.run is not None:
             run = as_json(changes.run) if changes.run else None
             file.execute("UPDATE run_conversations SET run = ? WHERE id = ?", (run, number))
-        if changes.forgets_posts:
+        if changes.deletes_posts:
             file.execute("DELETE FROM run_posts WHERE conversation = ?", (number,))
-        if changes.held is not None:
-            file.execute("UPDATE run_conversations SET held = ? WHERE id = ?", (changes.held, number))
+        if changes.held_seq is not None:
+            file.execute("UPDATE run_conversations SET held_seq = ? WHERE id = ?", (changes.held_seq, number))
         for seq, data in changes.replaced.items():
             file.execute(_REPLACE, (as_json(data), number, seq))
         for seq, end in changes.closed.items():
@@ -107,11 +107,11 @@ def write(file: sqlite3.Connection, now: float, conversation_id: str, token: int
 
 
 def release(  # noqa: PLR0913, PLR0917 - one argument per column
-    file: sqlite3.Connection, now: float, conversation_id: str, token: int, seen: int | None, rest_s: float = 0.0
+    file: sqlite3.Connection, now: float, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0
 ) -> bool:
     """Release the lease, unless an entry is pending after `seen`; with `None`, unconditionally.
 
-    The conversation is due after `rest_s`.
+    The conversation is due after `due_in_s`.
     """
     with writing(file):
         if file.execute(
@@ -121,7 +121,7 @@ def release(  # noqa: PLR0913, PLR0917 - one argument per column
         number, _ = _owned(file, conversation_id, token)
         if seen is not None and file.execute(_WAITING, (number, seen)).fetchone():
             return False
-        file.execute(_GIVE_BACK, (now + rest_s, number))
+        file.execute(_RELEASE, (now + due_in_s, number))
     return True
 
 

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections import defaultdict
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from typing import TYPE_CHECKING, Self
 
 from orchestrator_interactive.storage import sqlite_file
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from connector.protocols import Claim, InboxEntry, StateChanges
     from service.store.base import Admission, ConversationRecord
 
-# Timeout of `woken`, in seconds.
+# Timeout of `wait_for_notifications`, in seconds.
 _WAIT_S = 1.0
 _NAME = "runs"
 
@@ -56,16 +56,13 @@ class SqliteRunStore:
         """
         clock = clock or _steady_clock()
         database = await Database.open(path, _NAME, schema.prepare)
-        lock = None
-        try:
-            lock = _locked(path)
+        store = cls(database, None, clock)
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(store.aclose)
+            store._lock = _locked(path)
             await database.run(schema.end_leases, clock())
-        except BaseException:
-            await database.aclose()
-            if lock is not None:
-                os.close(lock)
-            raise
-        return cls(database, lock, clock)
+            on_failure.pop_all()
+        return store
 
     @classmethod
     async def inspect(cls, path: Path) -> Self:
@@ -98,13 +95,13 @@ class SqliteRunStore:
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
         return await self._database.write(steps.release, self._clock(), conversation_id, token, seen)
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        await self._database.write(steps.release, self._clock(), conversation_id, token, None, rest_s)
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        await self._database.write(steps.release, self._clock(), conversation_id, token, None, due_in_s)
 
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._database.read(steps.due, self._clock(), workspace, most)
 
-    async def woken(self, owner: str) -> Sequence[str]:
+    async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         try:
             async with asyncio.timeout(_WAIT_S):
                 await self._has_news[owner].wait()
@@ -128,7 +125,7 @@ class SqliteRunStore:
     async def idle_since(self, since: float) -> list[str]:
         return await self._database.run(records.idle_since, since)
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         await self._database.run(schema.expire, self._clock())
 
     async def forget(self, conversation_id: str) -> bool:
@@ -143,7 +140,7 @@ class SqliteRunStore:
 
 
 def refuse_older(path: Path) -> None:
-    """Raise StoreError if the file must be migrated before its runs can be read."""
+    """Raise StoreError if opening the file would create or migrate its tables."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
             ((version,),) = file.execute("PRAGMA user_version")
@@ -153,7 +150,7 @@ def refuse_older(path: Path) -> None:
         return  # opening it reports the error
     if is_older:
         raise StoreError(
-            f"{path} has not been used by a service of this version. Start the service once to migrate it."
+            f"{path} has not been used by a service of this version. Start the service once to prepare it."
         )
 
 

@@ -21,7 +21,7 @@ from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 
 MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
-ARTIFACTS = RunArtifacts("C1", "1.0", ("2.0",), is_marked=True, team="T1", thread_ts="1.0", run_id="run")
+ARTIFACTS = RunArtifacts("C1", "1.0", ("2.0",), has_hourglass=True, team="T1", thread_ts="1.0", run_id="run")
 NOTICE = Notice(MESSAGE, "T1:C1:1.0:stopped", "🛑 Stopped by Ben.")
 STOP = InboxEntry("stop", "stop", {}, 7)
 BOTH = PendingCleanup((ARTIFACTS,), (NOTICE,))
@@ -88,12 +88,12 @@ async def all_done(cleanup: Cleanup) -> None:
 async def test_the_cleanup_is_stored_in_one_write_with_the_end_of_the_run_and_deleted_when_it_is_done():
     slack, lease = Slack(), Lease()
     async with cleaning(slack, lease) as cleanup:
-        await cleanup.end_run({1: ""}, artifacts=ARTIFACTS, notices=(NOTICE,), held=4)
-        assert cleanup.leftovers == BOTH
+        await cleanup.end_run({1: ""}, artifacts=ARTIFACTS, notices=(NOTICE,), held_seq=4)
+        assert cleanup.pending == BOTH
         await cleanup.recent_done()
-        assert not cleanup.leftovers
+        assert not cleanup.pending
         await cleanup.keep()
-    assert lease.written == [StateChanges(run=BOTH.written(), closed={1: ""}, held=4), StateChanges(run={})]
+    assert lease.written == [StateChanges(run=BOTH.to_dict(), closed={1: ""}, held_seq=4), StateChanges(run={})]
     assert slack.texts == [NOTICE.text]
 
 
@@ -104,10 +104,10 @@ async def test_the_cleanup_waits_until_slack_is_available(pending):
     async with cleaning(slack) as cleanup:
         await cleanup.end_run({}, notices=pending.notices, artifacts=next(iter(pending.artifacts), None))
         await asyncio.sleep(600)
-        assert cleanup.leftovers == pending
+        assert cleanup.pending == pending
         slack.error = ""
         await all_done(cleanup)
-        assert not cleanup.leftovers
+        assert not cleanup.pending
     assert len(slack.texts) == len(pending.notices)
 
 
@@ -132,7 +132,7 @@ async def test_a_call_that_slack_refuses_is_not_repeated():
         cleanup.answer(STOP, MESSAGE, "Nothing is running.")
         cleanup.resume(PendingCleanup((replace(ARTIFACTS, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
         await all_done(cleanup)
-        assert not cleanup.leftovers
+        assert not cleanup.pending
     assert lease.written[-1] == StateChanges(closed={7: "done"})
 
 
@@ -144,11 +144,11 @@ async def test_an_inherited_cleanup_is_checked_when_no_late_call_can_arrive(pend
         cleanup.resume(pending)
         await asyncio.sleep(14)
         before = len(slack.lookups_s)
-        assert cleanup.leftovers == pending.inherited
+        assert cleanup.pending == pending.inherited
         assert before == len(pending.notices), "a notice is looked up before it is posted"
         await all_done(cleanup)
         assert slack.lookups_s[before:] == [15.0]
-        assert not cleanup.leftovers
+        assert not cleanup.pending
         await cleanup.keep()
     assert lease.written == [StateChanges(run={})]
 
@@ -162,7 +162,7 @@ async def test_an_inherited_run_is_checked_after_its_end_and_delays_nothing():
         await cleanup.end_run({}, artifacts=inherited)
         await cleanup.recent_done()
         assert asyncio.get_running_loop().time() == 5.0
-        assert cleanup.leftovers
+        assert cleanup.pending
         await asyncio.sleep(60)
         await cleanup.end_run({}, artifacts=inherited)
         await all_done(cleanup)

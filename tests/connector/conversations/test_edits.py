@@ -7,7 +7,7 @@ import pytest
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry
 from connector.records.inbox import PendingMessage
-from local_slack.delivery.delivery_faults import Lost
+from local_slack.delivery.delivery_faults import Dropped
 
 CORRECTED = "(Correction of my earlier message. It now reads:)"
 DELETED = "(I have deleted my earlier message:)"
@@ -166,7 +166,7 @@ async def test_the_first_message_remains_for_the_agent_after_an_edit_removes_its
 
 async def test_an_edit_that_arrives_before_its_message_is_the_message(chat):
     thread = await chat.start()
-    chat.slack.deliveries.next(Lost())
+    chat.slack.deliveries.next(Dropped())
     await thread.edit(await thread.say("and thsi"), "and this")
     await thread.run.injected("and this")
 
@@ -175,7 +175,7 @@ async def test_an_edit_that_arrives_before_its_message_starts_a_run_after_the_fi
     status = chat.hold("chat.postMessage")
     thread = await chat.start()
     await status.reached.wait()
-    chat.slack.deliveries.next(Lost())
+    chat.slack.deliveries.next(Dropped())
     steer = await thread.say("and thsi")
     await thread.delete(thread.ts)
     await thread.run.stopped()
@@ -230,7 +230,7 @@ async def test_a_late_edit_does_not_override_a_newer_one_that_was_delivered_befo
         await thread.run.deliver()
     message = SlackMessage("T0LOCAL", chat.general, thread.ts, None, "U0ANA", "look clsely", (), direct=False)
     edit = PendingMessage(message, "alpha", message.text, f"{message.id}:edit:{thread.ts}", edited_ts=thread.ts)
-    await runs.admit(message.place.conversation_id, InboxEntry(edit.id, "edit", edit.written()))
+    await runs.admit(message.place.conversation_id, InboxEntry(edit.id, "edit", edit.to_dict()))
     thread_read = chat.hold("conversations.replies", times=50)
     async with process():
         run = await thread.next_run()

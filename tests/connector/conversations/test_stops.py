@@ -54,9 +54,10 @@ async def test_a_stop_word_stops_and_is_not_injected(chat, word):
     assert (thread.run.stops, thread.run.injections) == ([False], [])
 
 
-async def test_a_sentence_with_the_word_stop_is_injected(chat):
+@pytest.mark.parametrize("text", ["stop at the third chapter", "stop\nthen continue"])
+async def test_a_sentence_with_the_word_stop_is_injected(chat, text):
     thread = await chat.start()
-    await thread.inject("stop at the third chapter")
+    await thread.inject(text)
     assert thread.run.stops == []
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from chat import HOURGLASS, Thread
 
-from local_slack import DropsAfterwards
+from local_slack import DropAfterCall
 
 NOTHING_RUNS = "Nothing is running here."
 
@@ -91,7 +91,7 @@ async def test_a_stop_of_a_run_that_has_ended_does_not_stop_the_next_one(chat, h
 
 
 async def test_a_cross_on_a_status_whose_post_is_in_doubt_stops_the_run(chat, answered):
-    chat.fail("chat.postMessage", DropsAfterwards())
+    chat.fail("chat.postMessage", DropAfterCall())
     thread = await chat.start()
     await thread.cross((await thread.status()).ts)
     await is_stopped(thread)

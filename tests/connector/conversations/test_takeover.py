@@ -9,7 +9,7 @@ import pytest
 from chat import EYES, HOURGLASS, ONE_PENDING, Thread
 
 from connector import RunFailed
-from local_slack import DropsAfterwards, Refuses
+from local_slack import DropAfterCall, ErrorResponse
 
 SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 
@@ -130,7 +130,7 @@ async def test_an_answer_in_flight_is_posted_once(process, slack, sessions, arri
     async with process() as chat:
         thread = await chat.start_shown()
         if arrives:
-            chat.fail("chat.postMessage", DropsAfterwards())
+            chat.fail("chat.postMessage", DropAfterCall())
             held = chat.hold("conversations.replies")
         else:
             held = chat.hold("chat.postMessage")
@@ -144,7 +144,7 @@ async def test_an_answer_in_flight_is_posted_once(process, slack, sessions, arri
 
 
 async def test_a_status_message_whose_post_was_in_doubt_is_found(process, slack, suspended):
-    slack.faults.next("chat.postMessage", DropsAfterwards())
+    slack.faults.next("chat.postMessage", DropAfterCall())
     async with suspended(is_shown=False) as thread:
         await thread.status()
     async with process():
@@ -231,7 +231,7 @@ async def test_a_message_that_was_stopped_between_two_processes_starts_no_run(pr
 async def test_an_answer_is_posted_when_slack_is_available_again(process):
     async with process() as chat:
         thread = await chat.start_shown()
-        chat.fail("chat.postMessage", Refuses("service_unavailable"), times=5)
+        chat.fail("chat.postMessage", ErrorResponse("service_unavailable"), times=5)
         await thread.run.answer("the answer", part=1)
         await thread.shows("the answer", within_s=30)
 

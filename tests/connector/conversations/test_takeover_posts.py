@@ -8,7 +8,7 @@ import pytest
 from chat import ALPHA, BETA, ONE_PENDING
 
 from connector import RunFailed
-from local_slack import Refuses
+from local_slack import ErrorResponse
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ async def test_the_texts_of_another_instance_that_repeats_the_run_are_posted(pro
 async def test_a_user_whose_conversation_is_closed_gets_the_direct_message(process, slack):
     async with process() as chat:
         thread = await chat.start_shown()
-        chat.fail("chat.postMessage", Refuses("is_archived"))
+        chat.fail("chat.postMessage", ErrorResponse("is_archived"))
         direct_message = chat.hold("chat.postMessage")
         await thread.run.progress("text", text="first", part=1)
         await direct_message.reached.wait()

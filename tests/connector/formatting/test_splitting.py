@@ -1,96 +1,115 @@
 from __future__ import annotations
 
 import html
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        (":tada:", ":tada:"),
-        ("👩‍👩‍👧 🏴󠁧󠁢󠁳󠁣󠁴󠁿", "👩‍👩‍👧 🏴󠁧󠁢󠁳󠁣󠁴󠁿"),
-        ("&gt; quoted\n&gt; twice", "> quoted\n> twice"),
-        ("```\nif a &lt; b:\n    stop\n```", "```\nif a < b:\n    stop\n```"),
-        ("bell \x07 and escape \x1b[31mred", "bell \x07 and escape \x1b[31mred"),
-        ("&amp;lt;not a tag&amp;gt;", "&lt;not a tag&gt;"),
-        ("a <b", "a <b"),
-        ("<https://a.b/?x=1&amp;y=2>", "https://a.b/?x=1&y=2"),
-        ("<!here> <!date^1^{date}|today>", "@here @date"),
-        ("x" * 30_000, "x" * 30_000),
-        ("stop\nthen go on", "stop\nthen go on"),
-    ],
-)
-async def test_an_odd_text_reaches_the_agent_as_it_was_written(scene, written, read):
-    await scene.ana.say("general", f"@alpha {written}")
-    run = await scene.sessions.next_run()
-    assert run.prompt == read
-    await run.answer("ok")
+def letters(text: str) -> str:
+    """Return a text without the characters that a cut may add or remove."""
+    return re.sub(r"[\s`*>]", "", html.unescape(text))
 
 
-async def test_the_same_text_twice_is_two_messages(scene):
-    ts = await scene.ana.say("general", "@alpha look")
-    run = await scene.sessions.next_run()
-    for _ in range(2):
-        await scene.ana.say("general", "and again", thread=ts)
-    await run.until(lambda r: len(r.steers) == 2)
-    assert len({steer.id for steer in run.steers}) == 2
-    await run.answer("ok")
+def test_a_code_block_that_is_cut_is_closed_and_opened_again():
+    cut = pieces("```\n" + "\n".join(f"line {n}" for n in range(12)) + "\n```", 80)
+    assert len(cut) == 2
+    assert all(piece.startswith("```\n") and piece.endswith("\n```") for piece in cut)
 
 
-@pytest.mark.parametrize("answer", ["```\n```", "&nbsp;"])
-async def test_an_answer_that_shows_nothing_is_told_like_an_empty_one(scene, of_bot, answer):
-    ts = await scene.ana.say("general", "@alpha look")
-    run = await scene.sessions.next_run()
-    await scene.status("general", ts)
-    await run.answer(answer)
-    await scene.reacted("general", ts, "hourglass_flowing_sand", gone=True)
-    (text,) = scene.texts("general", ts)
-    assert html.unescape(text).strip()
+@pytest.mark.parametrize(("markdown", "slack"), [("**", "*"), ("`", "`"), ("*", "_"), ("~~", "~")])
+def test_marked_words_that_are_cut_are_marked_in_each_piece(markdown, slack):
+    text = markdown_to_slack(f"before {markdown}{'some words ' * 40}end{markdown} after")
+    first, *between, last = pieces(text, 60)
+    assert first.startswith(f"before {slack}some")
+    assert last.endswith(f"end{slack} after")
+    assert len(between) > 3
+    assert all(piece[0] == piece[-1] == slack and piece.count(slack) == 2 for piece in between)
+
+
+def test_a_character_that_marks_nothing_is_not_repeated_at_a_cut():
+    text = "5 * 3 is *not bold, a_b is " + "word " * 40 + "2 * 2"
+    assert "".join(pieces(text, 60)).count("*") == 3
+
+
+def test_a_code_block_that_fits_into_a_piece_is_not_cut():
+    code = "```\n" + "\n".join(f"line {n}" for n in range(8)) + "\n```"
+    assert pieces(f"above\n\nand more above\n\n{code}\n\nbelow it", 70) == ["above\n\nand more above", code, "below it"]
+
+
+def test_a_cut_prefers_paragraphs_to_lines_and_lines_to_words():
+    words = "one two three four five"
+    assert pieces(f"{words}\n{words}\n\n{words}\n{words}", 90) == [f"{words}\n{words}"] * 2
+    assert pieces(f"{words}\n{words} {words}", 50) == [words, f"{words} {words}"]
+    assert pieces(f"{words} {words}", 40) == [f"{words} one two", "three four five"]
+
+
+def test_a_heading_and_a_line_that_announces_remain_with_the_next_paragraph():
+    above, below = "word " * 11 + "word", "more " * 11 + "more"
+    assert pieces(f"{above}\n\n*A heading*\n\n{below}", 110) == [above, f"*A heading*\n\n{below}"]
+    assert pieces(f"{above}\n\nWhat to do:\n\n{below}", 110) == [above, f"What to do:\n\n{below}"]
+
+
+def test_the_lines_of_a_list_item_remain_together():
+    item = "• item\n    ◦ inside\n    and more"
+    assert pieces("\n".join([item] * 4), 90) == ["\n".join([item] * 2)] * 2
+
+
+def test_a_quote_that_is_cut_within_a_line_continues_as_a_quote():
+    cut = pieces("> " + "word " * 30, 60)
+    assert len(cut) > 2
+    assert all(piece.startswith("> word") for piece in cut)
 
 
 @pytest.mark.parametrize("character", ["&", "<", ">"])
-def test_a_cut_does_not_go_through_an_escaped_character(character):
+def test_a_long_word_is_not_cut_within_an_escaped_character(character):
     text = "a" + character * 3000
     assert "".join(html.unescape(piece) for piece in pieces(markdown_to_slack(text))) == text
 
 
-def test_a_cut_does_not_go_through_a_link():
-    link = "[the documentation](https://example.org/a/rather/long/path)"
-    for piece in pieces(markdown_to_slack("word " * 770 + link)):
-        assert piece.count("<") == piece.count(">"), piece[-80:]
+WORDS = st.text(st.sampled_from("ab&<>*`|.\n "), min_size=1, max_size=12)
+LINKS = st.builds("[{}](https://a.b/{})".format, st.text("ab &<>", max_size=6), st.text("xy&/", max_size=8))
+CODE = st.lists(WORDS, max_size=12).map(lambda lines: "\n```\n" + "\n".join(lines).replace("`", "") + "\n```\n")
+PROSE = st.lists(st.one_of(WORDS, LINKS, CODE, st.just("\n\n")), max_size=40).map(" ".join)
 
 
-def test_a_cut_of_a_long_line_goes_between_words():
-    words = [f"word{number}" for number in range(1500)]
-    cut = pieces(markdown_to_slack(" ".join(words)))
-    assert [word for piece in cut for word in piece.split()] == words
+@given(PROSE, st.integers(min_value=90, max_value=200))
+def test_no_cut_is_within_a_character_a_link_or_the_fence_of_a_code_block(markdown, limit):
+    text = markdown_to_slack(markdown)
+    cut = pieces(text, limit)
+    assert letters("".join(cut)) == letters(text)
+    links = re.compile(r"<https://[^<>]*>")
+    assert [link for piece in cut for link in links.findall(piece)] == links.findall(text)
+    for piece in cut:
+        assert len(piece) <= limit
+        assert not re.search(r"&(?!(?:amp|lt|gt);)", piece)
+        assert piece.count("```") % 2 == 0
+        assert "```\n```" not in piece, "an empty block remains of a cut"
 
 
-MARKS = st.sampled_from(
-    ["*", "**", "_", "~~", "`", "```\n", "> ", "- ", "1. ", "# ", "|", "\n", "\n\n", "a", " ", "<", "[", "]", "("]
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.text(st.sampled_from("ab{} \t"), max_size=30), min_size=1, max_size=30),
+    st.integers(min_value=40, max_value=99),
 )
+def test_no_space_of_a_long_code_block_is_lost(lines, limit):
+    code = "\n".join(["begin", *lines, "end"])
+    cut = pieces(markdown_to_slack(f"```\n{code}\n```"), limit)
+    whole = "\n".join(piece.removeprefix("```\n").removesuffix("\n```") for piece in cut)
+    assert whole.replace("\n", "") == code.replace("\n", "")
 
 
-@given(st.lists(MARKS, max_size=60).map("".join))
-def test_whatever_marks_a_model_writes_the_conversion_ends(text):
-    for piece in pieces(markdown_to_slack(text), 40):
-        assert len(piece) <= 40
-
-
-async def test_an_answer_of_everything_at_once_comes_through_whole(scene, of_bot):
-    answer = (
-        "# Title\n\n> quoted **bold**\n\n1. one\n   - two\n\n| a | b |\n|---|---|\n| 1 | <!here> |\n\n"
-        "```sh\necho '```'\n```\n\n"
-    )
-    ts = await scene.ana.say("general", "@alpha look")
-    await (await scene.sessions.next_run()).answer(answer * 60)
-    texts = of_bot(await scene.quiet("general", ts, posts=2))
-    assert sum(text.count("*Title*") for text in texts) == 60
-    assert not any("<!" in text for text in texts)
-    assert all(text.count("```") % 2 == 0 for text in texts)
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(st.sampled_from("ab*_~`>|-\n .") | st.characters(), max_size=300), st.integers(min_value=40, max_value=200)
+)
+def test_the_pieces_of_any_text_keep_to_the_limit_and_have_all_its_characters(text, limit):
+    cut = pieces(text, limit)
+    rest = iter(letters("".join(cut)))
+    assert all(len(piece) <= limit for piece in cut)
+    assert all(character in rest for character in letters(text))

@@ -38,11 +38,11 @@ def stored(store, slack, thread):
 def earlier_run(slack, thread) -> dict:
     """A run as a version stored it that did not count stops."""
     message = SlackMessage(slack.team_id, thread.chat.general, thread.ts, None, "U0ANA", "look", (), direct=False)
-    first = {**PendingMessage(message, "alpha", "look", message.id).written(), "id": message.id, "seq": 0}
+    first = {**PendingMessage(message, "alpha", "look", message.id).to_dict(), "id": message.id, "seq": 0}
     return {"id": "r", "first": first, "was_waiting": False, "newest_ts": thread.ts, "stopped_by": None, "failed": None}
 
 
-@pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"traces": ["a new form"]}])
+@pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"artifacts": ["a new form"]}])
 async def test_an_unreadable_run_is_abandoned_and_its_readable_posts_are_sent(process, thread, stored, run):
     posts = {"1": PENDING_POST, "2": UNKNOWN} if "id" in run else {}
     await stored(StateChanges(run=run, posts=posts))
@@ -87,13 +87,13 @@ async def test_a_run_that_an_earlier_version_stopped_does_not_begin(process, thr
     assert sessions.prompts == []
 
 
-async def test_of_a_run_that_failed_in_an_earlier_version_only_the_artifacts_are_removed(
+async def test_of_a_run_that_failed_in_an_earlier_version_only_the_artifacts_are_removed(  # noqa: PLR0917 - fixtures
     process, thread, stored, earlier_run, sessions, client
 ):
     place = {"channel": thread.chat.general, "thread_ts": thread.ts}
     posted = await client._client.chat_postMessage(**place, text="⚙️ Working…")
-    traces = {"channel": thread.chat.general, "first_ts": thread.ts, "statuses": [posted["ts"]], "is_marked": False}
-    run = {**earlier_run, "failed": "The model is away.", "traces": [traces]}
+    traces = {"channel": thread.chat.general, "first_ts": thread.ts, "statuses": [posted["ts"]], "has_hourglass": False}
+    run = {**earlier_run, "failed": "The model is away.", "artifacts": [traces]}
     await stored(StateChanges(run=run, posts={"end": ""}))
     async with process():
         await thread.shows()

@@ -66,11 +66,11 @@ async def test_the_next_process_removes_the_artifacts_of_a_run_that_a_dead_one_l
     await web_client.reactions_add(channel=channel, timestamp=root, name=HOURGLASS)
     session = {"channel_id": channel, "thread_ts": root}
     await web_client.api_call("agents.sessions.setStatus", data={**session, "status": "processing"})
-    artifacts = {"channel": channel, "first_ts": root, "statuses": [status["ts"]], "is_marked": True}
+    artifacts = {"channel": channel, "first_ts": root, "statuses": [status["ts"]], "has_hourglass": True}
     artifacts |= {"team": slack.team_id, "thread_ts": root}
     conversation = f"{slack.team_id}:{channel}:{root}"
     claim = await store.claim(conversation, "a process that dies", 0.1)
-    await store.write(conversation, claim.token, StateChanges(run={"traces": [artifacts]}))
+    await store.write(conversation, claim.token, StateChanges(run={"artifacts": [artifacts]}))
     async with process() as chat:
         await Thread(chat, root).shows()
         await slack.until(lambda ws: ws.session(channel, root).status == "active")

@@ -15,11 +15,12 @@ from connector.runs.answers import posts_of
 from connector.runs.outbox import Outbox
 from connector.runs.post import Post
 from connector.slack_api.uploads import file_name
-from local_slack import Breaks, DropsAfterwards, DropsBefore, LocalSlack, RateLimits, Refuses
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
 
 GET_URL, SHARE = "files.getUploadURLExternal", "files.completeUploadExternal"
 CHAPTER = "paragraph " * 500
-LONG = f"# Report\n\nIt begins **here**.\n\n## Findings\n\n{CHAPTER}\n\n## Proof <!channel>\n\n{CHAPTER * 3}\n\n## End\n\nbye"
+HEAD = "# Report\n\nIt begins **here**."
+LONG = f"{HEAD}\n\n## Findings\n\n{CHAPTER}\n\n## Proof <!channel>\n\n{CHAPTER * 3}\n\n## End\n\nbye"
 
 
 @pytest.fixture
@@ -29,7 +30,15 @@ async def slack():
 
 
 @pytest.mark.parametrize(
-    "fault", [DropsBefore(), DropsAfterwards(), Breaks(503), Breaks(200), RateLimits(0), Refuses("fatal_error")]
+    "fault",
+    [
+        DropBeforeCall(),
+        DropAfterCall(),
+        ServerError(503),
+        ServerError(200),
+        RateLimited(0),
+        ErrorResponse("fatal_error"),
+    ],
 )
 async def test_an_answer_is_posted_exactly_once_whatever_slack_does(chat, fault):
     thread = await chat.start_shown()
@@ -38,11 +47,11 @@ async def test_an_answer_is_posted_exactly_once_whatever_slack_does(chat, fault)
     await thread.shows("the answer")
 
 
-@pytest.mark.parametrize("fault", [Breaks(503), DropsAfterwards()])
+@pytest.mark.parametrize("fault", [ServerError(503), DropAfterCall()])
 async def test_an_answer_in_doubt_is_posted_once_when_its_look_up_fails_too(chat, fault):
     thread = await chat.start_shown()
     chat.fail("chat.postMessage", fault)
-    chat.fail("conversations.replies", Breaks(503), times=4)
+    chat.fail("conversations.replies", ServerError(503), times=4)
     await thread.run.answer("the answer")
     await thread.shows("the answer")
 
@@ -51,7 +60,7 @@ async def test_an_answer_in_doubt_is_found_in_a_direct_message(chat):
     dm = await chat.ana.open_dm("alpha")
     thread = await chat.start("hello", dm)
     await chat.slack.until(lambda ws: [m for m in ws.messages(dm) if m.by_bot])
-    chat.fail("chat.postMessage", DropsAfterwards())
+    chat.fail("chat.postMessage", DropAfterCall())
     await thread.run.answer("hi")
     await chat.slack.until(lambda ws: [m.text for m in ws.messages(dm)] == ["hello", "hi"])
 
@@ -63,14 +72,14 @@ async def test_an_answer_in_doubt_is_found_in_a_thread_of_more_than_a_hundred_re
     await thread.say("@alpha sum this up")
     run = await thread.next_run()
     await thread.status()
-    chat.fail("chat.postMessage", DropsAfterwards())
+    chat.fail("chat.postMessage", DropAfterCall())
     await run.answer("the answer")
     await thread.shows("the answer")
 
 
 async def test_an_answer_waits_through_several_rate_limits(chat):
     thread = await chat.start_shown()
-    chat.fail("chat.postMessage", RateLimits(0), times=5)
+    chat.fail("chat.postMessage", RateLimited(0), times=5)
     await thread.run.answer("the answer")
     await thread.shows("the answer")
 
@@ -78,7 +87,7 @@ async def test_an_answer_waits_through_several_rate_limits(chat):
 @pytest.mark.parametrize("error", ["msg_too_long", "msg_blocks_too_long", "invalid_arguments"])
 async def test_an_answer_that_slack_refuses_is_not_followed_by_silence(chat, error):
     thread = await chat.start_shown()
-    chat.fail("chat.postMessage", Refuses(error))
+    chat.fail("chat.postMessage", ErrorResponse(error))
     await thread.run.answer("the answer")
     assert await thread.ended()
 
@@ -86,7 +95,7 @@ async def test_an_answer_that_slack_refuses_is_not_followed_by_silence(chat, err
 @pytest.mark.parametrize("error", ["msg_too_long", "invalid_blocks", "markdown_text_conflict"])
 async def test_an_answer_that_slack_refuses_in_shorter_pieces_too_is_reported_once(chat, error):
     thread = await chat.start_shown()
-    chat.fail("chat.postMessage", Refuses(error), times=2)
+    chat.fail("chat.postMessage", ErrorResponse(error), times=2)
     await thread.run.answer("the answer")
     (text,) = await thread.ended()
     assert error in text
@@ -102,8 +111,8 @@ async def test_an_answer_that_slack_refuses_in_shorter_pieces_too_is_reported_on
 )
 async def test_a_conversation_closed_to_the_bot_is_reported_in_a_direct_message(chat, error, reason):
     thread = await chat.start_shown()
-    chat.fail("chat.postMessage", Refuses(error))
-    chat.fail("chat.postMessage", DropsBefore())
+    chat.fail("chat.postMessage", ErrorResponse(error))
+    chat.fail("chat.postMessage", DropBeforeCall())
     await thread.run.answer("the answer")
     dm = await chat.ana.open_dm("alpha")
     (message,) = await chat.slack.until(lambda ws: ws.messages(dm))
@@ -132,7 +141,7 @@ async def test_a_very_long_answer_is_a_file_and_a_message_with_its_headings(chat
     assert summary.persona.username == "Alpha"
 
 
-@pytest.mark.parametrize("fault", [DropsBefore(), DropsAfterwards(), Breaks(503)])
+@pytest.mark.parametrize("fault", [DropBeforeCall(), DropAfterCall(), ServerError(503)])
 @pytest.mark.parametrize("method", [GET_URL, SHARE])
 async def test_a_file_is_shared_exactly_once_whatever_slack_does(chat, method, fault):
     thread = await chat.start()
@@ -220,7 +229,7 @@ async def test_the_next_owner_does_not_share_a_shared_file_again(slack, sent, ro
 @pytest.mark.parametrize("error", ["missing_scope", "file_uploads_disabled", "not_allowed_token_type"])
 @pytest.mark.parametrize("method", [GET_URL, SHARE])
 async def test_an_answer_is_posted_in_messages_where_slack_accepts_no_file(slack, sent, root, method, error):
-    slack.faults.next(method, Refuses(error))
+    slack.faults.next(method, ErrorResponse(error))
     await sent(lease := Lease(), WITH_FILE)
     posts = replies(slack, root)
     assert not any(post.body.files or "summary" in post.text for post in posts)
@@ -251,7 +260,7 @@ async def test_half_a_character_is_replaced_in_a_file(slack, sent, root):
 
 
 async def test_a_closed_conversation_is_reported_once_and_gets_no_further_posts(slack, sent, root):
-    slack.faults.next("chat.postMessage", Refuses("is_archived"))
+    slack.faults.next("chat.postMessage", ErrorResponse("is_archived"))
     lease = Lease()
     posts = Post("1", ("first", "second"), by_agent=True), Post("2", ("third",), by_agent=True)
     assert await sent(lease, *posts) == ["is_archived"]

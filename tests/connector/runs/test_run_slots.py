@@ -1,5 +1,3 @@
-"""The bounds on runs at once, and the order in which those that wait begin."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -15,43 +13,43 @@ LIMITS = RunLimits(runs=4, runs_per_channel=3, runs_per_person=2)
 
 
 class Queue:
-    """Slots whose tickets are asked for by a person and the place of a message in the order of writing."""
+    """Run slots; a person requests one for each message, in the order of their posts."""
 
     def __init__(self, limits: RunLimits) -> None:
         self.slots = RunSlots(limits)
-        self.woken: list[str] = []
+        self.wait_for_notifications: list[str] = []
         self.granted: list[str] = []
-        self.tickets: dict[str, RunSlot] = {}
-        self.slots.watch(self.woken.append)
+        self.slots: dict[str, RunSlot] = {}
+        self.slots.watch(self.wait_for_notifications.append)
         self._written = 0
 
     def ask(self, person: str, channel: str = "C1", *, is_resumed: bool = False) -> str:
-        """Ask for a slot; gives the id of the conversation."""
+        """Request a slot; return the id of the conversation."""
         self._written += 1
         name = f"{person}{self._written}"
         message = SlackMessage("T1", channel, f"{self._written}.0", None, person, "", (), direct=False)
-        self.tickets[name] = self.slots.enter(name, message, is_resumed=is_resumed)
+        self.slots[name] = self.slots.enter(name, message, is_resumed=is_resumed)
         self._note()
         return name
 
     def end(self, name: str) -> None:
         self.slots.leave(name)
-        del self.tickets[name]
+        del self.slots[name]
         self._note()
 
     @property
     def running(self) -> list[str]:
-        return [name for name, ticket in self.tickets.items() if ticket.is_granted]
+        return [name for name, slot in self.slots.items() if slot.is_granted]
 
     @property
     def waiting(self) -> list[str]:
-        return [name for name, ticket in self.tickets.items() if not ticket.is_granted]
+        return [name for name, slot in self.slots.items() if not slot.is_granted]
 
     def _note(self) -> None:
         self.granted += [name for name in self.running if name not in self.granted]
 
 
-def test_one_persons_conversations_begin_in_the_order_of_writing():
+def test_the_runs_of_one_person_begin_in_the_order_of_their_messages():
     queue = Queue(RunLimits(runs_per_person=1))
     asked = [queue.ask("ana") for _ in range(5)]
     for name in asked:
@@ -60,7 +58,7 @@ def test_one_persons_conversations_begin_in_the_order_of_writing():
     assert queue.granted == asked
 
 
-def test_people_take_turns_however_many_conversations_one_of_them_has_waiting():
+def test_people_take_turns_however_many_runs_of_one_of_them_wait():
     queue = Queue(RunLimits(runs=1))
     asked = [queue.ask("ana") for _ in range(100)] + [queue.ask("ben"), queue.ask("ben"), queue.ask("cam")]
     for _ in range(6):
@@ -68,7 +66,7 @@ def test_people_take_turns_however_many_conversations_one_of_them_has_waiting():
     assert queue.granted == [asked[0], asked[1], asked[100], asked[102], asked[2], asked[101], asked[3]]
 
 
-def test_a_person_who_asks_again_and_again_keeps_nobody_from_beginning():
+def test_a_person_with_many_requests_delays_no_other():
     queue = Queue(RunLimits(runs=1))
     queue.ask("ana")
     bens = queue.ask("ben")
@@ -78,7 +76,7 @@ def test_a_person_who_asks_again_and_again_keeps_nobody_from_beginning():
     assert queue.running == [bens]
 
 
-def test_a_full_channel_keeps_nobody_out_of_another_one():
+def test_a_full_channel_delays_no_run_in_another_one():
     queue = Queue(RunLimits(runs_per_channel=1))
     queue.ask("ana", "C1")
     waiting = queue.ask("ana", "C1")
@@ -87,42 +85,42 @@ def test_a_full_channel_keeps_nobody_out_of_another_one():
     assert other in queue.running
 
 
-def test_a_run_that_was_taken_over_comes_before_those_that_have_not_begun():
+def test_a_run_that_was_taken_over_begins_before_new_ones():
     queue = Queue(RunLimits(runs=1))
     first, _, resumed = queue.ask("ana"), queue.ask("ben"), queue.ask("cam", is_resumed=True)
     queue.end(first)
     assert queue.running == [resumed]
 
 
-def test_the_place_says_how_many_begin_until_it_is_ones_turn():
+def test_the_position_counts_the_runs_that_begin_before():
     queue = Queue(RunLimits(runs=1))
     queue.ask("ana")
     asked = [queue.ask("ana"), queue.ask("ana"), queue.ask("ben"), queue.ask("ana")]
-    places = [queue.slots.place(queue.tickets[name]) for name in asked]
+    places = [queue.slots.place(queue.slots[name]) for name in asked]
     assert places == [1, 3, 2, 4]
 
 
-def test_of_thousands_few_keep_a_lease_and_the_next_one_is_woken_when_there_is_room():
+def test_of_thousands_of_conversations_few_keep_a_lease_and_the_next_is_woken_when_there_is_room():
     queue = Queue(RunLimits(runs_per_person=1))
     asked = [queue.ask("ana") for _ in range(3000)]
-    shown = [name for name in asked if queue.tickets[name].is_shown]
-    assert shown == asked[:6], "one at work and five that wait"
+    shown = [name for name in asked if queue.slots[name].is_shown]
+    assert shown == asked[:6], "one active and five waiting"
     assert queue.ask("ben") in queue.running
     queue.end(asked[0])
     assert queue.running == [asked[1], "ben3001"]
-    assert queue.woken == [asked[6]]
+    assert queue.wait_for_notifications == [asked[6]]
 
 
-def test_a_conversation_whose_message_is_another_persons_now_waits_for_that_one():
+def test_a_conversation_whose_first_message_changes_waits_for_the_author_of_the_new_one():
     queue = Queue(RunLimits(runs_per_person=1))
     queue.ask("ana")
     name = queue.ask("ana")
-    ticket = queue.slots.enter(name, SlackMessage("T1", "C1", "9.0", None, "ben", "", (), direct=False))
-    assert ticket.is_granted
+    slot = queue.slots.enter(name, SlackMessage("T1", "C1", "9.0", None, "ben", "", (), direct=False))
+    assert slot.is_granted
 
 
 class Slots(RuleBasedStateMachine):
-    """Ask for slots and give them back in any order."""
+    """Request slots and release them in any order."""
 
     people = st.sampled_from("abc")
     channels = st.sampled_from(["C1", "C2", "C3"])
@@ -135,57 +133,57 @@ class Slots(RuleBasedStateMachine):
     def ask(self, person: str, channel: str, is_resumed: bool) -> None:
         self.queue.ask(person, channel, is_resumed=is_resumed)
 
-    @precondition(lambda self: self.queue.tickets)
+    @precondition(lambda self: self.queue.slots)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         queue = self.queue
-        name = data.draw(st.sampled_from(sorted(queue.tickets)))
+        name = data.draw(st.sampled_from(sorted(queue.slots)))
         was_waiting = list(queue.waiting)
         queue.end(name)
         for begun in set(was_waiting) & set(queue.running):
-            ticket = queue.tickets[begun]
-            same = [queue.tickets[each] for each in queue.waiting]
+            slot = queue.slots[begun]
+            same = [queue.slots[each] for each in queue.waiting]
             assert not [
                 each.conversation_id
                 for each in same
-                if (each.person, each.channel) == (ticket.person, ticket.channel) and each.order < ticket.order
-            ], "a later message of the same person was served first"
+                if (each.person, each.channel) == (slot.person, slot.channel) and each.order < slot.order
+            ], "a later message of the same person began first"
 
     @invariant()
     def no_bound_is_exceeded(self) -> None:
-        people, channels = self._at_work()
+        people, channels = self._active()
         assert people.total() <= LIMITS.runs
         assert all(count <= LIMITS.runs_per_person for count in people.values())
         assert all(count <= LIMITS.runs_per_channel for count in channels.values())
 
     @invariant()
-    def nobody_waits_for_a_slot_that_is_free(self) -> None:
-        people, channels = self._at_work()
+    def no_run_waits_for_a_free_slot(self) -> None:
+        people, channels = self._active()
         for name in self.queue.waiting:
-            ticket = self.queue.tickets[name]
+            slot = self.queue.slots[name]
             assert (
                 people.total() == LIMITS.runs
-                or people[ticket.person] == LIMITS.runs_per_person
-                or channels[ticket.channel] == LIMITS.runs_per_channel
-            ), f"{name} waits for nothing"
+                or people[slot.person] == LIMITS.runs_per_person
+                or channels[slot.channel] == LIMITS.runs_per_channel
+            ), f"{name} waits for a free slot"
 
     @invariant()
-    def places_are_in_line(self) -> None:
-        tickets = [self.queue.tickets[name] for name in self.queue.waiting]
-        assert all(1 <= self.queue.slots.place(ticket) <= len(tickets) for ticket in tickets)
+    def positions_are_within_the_queue(self) -> None:
+        slots = [self.queue.slots[name] for name in self.queue.waiting]
+        assert all(1 <= self.queue.slots.place(slot) <= len(slots) for slot in slots)
 
     def teardown(self) -> None:
-        """Check that every ticket is granted once no new ones come."""
+        """Check that every slot is granted when there are no new ones."""
         waiting = set(self.queue.waiting)
-        while self.queue.tickets:
+        while self.queue.slots:
             running = self.queue.running
-            assert running, f"{self.queue.waiting} wait, and none is at work"
+            assert running, f"{self.queue.waiting} wait, and no run is active"
             self.queue.end(running[0])
         assert waiting <= set(self.queue.granted)
 
-    def _at_work(self) -> tuple[Counter[str], Counter[str]]:
-        tickets = [self.queue.tickets[name] for name in self.queue.running]
-        return Counter(each.person for each in tickets), Counter(each.channel for each in tickets)
+    def _active(self) -> tuple[Counter[str], Counter[str]]:
+        slots = [self.queue.slots[name] for name in self.queue.running]
+        return Counter(each.person for each in slots), Counter(each.channel for each in slots)
 
 
 TestSlots = Slots.TestCase

@@ -6,7 +6,7 @@ import pytest
 from chat import ENVELOPE, HOURGLASS, Thread
 
 from connector import RunLimits
-from local_slack import Breaks
+from local_slack import ServerError
 
 TWO = RunLimits(runs_per_person=2)
 # With so many waiting runs before it, a conversation waits without a lease and without a status message.
@@ -144,7 +144,7 @@ async def test_runs_that_wait_at_the_end_of_the_process_begin_once_in_the_next(p
 async def test_a_mention_waits_without_a_lease_while_its_thread_cannot_be_read(chat):
     for number in range(5):
         await chat.say(f"@alpha before {number}")
-    chat.fail("conversations.replies", Breaks(503), times=20)
+    chat.fail("conversations.replies", ServerError(503), times=20)
     thread = await chat.say("among ourselves", "random")
     await thread.accept("@alpha parked")
     assert (await run_after_the_others(chat)).prompt == "parked"

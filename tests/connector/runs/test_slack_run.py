@@ -4,7 +4,7 @@ import pytest
 from chat import ENVELOPE, HOURGLASS
 
 from connector import RunFailed
-from local_slack import Breaks, Refuses
+from local_slack import ErrorResponse, ServerError
 
 
 async def test_a_mention_gets_an_hourglass_and_a_status_and_at_the_end_only_the_answer_remains(chat):
@@ -85,7 +85,9 @@ async def test_an_answer_that_shows_nothing_is_replaced_by_a_sentence(chat, answ
     await thread.shows("I am done and have nothing to add.")
 
 
-@pytest.mark.parametrize("fault", [Breaks(503), Breaks(200), Refuses("user_not_found"), Refuses("missing_scope")])
+@pytest.mark.parametrize(
+    "fault", [ServerError(503), ServerError(200), ErrorResponse("user_not_found"), ErrorResponse("missing_scope")]
+)
 async def test_a_run_begins_without_the_name_of_its_author(chat, fault):
     chat.fail("users.info", fault)
     assert (await chat.start()).run.prompt == "look"

@@ -17,10 +17,10 @@ from connector.runs.background_tasks import BackgroundTasks
 from connector.runs.view import RunView
 from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import SlackCallFailed
-from local_slack import Breaks, DropsAfterwards, DropsBefore, Refuses
+from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, ServerError
 
 
-@pytest.mark.parametrize("fault", [Breaks(503), Breaks(200)], ids=["503", "error page"])
+@pytest.mark.parametrize("fault", [ServerError(503), ServerError(200)], ids=["503", "error page"])
 @pytest.mark.parametrize("method", ["reactions.add", "chat.postMessage", "chat.delete", "reactions.remove"])
 async def test_a_gateway_error_leaves_the_answer_and_nothing_else_in_the_thread(chat, method, fault):
     chat.fail(method, fault)
@@ -30,7 +30,7 @@ async def test_a_gateway_error_leaves_the_answer_and_nothing_else_in_the_thread(
     await thread.shows("the answer")
 
 
-@pytest.mark.parametrize("fault", [Breaks(503), Breaks(200)], ids=["503", "error page"])
+@pytest.mark.parametrize("fault", [ServerError(503), ServerError(200)], ids=["503", "error page"])
 async def test_a_gateway_error_on_an_envelope_does_not_end_the_service(chat, fault):
     thread = await chat.start_shown()
     chat.fail("reactions.add", fault)
@@ -42,7 +42,7 @@ async def test_a_gateway_error_on_an_envelope_does_not_end_the_service(chat, fau
 
 @pytest.mark.parametrize("method", ["chat.update", "chat.delete", "reactions.add", "reactions.remove"])
 async def test_an_answer_is_posted_though_slack_refuses_the_status_and_the_reactions(chat, method):
-    chat.fail(method, Refuses("internal_error"), times=10)
+    chat.fail(method, ErrorResponse("internal_error"), times=10)
     thread = await chat.start()
     await thread.run.progress("thinking", iteration=1)
     await thread.run.answer("the answer")
@@ -50,7 +50,7 @@ async def test_an_answer_is_posted_though_slack_refuses_the_status_and_the_react
 
 
 async def test_a_run_without_a_status_message_answers(chat):
-    chat.fail("chat.postMessage", Refuses("invalid_arguments"))
+    chat.fail("chat.postMessage", ErrorResponse("invalid_arguments"))
     thread = await chat.start()
     await chat.slack.until(lambda _: not chat.slack.faults.pending("chat.postMessage"))
     await thread.run.answer("the answer")
@@ -59,7 +59,7 @@ async def test_a_run_without_a_status_message_answers(chat):
 
 @pytest.mark.parametrize(
     ("posts", "lookups"),
-    [([DropsBefore()] * 3 + [DropsAfterwards()], []), ([DropsAfterwards()], [Breaks(503)] * 4)],
+    [([DropBeforeCall()] * 3 + [DropAfterCall()], []), ([DropAfterCall()], [ServerError(503)] * 4)],
     ids=["at the last attempt", "and its look-up fails"],
 )
 async def test_a_status_message_whose_post_is_in_doubt_is_removed_at_the_end(chat, posts, lookups):
@@ -77,7 +77,7 @@ async def test_a_run_in_a_conversation_closed_to_the_bot_is_stopped(chat):
     thread = await chat.start()
     await thread.run.answer("so that Ana's name is known")
     await thread.shows("so that Ana's name is known")
-    chat.fail("chat.postMessage", Refuses("is_archived"))
+    chat.fail("chat.postMessage", ErrorResponse("is_archived"))
     thread = await chat.start()
     await thread.run.stopped(True)
     await thread.run.answer("", status="cancelled")
@@ -88,12 +88,12 @@ async def test_a_run_in_a_conversation_closed_to_the_bot_is_stopped(chat):
 class Client:
     """A client whose `reactions.add` takes 15 s; the workspace has no agent sessions."""
 
-    insisting = staticmethod(SlackClient.insisting)
+    retry_until_done = staticmethod(SlackClient.retry_until_done)
 
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    async def react(self, channel: str, ts: str, name: str, turn: object, confirm: Any) -> None:
+    async def react(self, channel: str, ts: str, name: str, slot: object, confirm: Any) -> None:
         await confirm()
         await asyncio.sleep(15)
         self.done.append("marked")

@@ -1,87 +1,72 @@
-"""What Slack itself shows of an agent at work, where a workspace has that."""
+"""The state of a run that Slack itself shows, in workspaces with agent sessions."""
 
 from __future__ import annotations
 
-from contextlib import aclosing
+import asyncio
+from collections.abc import Callable
 
 import pytest
-from fake_sessions import FakeSessionManager
+from virtual_time import in_virtual_time
 
-from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
-from connector.slack_api.agent_sessions import title_of
-from local_slack import Refuses
-from service.runs.runs import StoredRuns
-from service.store import open_run_store
+from connector.events import ThreadAddress
+from connector.slack_api.agent_sessions import ACTIVE, PROCESSING, AgentSessions, title_of
+from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import SlackClient
+from connector.slack_api.errors import SlackCallFailed
+from local_slack import ErrorResponse
 
-ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 SET, RENAME = "agents.sessions.setStatus", "agents.sessions.rename"
+ONE, OTHER = ThreadAddress("T1", "C1", "1.0"), ThreadAddress("T1", "C2", "1.0")
 
 
-async def shown(slack, ts, status):
-    """The session of a thread in the public channel, once it has this status."""
-    channel = slack.channel("general").id
+async def session(thread, status: str):
+    """Wait for the session of the thread with this status."""
 
-    def session(ws):
-        found = ws.session(channel, ts)
+    def find(ws):
+        found = ws.session(thread.chat.general, thread.ts)
         return found if found is not None and found.status == status else None
 
-    return await slack.until(session)
+    return await thread.chat.slack.until(find)
 
 
-async def test_a_thread_is_processing_while_a_run_is_on_and_has_a_title(scene):
-    ts = await scene.ana.say("general", "@alpha *please* look at <https://example.org/a/b>")
-    run = await scene.sessions.next_run()
-    await shown(scene.slack, ts, "processing")
-    await run.answer("ok")
-    assert (await shown(scene.slack, ts, "active")).title == "please look at example.org"
+async def test_a_thread_is_processing_during_a_run_and_has_the_title_of_its_first_message(chat):
+    thread = await chat.start("@alpha *please* look at <https://example.org/a/b>")
+    await session(thread, "processing")
+    await thread.run.answer("ok")
+    assert (await session(thread, "active")).title == "please look at example.org"
+    await thread.say("and again")
+    await thread.next_run()
+    await session(thread, "processing")
+    await thread.run.answer("ok")
+    assert (await session(thread, "active")).title == "please look at example.org"
 
 
-async def test_the_title_is_that_of_the_first_message(scene):
-    ts = await scene.ana.say("general", "@alpha look")
-    await (await scene.sessions.next_run()).answer("ok")
-    await shown(scene.slack, ts, "active")
-    await scene.ana.say("general", "and again", thread=ts)
-    run = await scene.sessions.next_run()
-    await shown(scene.slack, ts, "processing")
-    await run.answer("ok")
-    assert (await shown(scene.slack, ts, "active")).title == "look"
-
-
-async def test_a_run_that_waits_for_another_process_is_suspended(slack, tmp_path):
-    sessions = FakeSessionManager()
+async def test_a_run_that_waits_for_the_next_process_is_suspended(process, sessions):
     sessions.obedient = True
-    access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
-    async with (
-        aclosing(await open_run_store(f"sqlite:{tmp_path}/runs.db")) as store,
-        StoredRuns(store, "it", 10) as runs,
-    ):
-        async with connected(access, [ALPHA], sessions, runs, shutdown_grace_s=5):
-            ts = await slack.as_person("ana").say("general", "@alpha look")
-            await sessions.next_run()
-            await shown(slack, ts, "processing")
-        await shown(slack, ts, "suspended")
+    async with process(shutdown_grace_s=5) as chat:
+        thread = await chat.start()
+        await session(thread, "processing")
+    await session(thread, "suspended")
 
 
 @pytest.mark.parametrize("error", ["feature_disabled", "unknown_method", "missing_scope", "not_allowed_token_type"])
-async def test_where_a_workspace_has_no_sessions_it_is_asked_once(scene, of_bot, error):
-    scene.slack.faults.next(SET, Refuses(error))
+async def test_a_workspace_without_agent_sessions_is_called_once(chat, error):
+    chat.fail(SET, ErrorResponse(error))
     for _ in range(2):
-        ts = await scene.ana.say("general", "@alpha look")
-        run = await scene.sessions.next_run()
-        await scene.slack.until(lambda _: not scene.slack.faults.pending(SET))
-        await run.answer("the answer")
-        assert of_bot(await scene.quiet("general", ts)) == ["the answer"]
-    assert scene.slack.workspace.sessions == ()
+        thread = await chat.start()
+        await chat.slack.until(lambda _: not chat.slack.faults.pending(SET))
+        await thread.run.answer("the answer")
+        await thread.shows("the answer")
+    assert chat.slack.workspace.sessions == ()
 
 
-async def test_where_a_session_has_no_name_it_has_a_status_all_the_same(scene):
-    scene.slack.faults.next(RENAME, Refuses("unknown_method"))
-    ts = await scene.ana.say("general", "@alpha look")
-    run = await scene.sessions.next_run()
-    await shown(scene.slack, ts, "processing")
-    await scene.slack.until(lambda _: not scene.slack.faults.pending(RENAME))
-    await run.answer("ok")
-    assert (await shown(scene.slack, ts, "active")).title == ""
+async def test_a_session_has_a_status_where_it_can_have_no_title(chat):
+    chat.fail(RENAME, ErrorResponse("unknown_method"))
+    thread = await chat.start()
+    await session(thread, "processing")
+    await chat.slack.until(lambda _: not chat.slack.faults.pending(RENAME))
+    await thread.run.answer("ok")
+    assert (await session(thread, "active")).title == ""
 
 
 @pytest.mark.parametrize(
@@ -98,3 +83,76 @@ async def test_where_a_session_has_no_name_it_has_a_status_all_the_same(scene):
 )
 def test_a_title_is_short_plain_and_on_one_line(prompt, title):
     assert title_of(prompt) == title
+
+
+class Client:
+    """A client with the status of each channel; calls fail with the errors of their method first."""
+
+    retry_until_done = staticmethod(SlackClient.retry_until_done)
+
+    def __init__(self) -> None:
+        self.statuses: dict[str, str] = {}
+        self.errors: dict[str, list[str]] = {SET: [], RENAME: []}
+        self.may_rename = asyncio.Event()
+        self.may_rename.set()
+
+    async def call(self, method: str, arguments: Callable[[], dict[str, str]], _slot: object) -> None:
+        sent = arguments()
+        if method == RENAME:
+            await self.may_rename.wait()
+        if self.errors[method]:
+            raise SlackCallFailed(method, self.errors[method].pop(0))
+        await asyncio.sleep(0.1)
+        if status := sent.get("status"):
+            self.statuses[sent["channel_id"]] = status
+
+
+def sessions_of(client: Client) -> AgentSessions:
+    return AgentSessions(client, lambda coroutine: asyncio.create_task(best_effort(coroutine)))
+
+
+@in_virtual_time
+async def test_the_end_of_a_run_is_shown_when_slack_is_available_again():
+    sessions = sessions_of(client := Client())
+    await sessions.show(ONE, PROCESSING)
+    client.errors[SET] = ["no_answer"] * 20
+    await sessions.show(ONE, ACTIVE)
+    assert client.statuses == {"C1": ACTIVE}
+
+
+@pytest.mark.parametrize("error", ["session_not_found", "unknown_method", "no_answer"])
+@in_virtual_time
+async def test_a_slow_or_refused_title_delays_no_status(error):
+    sessions = sessions_of(client := Client())
+    client.may_rename.clear()
+    client.errors[RENAME] = [error]
+    await sessions.show(ONE, PROCESSING, "a title")
+    await sessions.show(ONE, ACTIVE)
+    assert client.statuses == {"C1": ACTIVE}
+    client.may_rename.set()
+    await asyncio.sleep(1)
+    await sessions.show(ONE, PROCESSING)
+    assert client.statuses == {"C1": PROCESSING}
+
+
+@pytest.mark.parametrize("error", ["no_permission", "access_denied", "not_authorized", "session_not_found"])
+@in_virtual_time
+async def test_a_refusal_in_one_channel_does_not_affect_the_others(error):
+    sessions = sessions_of(client := Client())
+    client.errors[SET] = [error]
+    sessions.show(ONE, PROCESSING)
+    await sessions.show(OTHER, PROCESSING)
+    assert client.statuses == {"C2": PROCESSING}
+
+
+@in_virtual_time
+async def test_a_status_that_replaced_a_refused_one_can_be_shown_later():
+    sessions = sessions_of(client := Client())
+    client.errors[SET] = ["no_answer", "no_permission"]
+    shown = sessions.show(ONE, PROCESSING)
+    await asyncio.sleep(0.5)
+    sessions.show(ONE, ACTIVE)
+    await shown
+    assert client.statuses == {}
+    await sessions.show(ONE, ACTIVE)
+    assert client.statuses == {"C1": ACTIVE}

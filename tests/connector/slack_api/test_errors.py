@@ -1,8 +1,9 @@
-"""What is done about each of Slack's errors, by the method that it is said of; in virtual time."""
+"""What the client does about each error of Slack, by method; in virtual time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from slack_sdk.errors import SlackApiError
@@ -15,71 +16,55 @@ from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import RetryDecision, SlackCallFailed, failure
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, RateLimiter
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from slack_sdk.web.async_client import AsyncWebClient
-
 POST, UPDATE, DELETE = "chat.postMessage", "chat.update", "chat.delete"
 ADD, REMOVE = "reactions.add", "reactions.remove"
 METHODS = (POST, UPDATE, DELETE, ADD, REMOVE)
-DONE, AGAIN = "it is done", "it is called again"
+SUCCESS, REPEATED = "success", "repeated"
 PLACE = ThreadAddress("T1", "C1", "1.0")
+ALPHA = Persona("Alpha", ":owl:")
 
-SAID_OF_ANY = {
-    AGAIN: ("ratelimited", "service_unavailable", "fatal_error", "internal_error"),
+OF_ALL_METHODS = {
+    REPEATED: "ratelimited service_unavailable fatal_error internal_error",
     RetryDecision.GONE: (
-        "cant_delete_message",
-        "cant_update_message",
-        "edit_window_closed",
-        "message_not_in_streaming_state",
-        "streaming_state_conflict",
-        "too_many_reactions",
+        "cant_delete_message cant_update_message edit_window_closed message_not_in_streaming_state "
+        "streaming_state_conflict too_many_reactions"
     ),
-    RetryDecision.TOO_MUCH: ("invalid_blocks", "markdown_text_conflict", "msg_blocks_too_long", "msg_too_long"),
+    RetryDecision.TOO_MUCH: "invalid_blocks markdown_text_conflict msg_blocks_too_long msg_too_long",
     RetryDecision.CONVERSATION_CLOSED: (
-        "channel_not_found",
-        "is_archived",
-        "messages_tab_disabled",
-        "not_in_channel",
-        "restricted_action",
-        "restricted_action_thread_locked",
+        "channel_not_found is_archived messages_tab_disabled not_in_channel restricted_action "
+        "restricted_action_thread_locked"
     ),
-    RetryDecision.WORKSPACE_CLOSED: (
-        "account_inactive",
-        "invalid_auth",
-        "not_authed",
-        "token_expired",
-        "token_revoked",
-    ),
-    RetryDecision.UNAVAILABLE: ("feature_disabled", "not_authorized", "unknown_method"),
-    RetryDecision.REFUSED: ("invalid_arguments", "no_text", "a word of next year"),
+    RetryDecision.WORKSPACE_CLOSED: "account_inactive invalid_auth not_authed token_expired token_revoked",
+    RetryDecision.UNAVAILABLE: "feature_disabled not_authorized unknown_method",
+    RetryDecision.REFUSED: "invalid_arguments no_text an_error_of_next_year",
 }
-SAID_OF_ONE = {
+OF_ONE_METHOD = {
     (POST, "missing_scope"): RetryDecision.WORKSPACE_CLOSED,
     (POST, "thread_locked"): RetryDecision.CONVERSATION_CLOSED,
     (POST, "already_reacted"): RetryDecision.REFUSED,
     (UPDATE, "missing_scope"): RetryDecision.UNAVAILABLE,
     (UPDATE, "message_not_found"): RetryDecision.GONE,
     (UPDATE, "thread_locked"): RetryDecision.GONE,
-    (DELETE, "message_not_found"): DONE,
+    (DELETE, "message_not_found"): SUCCESS,
     (DELETE, "missing_scope"): RetryDecision.UNAVAILABLE,
-    (ADD, "already_reacted"): DONE,
-    (ADD, "message_not_found"): DONE,
+    (ADD, "already_reacted"): SUCCESS,
+    (ADD, "message_not_found"): SUCCESS,
     (ADD, "missing_scope"): RetryDecision.UNAVAILABLE,
     (ADD, "thread_locked"): RetryDecision.GONE,
-    (REMOVE, "message_not_found"): DONE,
+    (REMOVE, "message_not_found"): SUCCESS,
     (REMOVE, "missing_scope"): RetryDecision.UNAVAILABLE,
-    (REMOVE, "no_reaction"): DONE,
+    (REMOVE, "no_reaction"): SUCCESS,
     (REMOVE, "thread_locked"): RetryDecision.GONE,
     ("files.completeUploadExternal", "restricted_action"): RetryDecision.UNAVAILABLE,
 }
-TABLE = [(method, word, done) for done, words in SAID_OF_ANY.items() for word in words for method in METHODS]
-TABLE += [(method, word, done) for (method, word), done in SAID_OF_ONE.items()]
+TABLE = [
+    (method, error, end) for end, errors in OF_ALL_METHODS.items() for error in errors.split() for method in METHODS
+]
+TABLE += [(method, error, end) for (method, error), end in OF_ONE_METHOD.items()]
 
 
-class _Answer(dict[str, Any]):
-    """As the SDK hands on what Slack answers."""
+class Response(dict[str, Any]):
+    """A response as the SDK returns it."""
 
     def __init__(self, data: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         super().__init__(data)
@@ -88,97 +73,90 @@ class _Answer(dict[str, Any]):
         self.status_code = 200
 
 
-class _Client:
-    """A Slack that refuses one method a few times."""
+class WebClient:
+    """A client of the SDK that fails with these errors of a method first."""
 
-    def __init__(self, method: str, refusals: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, method: str, *errors: dict[str, Any]) -> None:
         self._method = method
-        self._refusals = iter(refusals)
-        self.heard: list[dict[str, Any]] = []
+        self._errors = iter(errors)
+        self.calls: list[dict[str, Any]] = []
 
-    async def api_call(self, method: str, *, data: dict[str, Any]) -> _Answer:
+    async def api_call(self, method: str, *, data: dict[str, Any]) -> Response:
         if method == self._method:
-            self.heard.append(data)
-            if (refusal := next(self._refusals, None)) is not None:
-                raise SlackApiError("refused", _Answer({"ok": False, **refusal}))
-        return _Answer({"ok": True, "ts": "2.0", "message": {"thread_ts": "1.0"}, "messages": []})
+            self.calls.append(data)
+            if (error := next(self._errors, None)) is not None:
+                raise SlackApiError("refused", Response({"ok": False, **error}))
+        return Response({"ok": True, "ts": "2.0", "message": {"thread_ts": "1.0"}, "messages": []})
 
 
-async def _call(wire: SlackClient, method: str) -> None:
+async def call(client: SlackClient, method: str) -> None:
     match method:
         case "chat.postMessage":
-            await wire.post(PLACE, Content("text"), "key")
+            await client.post(PLACE, Content("text"), "key")
         case "chat.update":
-            await wire.update("C1", "2.0", lambda: Content("text"), CallSlot())
+            await client.update("C1", "2.0", lambda: Content("text"), CallSlot())
         case "chat.delete":
-            await wire.delete("C1", "2.0")
+            await client.delete("C1", "2.0")
         case "reactions.add":
-            await wire.react("C1", "2.0", "eyes", CallSlot())
+            await client.react("C1", "2.0", "eyes", CallSlot())
         case "reactions.remove":
-            await wire.unreact("C1", "2.0", "eyes")
+            await client.unreact("C1", "2.0", "eyes")
         case _:
-            await wire.call(method, {}, CallSlot())
+            await client.call(method, {}, CallSlot())
 
 
-@pytest.mark.parametrize(("method", "word", "done"), TABLE)
+@pytest.mark.parametrize(("method", "error", "end"), TABLE)
 @in_virtual_time
-async def test_what_slack_says_decides_what_is_done(method, word, done):
-    client = _Client(method, [{"error": word}])
-    outcome: object
-    async with RateLimiter("T1") as scheduler:
-        try:
-            await _call(SlackClient(cast("AsyncWebClient", client), scheduler), method)
-        except SlackCallFailed as e:
-            outcome = e.verdict
-        else:
-            outcome = DONE if len(client.heard) == 1 else AGAIN
-    assert outcome == done
+async def test_the_error_and_the_method_decide_what_is_done(method, error, end):
+    web_client = WebClient(method, {"error": error})
+    fails = isinstance(end, RetryDecision)
+    async with RateLimiter("T1") as rate_limiter:
+        with pytest.raises(SlackCallFailed) if fails else nullcontext() as failed:
+            await call(SlackClient(web_client, rate_limiter), method)
+    assert not fails or failed.value.verdict == end
+    assert len(web_client.calls) == (2 if end == REPEATED else 1)
 
 
-CUSTOMIZE = {"error": "missing_scope", "needed": "chat:write.customize"}
-
-
-@pytest.mark.parametrize("refusal", [CUSTOMIZE, {"error": "missing_scope"}])
+@pytest.mark.parametrize("needed", [{"needed": "chat:write.customize"}, {}])
 @in_virtual_time
-async def test_who_may_not_post_under_another_name_posts_under_the_bots_own(refusal):
-    client = _Client(POST, [refusal])
-    async with RateLimiter("T1") as scheduler:
-        wire = SlackClient(cast("AsyncWebClient", client), scheduler)
+async def test_without_the_scope_for_a_persona_posts_have_the_name_of_the_bot(needed):
+    web_client = WebClient(POST, {"error": "missing_scope", **needed})
+    async with RateLimiter("T1") as rate_limiter:
+        client = SlackClient(web_client, rate_limiter)
         for key in ("one", "two"):
-            await wire.post(PLACE, Content("text"), key, Persona("Alpha", ":owl:"))
-        assert ["username" in post for post in client.heard] == [True, False, False]
+            await client.post(PLACE, Content("text"), key, ALPHA)
+    assert ["username" in post for post in web_client.calls] == [True, False, False]
 
 
 @in_virtual_time
-async def test_who_may_not_post_at_all_does_not_try_again_under_the_bots_own_name():
-    client = _Client(POST, [{"error": "missing_scope", "needed": "chat:write"}])
-    async with RateLimiter("T1") as scheduler:
-        wire = SlackClient(cast("AsyncWebClient", client), scheduler)
+async def test_without_the_scope_for_posts_the_post_is_not_repeated_and_the_workspace_is_closed():
+    web_client = WebClient(POST, {"error": "missing_scope", "needed": "chat:write"})
+    async with RateLimiter("T1") as rate_limiter:
+        client = SlackClient(web_client, rate_limiter)
         with pytest.raises(SlackCallFailed, match="chat:write"):
-            await wire.post(PLACE, Content("text"), "key", Persona("Alpha", ":owl:"))
-        assert (await wire.closed()).error == "missing_scope"
-    assert len(client.heard) == 1
+            await client.post(PLACE, Content("text"), "key", ALPHA)
+        assert (await client.closed()).error == "missing_scope"
+    assert len(web_client.calls) == 1
 
 
 @in_virtual_time
-async def test_what_nobody_wants_any_more_is_not_sent_though_its_turn_has_come():
-    client = _Client(POST, [])
-    turn = CallSlot()
+async def test_a_call_that_is_cancelled_while_it_is_confirmed_is_not_sent():
+    web_client, slot = WebClient(POST), CallSlot()
 
     async def confirm() -> None:
-        turn.scope.forget()
+        slot.scope.cancel()
 
-    async with RateLimiter("T1") as scheduler:
-        wire = SlackClient(cast("AsyncWebClient", client), scheduler)
+    async with RateLimiter("T1") as rate_limiter:
         with pytest.raises(CallCancelled):
-            await wire.post(PLACE, Content("text"), "key", turn=turn, confirm=confirm)
-    assert not client.heard
+            await SlackClient(web_client, rate_limiter).post(PLACE, Content("text"), "key", slot=slot, confirm=confirm)
+    assert not web_client.calls
 
 
 @pytest.mark.parametrize(
     ("header", "wait_s"),
     [("7", 7), ("0", 0), ("86400", 600), ("inf", None), ("nan", None), ("-3", None), ("soon", None), (None, None)],
 )
-def test_only_a_time_that_can_be_waited_for_is_one(header, wait_s):
-    answer = _Answer({"ok": False, "error": "ratelimited"}, {} if header is None else {"Retry-After": header})
-    assert failure(POST, SlackApiError("refused", answer)).retry_after_s == wait_s
+def test_a_retry_after_header_is_a_number_of_seconds_up_to_ten_minutes(header, wait_s):
+    headers = {} if header is None else {"Retry-After": header}
+    error = SlackApiError("refused", Response({"ok": False, "error": "ratelimited"}, headers))
+    assert failure(POST, error).retry_after_s == wait_s

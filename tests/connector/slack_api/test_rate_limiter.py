@@ -1,9 +1,10 @@
-"""Who may call Slack next, in virtual time."""
+"""The order of calls and their rate, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -14,204 +15,186 @@ from connector.slack_api.rate_budget import LocalRateBudget
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, Priority, RateLimiter
 from connector.slack_api.tiers import limits_of
 
-# What Slack allows in a minute.
-_TIERS = {"reactions.remove": 20, "chat.update": 50, "reactions.add": 50, "users.info": 100, "chat.postMessage": 300}
-_MINUTE_S = 60.0
+# Calls that Slack allows in a minute.
+TIERS = {"reactions.remove": 20, "chat.update": 50, "reactions.add": 50, "users.info": 100, "chat.postMessage": 300}
+MINUTE_S = 60.0
 
 
-def _now_s() -> float:
+def now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-class _Calls:
-    """Calls over one scheduler, and when their turns came."""
+class Calls:
+    """Calls through one rate limiter, and the times of their turns."""
 
-    def __init__(self, scheduler: RateLimiter) -> None:
-        self.scheduler = scheduler
+    def __init__(self, limiter: RateLimiter) -> None:
+        self.limiter = limiter
         self.order: list[str] = []
         self.at_s: defaultdict[str, list[float]] = defaultdict(list)
 
-    async def call(self, name: str, method: str, turn: CallSlot, channel: str = "C1") -> None:
-        await self.scheduler.wait(method, channel, turn)
+    async def call(self, name: str, method: str, slot: CallSlot | None = None, channel: str = "C1") -> None:
+        await self.limiter.wait(method, channel, slot or CallSlot())
         self.order.append(name)
-        self.at_s[method].append(_now_s())
+        self.at_s[method].append(now_s())
 
 
-async def _exhausted(calls: _Calls, method: str) -> None:
-    """Use up all that may go at once."""
-    for limit in limits_of(method, "C1", 1).values():
-        for _ in range(int(limit.burst)):
-            await calls.call("", method, CallSlot(), "C1")
-    calls.order.clear()
+@asynccontextmanager
+async def calls(exhausted: str = "", **options):
+    """Run a rate limiter; the calls that may go at once are used up for one method."""
+    async with RateLimiter("T", **options) as limiter:
+        made = Calls(limiter)
+        for limit in limits_of(exhausted, "C1", 1).values() if exhausted else ():
+            for _ in range(int(limit.burst)):
+                await made.call("", exhausted)
+        made.order.clear()
+        yield made
 
 
-def _most_in_a_minute(times_s: list[float]) -> int:
-    return max(sum(begin <= at_s < begin + _MINUTE_S for at_s in times_s) for begin in times_s)
-
-
-@pytest.mark.parametrize("method", _TIERS)
+@pytest.mark.parametrize("method", TIERS)
 @settings(max_examples=8, deadline=None)
 @given(gaps_s=st.lists(st.sampled_from([0.0, 0.0, 0.1, 1.0, 7.0]), min_size=1, max_size=150))
 def test_no_minute_has_more_calls_than_slack_allows(method, gaps_s):
     @in_virtual_time
-    async def go():
-        async with RateLimiter("T") as scheduler, asyncio.TaskGroup() as tasks:
-            calls = _Calls(scheduler)
+    async def run():
+        async with calls() as made, asyncio.TaskGroup() as tasks:
             for number, gap_s in enumerate(gaps_s):
-                tasks.create_task(calls.call("", method, CallSlot(run=str(number)), f"C{number}"))
+                tasks.create_task(made.call("", method, CallSlot(run=str(number)), f"C{number}"))
                 await asyncio.sleep(gap_s)
-        assert len(calls.at_s[method]) == len(gaps_s)
-        assert _most_in_a_minute(calls.at_s[method]) <= _TIERS[method]
+        times_s = made.at_s[method]
+        assert len(times_s) == len(gaps_s)
+        assert max(sum(begin <= at_s < begin + MINUTE_S for at_s in times_s) for begin in times_s) <= TIERS[method]
 
-    go()
+    run()
 
 
 @in_virtual_time
-async def test_posts_in_one_channel_come_at_one_a_second_and_hold_no_other_channel_up():
-    async with RateLimiter("T") as scheduler, asyncio.TaskGroup() as tasks:
-        calls = _Calls(scheduler)
+async def test_posts_in_one_channel_have_a_rate_of_one_a_second_and_delay_no_other_channel():
+    async with calls() as made, asyncio.TaskGroup() as tasks:
         for _ in range(24):
-            tasks.create_task(calls.call("busy", "chat.postMessage", CallSlot(), "C1"))
+            tasks.create_task(made.call("busy", "chat.postMessage"))
         await asyncio.sleep(1)
-        await calls.call("other", "chat.postMessage", CallSlot(), "C2")
-        assert _now_s() == pytest.approx(1, abs=0.01)
-    assert 20 <= _now_s() < 24
+        await made.call("other", "chat.postMessage", channel="C2")
+        assert now_s() == pytest.approx(1, abs=0.01)
+    assert 20 <= now_s() < 24
 
 
 @in_virtual_time
-async def test_answers_go_before_statuses_and_those_before_marks_and_sweeps_and_what_came_first_goes_first():
-    async with RateLimiter("T") as scheduler:
-        calls = _Calls(scheduler)
-        await _exhausted(calls, "reactions.remove")
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(2):
-                for urgency in reversed(Priority):
-                    turn = CallSlot(urgency, f"run {number}")
-                    tasks.create_task(calls.call(f"{urgency.name} {number}", "reactions.remove", turn))
-    assert calls.order == [f"{urgency.name} {number}" for urgency in Priority for number in range(2)]
+async def test_calls_go_by_their_priority_and_then_in_the_order_of_their_requests():
+    async with calls("reactions.remove") as made, asyncio.TaskGroup() as tasks:
+        for number in range(2):
+            for priority in reversed(Priority):
+                slot = CallSlot(priority, f"run {number}")
+                tasks.create_task(made.call(f"{priority.name} {number}", "reactions.remove", slot))
+    assert made.order == [f"{priority.name} {number}" for priority in Priority for number in range(2)]
 
 
 @in_virtual_time
-async def test_a_run_with_much_to_say_does_not_keep_the_others_waiting():
-    async with RateLimiter("T") as scheduler:
-        calls = _Calls(scheduler)
-        await _exhausted(calls, "chat.update")
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(6):
-                tasks.create_task(calls.call("much", "chat.update", CallSlot(run="much")))
-            await asyncio.sleep(0.1)
-            for name in ("one", "two"):
-                tasks.create_task(calls.call(name, "chat.update", CallSlot(run=name)))
-    assert set(calls.order[:3]) == {"much", "one", "two"}
+async def test_a_run_with_many_calls_does_not_delay_the_others():
+    async with calls("chat.update") as made, asyncio.TaskGroup() as tasks:
+        for _ in range(6):
+            tasks.create_task(made.call("many", "chat.update", CallSlot(run="many")))
+        await asyncio.sleep(0.1)
+        for name in ("one", "two"):
+            tasks.create_task(made.call(name, "chat.update", CallSlot(run=name)))
+    assert set(made.order[:3]) == {"many", "one", "two"}
 
 
 @in_virtual_time
-async def test_what_is_not_needed_any_more_takes_no_turn_and_waits_for_nobody():
-    async with RateLimiter("T") as scheduler:
-        calls = _Calls(scheduler)
-        await _exhausted(calls, "chat.update")
+async def test_a_queued_call_is_cancelled_at_once_and_takes_no_turn():
+    async with calls("chat.update") as made:
         async with asyncio.TaskGroup() as tasks:
             for number in range(20):
-                tasks.create_task(calls.call("before", "chat.update", CallSlot(Priority.ANSWER, str(number))))
-            turn = CallSlot(Priority.MARK, "over")
-            waiting = asyncio.create_task(calls.call("over", "chat.update", turn))
+                tasks.create_task(made.call("before", "chat.update", CallSlot(Priority.ANSWER, str(number))))
+            slot = CallSlot(Priority.REACTION, "over")
+            cancelled = asyncio.create_task(made.call("over", "chat.update", slot))
             await asyncio.sleep(0.1)
-            turn.scope.forget()
+            slot.scope.cancel()
             with pytest.raises(CallCancelled):
-                await waiting
-            assert _now_s() == pytest.approx(0.1)
-        assert calls.order == ["before"] * 20
+                await cancelled
+            assert now_s() == pytest.approx(0.1)
+        assert made.order == ["before"] * 20
 
 
 @in_virtual_time
-async def test_what_is_not_needed_any_more_takes_no_turn_where_there_is_room_for_it():
-    async with RateLimiter("T") as scheduler:
-        turn = CallSlot()
-        turn.scope.forget()
+async def test_a_cancelled_call_takes_no_turn_that_is_free():
+    async with calls() as made:
+        slot = CallSlot()
+        slot.scope.cancel()
         with pytest.raises(CallCancelled):
-            await scheduler.wait("chat.postMessage", "C1", turn)
+            await made.call("", "chat.postMessage", slot)
 
 
 @in_virtual_time
-async def test_a_budget_that_fails_for_a_moment_keeps_nobody_waiting_for_ever():
-    class Failing(LocalRateBudget):
-        asked = 0
+async def test_the_turn_of_a_cancelled_task_goes_to_the_next_one():
+    async with calls("chat.update") as made:
+        first, second = (asyncio.create_task(made.call("", "chat.update")) for _ in range(2))
+        await asyncio.sleep(0.1)
+        first.cancel()
+        await second
+        assert now_s() < 2
+
+
+@in_virtual_time
+async def test_an_error_of_the_budget_blocks_no_call():
+    class FailingBudget(LocalRateBudget):
+        calls = 0
 
         async def take(self, bucket, limit):
-            self.asked += 1
-            if self.asked in {1, 3}:
+            self.calls += 1
+            if self.calls in {1, 3}:
                 raise ValueError
             return await super().take(bucket, limit)
 
-    async with RateLimiter("T", Failing()) as scheduler, asyncio.TaskGroup() as tasks:
-        calls = _Calls(scheduler)
+    async with calls(budget=FailingBudget()) as made, asyncio.TaskGroup() as tasks:
         for number in range(3):
-            tasks.create_task(calls.call(str(number), "chat.update", CallSlot()))
-    assert calls.order == ["0", "1", "2"]
+            tasks.create_task(made.call(str(number), "chat.update"))
+    assert made.order == ["0", "1", "2"]
 
 
 @in_virtual_time
-async def test_who_still_waits_when_a_scheduler_is_closed_does_not_wait_for_ever():
-    async with RateLimiter("T") as scheduler:
-        calls = _Calls(scheduler)
-        await _exhausted(calls, "chat.update")
-        waiting = asyncio.create_task(calls.call("late", "chat.update", CallSlot()))
+async def test_closing_cancels_the_queued_calls():
+    async with calls("chat.update") as made:
+        late = asyncio.create_task(made.call("late", "chat.update"))
         await asyncio.sleep(0.1)
     with pytest.raises(asyncio.CancelledError):
-        await waiting
-
-
-@pytest.mark.parametrize(("for_s", "others_wait_s"), [(2, 0), (30, 30)])
-@in_virtual_time
-async def test_a_post_that_has_to_wait_long_has_met_the_workspaces_limit(for_s, others_wait_s):
-    async with RateLimiter("T") as scheduler:
-        calls = _Calls(scheduler)
-        await scheduler.pause("chat.postMessage", "C1", for_s)
-        await calls.call("other", "chat.postMessage", CallSlot(), "C2")
-        assert _now_s() == pytest.approx(others_wait_s, abs=0.1)
-        await calls.call("same", "chat.postMessage", CallSlot(), "C1")
-        assert _now_s() == pytest.approx(for_s, abs=2)
+        await late
 
 
 @in_virtual_time
-async def test_channels_in_which_nothing_is_posted_any_more_cost_nothing():
+async def test_a_rate_limit_of_slack_pauses_its_method():
+    async with calls() as made:
+        await made.limiter.pause("users.info", "", 30)
+        await made.call("", "chat.update")
+        assert now_s() == 0
+        await made.call("", "users.info")
+        assert now_s() == pytest.approx(30, abs=0.1)
+
+
+@pytest.mark.parametrize(("pause_s", "others_wait_s"), [(2, 0), (30, 30)])
+@in_virtual_time
+async def test_a_long_pause_of_posts_in_one_channel_is_one_of_the_workspace(pause_s, others_wait_s):
+    async with calls() as made:
+        await made.limiter.pause("chat.postMessage", "C1", pause_s)
+        await made.call("other", "chat.postMessage", channel="C2")
+        assert now_s() == pytest.approx(others_wait_s, abs=0.1)
+        await made.call("same", "chat.postMessage")
+        assert now_s() == pytest.approx(pause_s, abs=2)
+
+
+@in_virtual_time
+async def test_channels_without_recent_posts_use_no_memory():
     budget = LocalRateBudget()
-    async with RateLimiter("T", budget) as scheduler:
+    async with calls(budget=budget) as made:
         for number in range(1000):
-            await scheduler.wait("chat.postMessage", f"C{number}", CallSlot())
+            await made.call("", "chat.postMessage", channel=f"C{number}")
             await asyncio.sleep(1)
-        assert not scheduler._queues  # no public sign
+        assert not made.limiter._queues
         assert len(budget._buckets) <= 250
 
 
 @in_virtual_time
-async def test_who_is_cancelled_while_he_waits_leaves_his_turn_to_the_next():
-    async with RateLimiter("T") as scheduler:
-        calls = _Calls(scheduler)
-        await _exhausted(calls, "chat.update")
-        waiting = asyncio.create_task(calls.call("gone", "chat.update", CallSlot()))
-        next_one = asyncio.create_task(calls.call("next", "chat.update", CallSlot()))
-        await asyncio.sleep(0.1)
-        waiting.cancel()
-        await next_one
-        assert _now_s() < 2
-
-
-@in_virtual_time
-async def test_what_slack_asks_us_to_leave_alone_is_left_alone_for_so_long():
-    async with RateLimiter("T") as scheduler:
-        calls = _Calls(scheduler)
-        await scheduler.pause("users.info", "", 30)
-        await calls.call("", "chat.update", CallSlot())
-        assert _now_s() == 0
-        await calls.call("", "users.info", CallSlot())
-        assert _now_s() == pytest.approx(30, abs=0.1)
-
-
-@in_virtual_time
-async def test_where_slack_has_granted_more_more_is_used():
-    async with RateLimiter("T", scale=1000) as scheduler:
-        calls = _Calls(scheduler)
+async def test_the_scale_is_a_factor_on_the_limits():
+    async with calls(scale=1000) as made:
         for _ in range(1000):
-            await calls.call("", "reactions.remove", CallSlot())
-        assert _now_s() == 0
+            await made.call("", "reactions.remove")
+        assert now_s() == 0

@@ -1,10 +1,9 @@
-"""Marks that nobody wants any more, in virtual time."""
+"""Reactions that are cancelled, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
 
 import pytest
 from virtual_time import in_virtual_time
@@ -15,66 +14,59 @@ from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.rate_limiter import CallSlot, Priority, RateLimiter
 from connector.slack_api.reactions import ReactionKey, Reactions
 
-if TYPE_CHECKING:
-    from connector.slack_api.client import Confirm, SlackClient
-
-FAR_MORE_THAN_GO_AT_ONCE = 200
 LAST = ReactionKey("C1", "last", "hourglass_flowing_sand")
+QUEUED = 200
 
 
-class _Wire:
-    """What is put when its turn has come."""
+class Client:
+    """A client that adds a reaction at its slot, and responds once `may_respond` is set."""
 
-    def __init__(self, scheduler: RateLimiter) -> None:
-        self._scheduler = scheduler
-        self.put: list[str] = []
+    def __init__(self, rate_limiter: RateLimiter) -> None:
+        self._rate_limiter = rate_limiter
+        self.added: list[str] = []
+        self.may_respond = asyncio.Event()
+        self.may_respond.set()
 
-    async def react(self, channel: str, ts: str, _name: str, turn: CallSlot, confirm: Confirm) -> None:
-        await self._scheduler.wait("reactions.add", channel, replace(turn, priority=Priority.MARK))
+    async def react(self, channel: str, ts: str, _name: str, slot: CallSlot, confirm) -> None:
+        await self._rate_limiter.wait("reactions.add", channel, replace(slot, priority=Priority.REACTION))
         await confirm()
-        self.put.append(ts)
+        self.added.append(ts)
+        await self.may_respond.wait()
 
 
 @in_virtual_time
-async def test_whoever_forgets_a_mark_before_its_turn_does_not_wait_for_that() -> None:
+async def test_a_queued_reaction_is_cancelled_at_once():
     clock = asyncio.get_running_loop()
-    async with RateLimiter("T1") as scheduler:
-        wire = _Wire(scheduler)
-        marks = Reactions(cast("SlackClient", wire))
-        before = [ReactionKey("C1", str(number), "eyes") for number in range(FAR_MORE_THAN_GO_AT_ONCE)]
-        putting = [asyncio.create_task(marks.put(mark, "a run")) for mark in before]
-        last = asyncio.create_task(marks.put(LAST, "a run"))
+    async with RateLimiter("T1") as rate_limiter:
+        reactions = Reactions(client := Client(rate_limiter))
+        before = [ReactionKey("C1", str(number), "eyes") for number in range(QUEUED)]
+        adding = [asyncio.create_task(reactions.add(key, "a run")) for key in before]
+        last = asyncio.create_task(reactions.add(LAST, "a run"))
         await asyncio.sleep(1)
         at_s = clock.time()
-        assert marks.forget(LAST)
+        assert reactions.cancel(LAST)
         assert not await last
         assert clock.time() == at_s
-        assert all(await asyncio.gather(*putting))
-        assert sorted(wire.put) == sorted(mark.ts for mark in before)
+        assert all(await asyncio.gather(*adding))
+        assert sorted(client.added) == sorted(key.ts for key in before)
 
 
 @in_virtual_time
-async def test_a_mark_that_is_on_its_way_is_not_cut() -> None:
-    let_go = asyncio.Event()
-
-    class Slow(_Wire):
-        async def react(self, channel: str, ts: str, name: str, turn: CallSlot, confirm: Confirm) -> None:
-            await super().react(channel, ts, name, turn, confirm)
-            await let_go.wait()
-
-    async with RateLimiter("T1") as scheduler:
-        marks = Reactions(cast("SlackClient", Slow(scheduler)))
-        putting = asyncio.create_task(marks.put(LAST, "a run"))
+async def test_a_reaction_in_flight_is_not_cancelled():
+    async with RateLimiter("T1") as rate_limiter:
+        reactions = Reactions(client := Client(rate_limiter))
+        client.may_respond.clear()
+        adding = asyncio.create_task(reactions.add(LAST, "a run"))
         await asyncio.sleep(1)
-        assert not marks.forget(LAST)
+        assert not reactions.cancel(LAST)
         await asyncio.sleep(1)
-        assert not putting.done()
-        let_go.set()
-        assert await putting
+        assert not adding.done()
+        client.may_respond.set()
+        assert await adding
 
 
 @in_virtual_time
-async def test_hourglasses_that_were_never_put_leave_room_for_others() -> None:
+async def test_hourglasses_that_were_not_added_leave_room_for_others():
     async def lost() -> None:
         raise LeaseLost
 
@@ -84,8 +76,8 @@ async def test_hourglasses_that_were_never_put_leave_room_for_others() -> None:
     def message(number: int) -> SlackMessage:
         return SlackMessage("T1", "C1", str(number), None, "U1", "hello", (), direct=False)
 
-    async with RateLimiter("T1") as scheduler, BackgroundTasks(cast("SlackClient", _Wire(scheduler))) as desk:
+    async with RateLimiter("T1") as rate_limiter, BackgroundTasks(Client(rate_limiter)) as background:
         for number in range(20):
             with pytest.raises(LeaseLost):
-                await desk.mark_working(message(number), lost)
-        assert await desk.mark_working(message(20), confirm)
+                await background.mark_working(message(number), lost)
+        assert await background.mark_working(message(20), confirm)

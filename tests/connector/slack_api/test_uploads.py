@@ -16,7 +16,7 @@ from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import RateLimiter
 from connector.slack_api.uploads import share, summary_of
-from local_slack import Waits
+from local_slack import BlockUntil
 
 
 async def confirm() -> None:
@@ -43,7 +43,7 @@ async def test_no_file_is_shared_in_the_channel_of_a_deleted_thread(slack, shari
 
 async def test_a_file_whose_thread_is_deleted_while_it_is_shared_is_deleted_from_the_channel(slack, sharing, root):
     hold = Hold()
-    slack.faults.next("files.completeUploadExternal", Waits(hold))
+    slack.faults.next("files.completeUploadExternal", BlockUntil(hold))
     shared = asyncio.create_task(sharing())
     await hold.reached.wait()
     await slack.as_person("ana").delete("general", root)

@@ -1,9 +1,9 @@
-"""What people are called, in virtual time."""
+"""Names of users, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from virtual_time import in_virtual_time
 
@@ -11,20 +11,22 @@ from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import RateLimiter
 from connector.slack_api.users import Users
 
-if TYPE_CHECKING:
-    from connector.slack_api.client import SlackClient
-
 HOUR_S = 3600
 
 
-class _Wire:
-    def __init__(self) -> None:
+class Client:
+    """A client with one name for all users, an error, or a rate limit."""
+
+    def __init__(self, rate_limiter: RateLimiter | None = None) -> None:
+        self._rate_limiter = rate_limiter
         self.name: str | None = "Ana"
         self.error = ""
-        self.asked = 0
+        self.calls = 0
 
-    async def call(self, method: str, *_: Any) -> dict[str, Any]:
-        self.asked += 1
+    async def call(self, method: str, arguments: object, slot: Any) -> dict[str, Any]:
+        if self._rate_limiter is not None:
+            await self._rate_limiter.wait(method, "", slot)
+        self.calls += 1
         await asyncio.sleep(0.1)
         if self.name is None or self.error:
             raise SlackCallFailed(method, self.error or "no_answer")
@@ -32,106 +34,85 @@ class _Wire:
 
 
 @in_virtual_time
-async def test_whoever_takes_another_name_is_called_by_it_within_two_hours():
-    wire = _Wire()
-    names = Users(cast("SlackClient", wire))
+async def test_a_new_name_is_known_within_two_hours_and_no_message_waits_for_it():
+    users = Users(client := Client())
     for _ in range(10):
-        await names.learn(["U1"])
-    assert (names.of("U1"), wire.asked) == ("Ana", 1)
-    wire.name = "Anna"
+        await users.look_up(["U1"])
+    assert (users.name_of("U1"), client.calls) == ("Ana", 1)
+    client.name = "Anna"
     await asyncio.sleep(HOUR_S)
-    await names.learn(["U1"])
-    assert names.of("U1") == "Ana", "nobody waits for a name that is known"
+    await users.look_up(["U1"])
+    assert users.name_of("U1") == "Ana"
     await asyncio.sleep(1)
-    assert (names.of("U1"), wire.asked) == ("Anna", 2)
+    assert (users.name_of("U1"), client.calls) == ("Anna", 2)
 
 
 @in_virtual_time
-async def test_a_name_that_slack_does_not_tell_is_asked_for_again_and_one_that_was_told_stays():
-    wire = _Wire()
-    wire.name = None
-    names = Users(cast("SlackClient", wire))
-    await names.learn(["U1", "U1"])
-    await names.learn(["U1"])
-    assert (names.of("U1"), wire.asked) == (None, 1)
-    wire.name = "Ana"
+async def test_an_unavailable_name_is_looked_up_again_and_a_known_one_is_kept():
+    users = Users(client := Client())
+    client.name = None
+    await users.look_up(["U1", "U1"])
+    await users.look_up(["U1"])
+    assert (users.name_of("U1"), client.calls) == (None, 1)
+    client.name = "Ana"
     await asyncio.sleep(HOUR_S / 60)
-    await names.learn(["U1"])
-    assert names.of("U1") == "Ana"
-    wire.name = None
+    await users.look_up(["U1"])
+    assert users.name_of("U1") == "Ana"
+    client.name = None
     await asyncio.sleep(HOUR_S)
-    await names.learn(["U1"])
+    await users.look_up(["U1"])
     await asyncio.sleep(1)
-    assert names.of("U1") == "Ana"
+    assert users.name_of("U1") == "Ana"
 
 
 @in_virtual_time
-async def test_of_very_many_people_those_are_known_who_were_asked_about_last():
-    names = Users(cast("SlackClient", _Wire()))
-    await names.learn(["U first"])
-    await names.learn([f"U{number}" for number in range(10_000)], within_s=1)
-    assert names.of("U first") is None
-    assert {names.of(f"U{number}") for number in range(10_000)} == {"Ana"}
+async def test_the_names_of_the_latest_ten_thousand_users_are_kept():
+    users = Users(Client())
+    await users.look_up(["U first"])
+    await users.look_up([f"U{number}" for number in range(10_000)], within_s=1)
+    assert users.name_of("U first") is None
+    assert {users.name_of(f"U{number}") for number in range(10_000)} == {"Ana"}
 
 
 @in_virtual_time
-async def test_whom_slack_does_not_know_is_not_asked_about_again_soon():
-    wire = _Wire()
-    wire.error = "user_not_found"
-    names = Users(cast("SlackClient", wire))
+async def test_an_unknown_user_is_not_looked_up_again_soon():
+    users = Users(client := Client())
+    client.error = "user_not_found"
     for _ in range(3):
-        await names.learn(["U1"], ["U2"])
+        await users.look_up(["U1"], ["U2"])
         await asyncio.sleep(HOUR_S / 4)
-    assert (names.profile("U1"), wire.asked) == (None, 2)
-
-
-class _Limited(_Wire):
-    """Has as much room as Slack allows."""
-
-    def __init__(self, scheduler: RateLimiter) -> None:
-        super().__init__()
-        self._scheduler = scheduler
-
-    async def call(self, method: str, *given: Any) -> dict[str, Any]:
-        _, turn = given
-        await self._scheduler.wait(method, "", turn)
-        return await super().call(method)
+    assert (users.profile("U1"), client.calls) == (None, 2)
 
 
 @in_virtual_time
-async def test_look_ups_that_nobody_waits_for_any_longer_are_not_made_and_leave_room_for_authors():
-    async with RateLimiter("T") as scheduler:
-        wire = _Limited(scheduler)
-        names = Users(cast("SlackClient", wire))
+async def test_look_ups_of_mentioned_users_are_dropped_after_a_while_and_leave_room_for_authors():
+    async with RateLimiter("T") as rate_limiter:
+        users = Users(client := Client(rate_limiter))
         for number in range(100):
-            await names.learn([], [f"U{number}x{each}" for each in range(20)])
-        # A share of a hundred calls a minute, though two thousand were wanted.
-        assert wire.asked <= 25 + 0.5 * asyncio.get_running_loop().time()
-        await names.learn(["U1"], [f"U{number}" for number in range(2, 50)], within_s=0.2)
-        assert names.of("U1") == "Ana"
-        asked = wire.asked
+            await users.look_up([], [f"U{number}x{each}" for each in range(20)])
+        # A part of a hundred calls a minute, though two thousand were requested.
+        assert client.calls <= 25 + 0.5 * asyncio.get_running_loop().time()
+        await users.look_up(["U1"], [f"U{number}" for number in range(2, 50)], within_s=0.2)
+        assert users.name_of("U1") == "Ana"
+        calls = client.calls
         await asyncio.sleep(HOUR_S)
-        assert wire.asked <= asked + 1
-
-
-class _Silent(_Wire):
-    """Is asked, and never answers."""
-
-    async def call(self, *_: Any) -> dict[str, Any]:
-        self.asked += 1
-        await asyncio.Event().wait()
-        raise AssertionError
+        assert client.calls <= calls + 1
 
 
 @in_virtual_time
-async def test_an_author_of_whom_slack_does_not_tell_in_time_is_not_waited_for_again_soon():
-    wire, loop = _Silent(), asyncio.get_running_loop()
-    names = Users(cast("SlackClient", wire))
+async def test_an_author_whose_name_does_not_arrive_in_time_delays_one_message():
+    class SilentClient(Client):
+        async def call(self, *_: Any) -> dict[str, Any]:
+            self.calls += 1
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    users, loop = Users(client := SilentClient()), asyncio.get_running_loop()
     began_s = loop.time()
     for _ in range(50):
-        await names.learn(["U1"], within_s=1)
-    assert (loop.time() - began_s, wire.asked) == (1, 1)
+        await users.look_up(["U1"], within_s=1)
+    assert (loop.time() - began_s, client.calls) == (1, 1)
     await asyncio.sleep(10)
-    await names.learn(["U1"], within_s=1)
-    assert loop.time() - began_s == 12, "it is waited for again"
-    await names.close()
+    await users.look_up(["U1"], within_s=1)
+    assert loop.time() - began_s == 12, "one more a while later"
+    await users.close()

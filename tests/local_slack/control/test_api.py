@@ -9,7 +9,16 @@ import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack import Breaks, DropsBefore, Late, LocalSlack, RateLimits, Refuses, Slow, Twice
+from local_slack import (
+    Delayed,
+    DropBeforeCall,
+    Duplicated,
+    ErrorResponse,
+    LocalSlack,
+    RateLimited,
+    ServerError,
+    SlowResponse,
+)
 
 Json = dict[str, Any]
 
@@ -44,14 +53,14 @@ async def test_it_says_what_can_be_switched_on_and_what_is(control: Control) -> 
     assert {"chat.postMessage", "apps.connections.open", "auth.test"} <= set(state["methods"])
     assert {"internal_error", "message_not_found", "edit_window_closed"} <= set(state["errors"])
     assert state["call_kinds"] == {
-        "refuses": ["error"],
-        "rate_limits": ["retry_after_s"],
-        "breaks": ["status"],
-        "slow": ["delay_s"],
-        "drops_before": [],
-        "drops_afterwards": [],
+        "error_response": ["error"],
+        "rate_limited": ["retry_after_s"],
+        "server_error": ["status"],
+        "slow_response": ["delay_s"],
+        "drop_before_call": [],
+        "drop_after_call": [],
     }
-    assert state["delivery_kinds"] == {"twice": [], "late": ["behind"], "lost": []}
+    assert state["delivery_kinds"] == {"duplicated": [], "delayed": ["behind"], "dropped": []}
     assert state["reasons"] == ["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
     assert (state["calls"], state["deliveries"], state["connections"]) == ([], [], 0)
     assert (state["frozen"], state["enabled"]) == (False, True)
@@ -60,12 +69,12 @@ async def test_it_says_what_can_be_switched_on_and_what_is(control: Control) -> 
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ({"kind": "refuses", "error": "fatal_error"}, Refuses("fatal_error")),
-        ({"kind": "rate_limits", "retry_after_s": 7}, RateLimits(7)),
-        ({"kind": "rate_limits"}, RateLimits()),
-        ({"kind": "breaks", "status": 503}, Breaks(503)),
-        ({"kind": "slow", "delay_s": 0.5}, Slow(0.5)),
-        ({"kind": "drops_before"}, DropsBefore()),
+        ({"kind": "error_response", "error": "fatal_error"}, ErrorResponse("fatal_error")),
+        ({"kind": "rate_limited", "retry_after_s": 7}, RateLimited(7)),
+        ({"kind": "rate_limited"}, RateLimited()),
+        ({"kind": "server_error", "status": 503}, ServerError(503)),
+        ({"kind": "slow_response", "delay_s": 0.5}, SlowResponse(0.5)),
+        ({"kind": "drop_before_call"}, DropBeforeCall()),
     ],
 )
 async def test_a_fault_of_a_method_is_the_same_as_in_python(
@@ -83,7 +92,7 @@ async def test_a_fault_of_a_method_is_the_same_as_in_python(
 async def test_a_call_meets_what_was_announced_over_http(
     slack: LocalSlack, control: Control, client: AsyncWebClient
 ) -> None:
-    await control.post({"method": "auth.test", "kind": "refuses", "error": "token_revoked"})
+    await control.post({"method": "auth.test", "kind": "error_response", "error": "token_revoked"})
     with pytest.raises(Exception, match="token_revoked"):
         await client.auth_test()
     assert (await client.auth_test())["ok"]
@@ -92,10 +101,10 @@ async def test_a_call_meets_what_was_announced_over_http(
 
 
 async def test_faults_of_deliveries_too(slack: LocalSlack, control: Control) -> None:
-    await control.post({"delivery": "twice"})
-    _, state = await control.post({"delivery": "late", "behind": 3, "times": 2})
-    assert slack.deliveries.coming == (Twice(), Late(3), Late(3))
-    assert state["deliveries"] == [{"kind": "twice", "times": 1}, {"kind": "late", "times": 2, "behind": 3}]
+    await control.post({"delivery": "duplicated"})
+    _, state = await control.post({"delivery": "delayed", "behind": 3, "times": 2})
+    assert slack.deliveries.coming == (Duplicated(), Delayed(3), Delayed(3))
+    assert state["deliveries"] == [{"kind": "duplicated", "times": 1}, {"kind": "delayed", "times": 2, "behind": 3}]
     assert (await control.delete())["deliveries"] == []
 
 
@@ -124,20 +133,20 @@ async def test_connections_are_frozen_cut_and_sent_away(slack: LocalSlack, contr
     [
         ([], "`method`, `delivery` and `socket` are missing"),
         ({}, 'send {"method"'),
-        ({"method": "chat.fly", "kind": "refuses"}, "unknown method 'chat.fly'"),
-        ({"method": ["chat.update"], "kind": "refuses"}, "unknown method"),
-        ({"method": "chat.update"}, "`kind` must be one of refuses, "),
-        ({"method": "chat.update", "kind": ["x"]}, "`kind` must be one of refuses, "),
-        ({"method": "chat.update", "kind": "refuses"}, "`refuses` also needs `error`"),
-        ({"method": "chat.update", "kind": "refuses", "error": 5}, "`error` must be a text"),
-        ({"method": "chat.update", "kind": "slow", "delay_s": -1}, "`delay_s` must be a number from 0 to 600"),
-        ({"method": "chat.update", "kind": "breaks", "status": 200}, "`status` must be a whole number from 400"),
-        ({"method": "chat.update", "kind": "breaks", "status": 500.5}, "a whole number"),
-        ({"method": "chat.update", "kind": "drops_before", "times": 0}, "`times` must be"),
-        ({"method": "chat.update", "kind": "drops_before", "times": True}, "`times` must be"),
-        ({"method": "chat.update", "kind": "drops_before", "delay_s": 1}, "unknown field `delay_s`"),
-        ({"delivery": "never"}, "`delivery` must be one of twice, late, lost"),
-        ({"delivery": "late", "behind": "2"}, "`behind` must be a whole number"),
+        ({"method": "chat.fly", "kind": "error_response"}, "unknown method 'chat.fly'"),
+        ({"method": ["chat.update"], "kind": "error_response"}, "unknown method"),
+        ({"method": "chat.update"}, "`kind` must be one of error_response, "),
+        ({"method": "chat.update", "kind": ["x"]}, "`kind` must be one of error_response, "),
+        ({"method": "chat.update", "kind": "error_response"}, "`error_response` also needs `error`"),
+        ({"method": "chat.update", "kind": "error_response", "error": 5}, "`error` must be a text"),
+        ({"method": "chat.update", "kind": "slow_response", "delay_s": -1}, "`delay_s` must be a number from 0 to 600"),
+        ({"method": "chat.update", "kind": "server_error", "status": 200}, "`status` must be a whole number from 400"),
+        ({"method": "chat.update", "kind": "server_error", "status": 500.5}, "a whole number"),
+        ({"method": "chat.update", "kind": "drop_before_call", "times": 0}, "`times` must be"),
+        ({"method": "chat.update", "kind": "drop_before_call", "times": True}, "`times` must be"),
+        ({"method": "chat.update", "kind": "drop_before_call", "delay_s": 1}, "unknown field `delay_s`"),
+        ({"delivery": "never"}, "`delivery` must be one of duplicated, delayed, dropped"),
+        ({"delivery": "delayed", "behind": "2"}, "`behind` must be a whole number"),
         ({"socket": "unplug"}, "`socket` must be one of disconnect, drop, freeze, enable"),
         ({"socket": {}}, "`socket` must be one of"),
         ({"socket": "disconnect", "reason": "bored"}, "`reason` must be one of warning"),

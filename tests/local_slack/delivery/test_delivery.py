@@ -9,7 +9,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from local_slack import Late, Lost, RetrySchedule, Twice
+from local_slack import Delayed, Dropped, Duplicated, RetrySchedule
 from local_slack.delivery.delivery import Delivery
 from local_slack.delivery.delivery_faults import DeliveryFault, DeliveryFaults
 from local_slack.delivery.envelope import Envelope
@@ -18,7 +18,7 @@ from local_slack.delivery.recorder import Recorder
 RETRIES = 3
 QUICK = RetrySchedule(ack_timeout_s=0.002, delays_s=(0.0,) * RETRIES)
 
-faults = st.none() | st.just(Twice()) | st.just(Lost()) | st.builds(Late, st.integers(1, 4))
+faults = st.none() | st.just(Duplicated()) | st.just(Dropped()) | st.builds(Delayed, st.integers(1, 4))
 # What the app does with each frame: it acknowledges, or is silent.
 apps = st.lists(st.booleans(), max_size=6)
 

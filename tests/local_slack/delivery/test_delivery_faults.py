@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from slack_sdk.errors import SlackApiError
 
-from local_slack import Late, LocalSlack, Lost, RetrySchedule, Twice
+from local_slack import Delayed, Dropped, Duplicated, LocalSlack, RetrySchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ async def texts(socket: Any, count: int) -> list[str]:
 async def test_an_event_comes_twice_over_two_connections(slack: LocalSlack, raw_sockets: Any) -> None:
     sockets = raw_sockets(slack)
     one, two = await sockets.open(), await sockets.open()
-    slack.deliveries.next(Twice())
+    slack.deliveries.next(Duplicated())
     await slack.as_person("ana").say("general", "twice")
     frames = [await one.frame(), await two.frame()]
     assert frames[0] == frames[1]
@@ -37,7 +37,7 @@ async def test_an_event_comes_twice_over_two_connections(slack: LocalSlack, raw_
 
 async def test_a_late_event_is_overtaken_by_as_many_as_it_is_behind(slack: LocalSlack, raw_sockets: Any) -> None:
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
-    slack.deliveries.next(Late(behind=2))
+    slack.deliveries.next(Delayed(behind=2))
     for text in ("one", "two", "three", "four"):
         await ana.say("general", text)
     assert await texts(socket, 4) == ["two", "three", "one", "four"]
@@ -45,7 +45,7 @@ async def test_a_late_event_is_overtaken_by_as_many_as_it_is_behind(slack: Local
 
 async def test_two_late_events_keep_their_places(slack: LocalSlack, raw_sockets: Any) -> None:
     socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
-    slack.deliveries.next(Late(behind=1), times=2)
+    slack.deliveries.next(Delayed(behind=1), times=2)
     for text in ("one", "two", "three"):
         await ana.say("general", text)
     assert sorted(await texts(socket, 3)) == ["one", "three", "two"]
@@ -54,7 +54,7 @@ async def test_two_late_events_keep_their_places(slack: LocalSlack, raw_sockets:
 async def test_a_late_event_that_nothing_overtakes_comes_all_the_same(raw_sockets: Any) -> None:
     async with LocalSlack(retries=QUICK) as slack:
         socket = await raw_sockets(slack).open()
-        slack.deliveries.next(Late(behind=5))
+        slack.deliveries.next(Delayed(behind=5))
         await slack.as_person("ana").say("general", "alone")
         assert slack.socket_mode.delivery.outstanding == 1
         assert await texts(socket, 1) == ["alone"]
@@ -64,7 +64,7 @@ async def test_a_late_event_survives_the_loss_of_the_connection(raw_sockets: Any
     async with LocalSlack(retries=QUICK) as slack:
         sockets = raw_sockets(slack)
         await sockets.open()
-        slack.deliveries.next(Late())
+        slack.deliveries.next(Delayed())
         await slack.as_person("ana").say("general", "kept")
         slack.socket_mode.drop()
         assert await texts(await sockets.open(), 1) == ["kept"]
@@ -73,7 +73,7 @@ async def test_a_late_event_survives_the_loss_of_the_connection(raw_sockets: Any
 async def test_a_lost_event_comes_as_a_retry(raw_sockets: Any) -> None:
     async with LocalSlack(retries=QUICK) as slack:
         socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
-        slack.deliveries.next(Lost())
+        slack.deliveries.next(Dropped())
         await ana.say("general", "lost")
         await ana.say("general", "next")
         assert await texts(socket, 1) == ["next"]
@@ -87,7 +87,7 @@ async def test_a_lost_event_comes_as_a_retry(raw_sockets: Any) -> None:
 
 async def test_what_is_cleared_happens_no_more(slack: LocalSlack, raw_sockets: Any) -> None:
     socket = await raw_sockets(slack).open()
-    slack.deliveries.next(Lost(), times=5)
+    slack.deliveries.next(Dropped(), times=5)
     slack.deliveries.clear()
     await slack.as_person("ana").say("general", "here")
     assert await texts(socket, 1) == ["here"]

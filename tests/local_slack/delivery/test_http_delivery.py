@@ -13,7 +13,7 @@ from aiohttp import web
 from endpoint import Endpoint, endpoint, status
 from slack_sdk.signature import SignatureVerifier
 
-from local_slack import LocalSlack, LocalSlackError, Lost, RetrySchedule, Twice
+from local_slack import Dropped, Duplicated, LocalSlack, LocalSlackError, RetrySchedule
 
 QUICK = RetrySchedule(ack_timeout_s=3, delays_s=(0.0, 0.02, 0.02))
 IMPATIENT = RetrySchedule(ack_timeout_s=0.2, delays_s=(0.0, 0.02, 0.02))
@@ -183,8 +183,8 @@ async def test_the_way_can_change_while_it_runs(there: Endpoint, raw_sockets: An
 
 async def test_the_faults_of_delivery_are_the_same(there: Endpoint) -> None:
     async with LocalSlack(retries=IMPATIENT, request_url=there.url) as slack:
-        slack.deliveries.next(Twice())
-        slack.deliveries.next(Lost())
+        slack.deliveries.next(Duplicated())
+        slack.deliveries.next(Dropped())
         ana = slack.as_person("ana")
         await ana.say("general", "one")
         one, again = await there.received(2)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack import LocalSlack, Refuses, RetrySchedule, Twice
+from local_slack import Duplicated, ErrorResponse, LocalSlack, RetrySchedule
 from local_slack.delivery.recorder import Recorder
 
 Json = dict[str, Any]
@@ -68,14 +68,14 @@ async def test_a_call_is_there_with_its_arguments_and_what_it_came_to(
 
 
 async def test_faults_and_connections_are_there(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
-    slack.faults.next("auth.test", Refuses("internal_error"))
-    slack.deliveries.next(Twice())
+    slack.faults.next("auth.test", ErrorResponse("internal_error"))
+    slack.deliveries.next(Duplicated())
     with pytest.raises(SlackApiError):
         await client.auth_test()
-    assert of(slack, "call")[-1]["fault"] == "refuses"
+    assert of(slack, "call")[-1]["fault"] == "error_response"
     _socket = await raw_sockets(slack).open()
     await slack.as_person("ana").say("general", "hi")
-    assert [(e["kind"], e["envelope"]) for e in of(slack, "fault")] == [("twice", "envelope-000001")]
+    assert [(e["kind"], e["envelope"]) for e in of(slack, "fault")] == [("duplicated", "envelope-000001")]
     assert len(of(slack, "sent")) == 2
     slack.socket_mode.drop()
     slack.socket_mode.disconnect("link_disabled")

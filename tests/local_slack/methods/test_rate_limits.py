@@ -9,7 +9,7 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack import SLACK_LIMITS, DropsAfterwards, LocalSlack, PerMinute, RateLimiter, Refuses
+from local_slack import SLACK_LIMITS, DropAfterCall, ErrorResponse, LocalSlack, PerMinute, RateLimiter
 from local_slack.methods.web_api import METHOD_NAMES
 
 
@@ -124,8 +124,8 @@ async def test_an_announced_fault_comes_before_the_limit_and_counts(clock: Clock
     async with LocalSlack(limits={"chat.postMessage": (PerMinute(1),)}, clock=clock) as slack:
         client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         client.retry_handlers.clear()
-        slack.faults.next("chat.postMessage", DropsAfterwards())
-        slack.faults.next("chat.postMessage", Refuses("fatal_error"))
+        slack.faults.next("chat.postMessage", DropAfterCall())
+        slack.faults.next("chat.postMessage", ErrorResponse("fatal_error"))
         with pytest.raises(aiohttp.ClientConnectionError):
             await client.chat_postMessage(channel="C0GENERAL", text="arrives")
         with pytest.raises(SlackApiError, match="fatal_error"):

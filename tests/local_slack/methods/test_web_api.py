@@ -8,7 +8,7 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack import LocalSlack, Refuses, Slow
+from local_slack import ErrorResponse, LocalSlack, SlowResponse
 from local_slack.methods.known_errors import KNOWN_ERRORS
 from local_slack.methods.web_api import METHOD_NAMES
 
@@ -37,7 +37,7 @@ async def refused(call: Awaitable[Any]) -> str:
 
 @pytest.mark.parametrize("error", KNOWN_ERRORS)
 async def test_any_error_can_be_ordered(slack: LocalSlack, client: AsyncWebClient, error: str) -> None:
-    slack.faults.next("chat.postMessage", Refuses(error))
+    slack.faults.next("chat.postMessage", ErrorResponse(error))
     assert await refused(client.chat_postMessage(channel="C0GENERAL", text="no")) == error
     assert slack.workspace.messages("general") == ()
 
@@ -120,7 +120,7 @@ async def test_a_message_carries_fifty_emoji_and_a_person_gives_twenty_three() -
 
 
 async def test_a_slow_answer_comes_after_its_effect(slack: LocalSlack, client: AsyncWebClient) -> None:
-    slack.faults.next("chat.postMessage", Slow(0.01))
+    slack.faults.next("chat.postMessage", SlowResponse(0.01))
     answer = await client.chat_postMessage(channel="C0GENERAL", text="at once")
     assert slack.workspace.message("general", answer["ts"]) is not None
 

@@ -88,9 +88,9 @@ def written(tmp_path, text):
     return str(path)
 
 
-def two_agents(door="socket"):
+def two_agents(transport="socket"):
     owl, fox = "{persona: {name: Wise Owl, emoji: ':owl:'}}", "{persona: {name: Fox, emoji: ':fox_face:'}}"
-    return f"slack: {{door: {door}}}\ninstances: {{owl: {owl}, fox: {fox}}}"
+    return f"slack: {{transport: {transport}}}\ninstances: {{owl: {owl}, fox: {fox}}}"
 
 
 @given(
@@ -167,7 +167,7 @@ def test_for_the_door_http_slack_is_told_the_address(tmp_path, given, entered):
 
 
 @pytest.mark.parametrize(
-    ("door", "options", "told"),
+    ("transport", "options", "told"),
     [
         ("http", (), "Add --url https://"),
         ("http", ("--url", "agents.example.com"), "--url is not a valid HTTPS URL."),
@@ -175,10 +175,10 @@ def test_for_the_door_http_slack_is_told_the_address(tmp_path, given, entered):
         ("http", ("--url", "https://[::1"), "--url is not a valid HTTPS URL."),
         ("http", ("--url", "https://a b"), "--url is not a valid HTTPS URL."),
         ("socket", ("--url", URL), "this configuration uses Socket Mode. Leave it out."),
-        ("window", (), "slack.door: must be 'socket' or 'http'."),
+        ("window", (), "slack.transport: must be 'socket' or 'http'."),
     ],
 )
-def test_what_cannot_be_a_manifest_is_told(tmp_path, door, options, told):
-    result = run("manifest", "--config", written(tmp_path, two_agents(door)), *options)
+def test_what_cannot_be_a_manifest_is_told(tmp_path, transport, options, told):
+    result = run("manifest", "--config", written(tmp_path, two_agents(transport)), *options)
     assert (result.exit_code, result.stdout) == (2, "")
     assert told in result.stderr

@@ -177,11 +177,11 @@ async def test_the_service_keeps_its_conversations_in_redis(stage, tmp_path):
 def test_the_password_of_a_store_is_hidden_wherever_it_was_given(tmp_path, monkeypatch, url, hidden, where):
     monkeypatch.setenv("AMPLIFIER_SLACK_STORE", url if where == "variable" else "")
     config = load_config(written(tmp_path, f"store: '{url}'" if where == "file" else ""))
-    known = secrets(Environment.read(), config)
+    known = secrets(Environment.from_environ(), config)
     assert [hide_secrets(f"({secret})", known) for secret in hidden] == ["(…)"] * len(hidden)
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:/var/lib/conversations.db", "redis://host.example:6379/0"])
 def test_of_an_address_without_a_password_nothing_is_hidden(tmp_path, monkeypatch, url):
     monkeypatch.setenv("AMPLIFIER_SLACK_STORE", url)
-    assert hide_secrets(f"cannot use {url}", secrets(Environment.read())) == f"cannot use {url}"
+    assert hide_secrets(f"cannot use {url}", secrets(Environment.from_environ())) == f"cannot use {url}"

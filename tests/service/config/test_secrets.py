@@ -12,7 +12,7 @@ from anthropic_server import AnthropicServer, text, tool_call
 from service_process import run_command
 from stored_conversations import run
 
-from local_slack import Breaks, DropsBefore, Refuses
+from local_slack import DropBeforeCall, ErrorResponse, ServerError
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config.config import Environment, InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig, load_config
 from service.config.secrets import secrets
@@ -36,14 +36,14 @@ async def test_whatever_fails_no_token_stands_in_the_log(slack, stage, tmp_path,
         env = {"ANTHROPIC_API_KEY": SECRET, "ANTHROPIC_BASE_URL": model.base_url}
         async with stage.serving("--config", str(config), **env) as service:
             await service.says("service.ready")
-            slack.faults.next("users.info", Refuses(f"refused:\n{slack.bot_token}"))
-            slack.faults.next("reactions.add", DropsBefore())
+            slack.faults.next("users.info", ErrorResponse(f"refused:\n{slack.bot_token}"))
+            slack.faults.next("reactions.add", DropBeforeCall())
             ts = await slack.as_person("ana").say("general", "@alpha look")
             await slack.until(lambda _: stage.found(ts, "does not accept our API key"))
             slack.socket_mode.drop()
             await slack.until(lambda ws: ws.bot_online)
             await service.says("run.failed")
-            slack.faults.next("chat.delete", Breaks(500))
+            slack.faults.next("chat.delete", ServerError(500))
     assert "Traceback" in service.output, "an error was logged"
     for secret in (slack.bot_token, slack.app_token, SECRET):
         assert secret not in service.output
@@ -181,7 +181,7 @@ def test_child_processes_of_modules_inherit_no_secret_of_the_service(monkeypatch
 )
 async def test_a_provider_has_the_key_although_the_environment_does_not(tmp_path, monkeypatch, providers, key):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-environment")
-    environment = Environment.take()
+    environment = Environment.take_from_environ()
     instance = InstanceConfig.model_validate({"persona": {"name": "A", "emoji": ":owl:"}, "providers": providers})
     async with AnthropicServer() as model:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
@@ -203,4 +203,4 @@ def test_the_keys_in_options_of_modules_are_known(tmp_path, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     path = tmp_path / "config.yaml"
     path.write_text(ANTHROPIC.replace("CONFIG", "{api_key: of another kind, model: claude, max_retries: 3}"))
-    assert secrets(Environment.read(), load_config(path)) == ("xapp-a", "of another kind")
+    assert secrets(Environment.from_environ(), load_config(path)) == ("xapp-a", "of another kind")

@@ -22,7 +22,7 @@ def load(folder, text):
 
 def test_without_the_section_everybody_may_use_it_everywhere_over_socket_mode():
     config = load_config(None).slack
-    assert (config.door, config.users, config.channels, config.external, config.guests, config.rate_scale) == (
+    assert (config.transport, config.users, config.channels, config.external, config.guests, config.rate_scale) == (
         "socket",
         None,
         None,
@@ -44,7 +44,7 @@ def test_the_section_says_who_may_use_it_where(tmp_path):
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        ("{door: window}", "slack.door: must be 'socket' or 'http'."),
+        ("{transport: window}", "slack.transport: must be 'socket' or 'http'."),
         ("{users: [ana]}", "slack.users.0: must be a user id such as U012AB3CD"),
         ("{users: [U012AB3CD, C012AB3CD]}", "slack.users.1: must be a user id"),
         ("{users: U012AB3CD}", "slack.users: must be a list"),
@@ -64,7 +64,7 @@ def test_the_section_says_who_may_use_it_where(tmp_path):
         ("{listen: '127.0.0.1:99999'}", "slack.listen: must be a host and a port"),
         (
             "{user: [U012AB3CD]}",
-            "slack.user: unknown key; valid keys: door, listen, users, channels, external, guests, rate_scale, stop_",
+            "slack.user: unknown key; valid keys: transport, listen, users, channels, external, guests, rate_scale, ",
         ),
         ("socket", "slack: must be a mapping"),
     ],
@@ -107,7 +107,7 @@ def environment(**given):
 @pytest.mark.parametrize(
     ("secret", "told"),
     [
-        (None, "SLACK_SIGNING_SECRET is not set: `door: http` requires it."),
+        (None, "SLACK_SIGNING_SECRET is not set: `transport: http` requires it."),
         ("xoxb-1-of-the-test", "SLACK_SIGNING_SECRET is a token"),
         ("0123456789abcdef\n", "SLACK_SIGNING_SECRET has invalid characters"),
         ("sécret", "SLACK_SIGNING_SECRET has invalid characters"),
@@ -123,7 +123,7 @@ def test_the_door_http_needs_the_signing_secret(secret, told):
 
 def test_the_door_http_needs_no_app_token():
     access = slack_access(
-        SlackConfig(door="http"), environment(slack_app_token=None, slack_signing_secret="0123456789")
+        SlackConfig(transport="http"), environment(slack_app_token=None, slack_signing_secret="0123456789")
     )
     assert "0123456789" not in repr(access)
 
@@ -140,7 +140,7 @@ def test_the_signing_secret_never_reaches_the_log():
 
 async def test_the_service_says_which_secret_it_lacks(tmp_path):
     path = tmp_path / "config.yaml"
-    path.write_text("slack: {door: http}")
+    path.write_text("slack: {transport: http}")
     ended = await run_command("run", "--config", str(path), env={"SLACK_BOT_TOKEN": "xoxb-1", "HOME": str(tmp_path)})
     assert ended.code == 2, ended.output
-    assert "Error: SLACK_SIGNING_SECRET is not set: `door: http` requires it." in ended.output
+    assert "Error: SLACK_SIGNING_SECRET is not set: `transport: http` requires it." in ended.output

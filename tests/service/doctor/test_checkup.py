@@ -17,7 +17,7 @@ from stored_conversations import run
 
 from connector.setup.manifest import manifest
 from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
-from local_slack import LocalSlack, Refuses
+from local_slack import ErrorResponse, LocalSlack
 from service.config.config import Environment, load_config
 from service.doctor import FindingLevel
 from service.doctor.app import of_two_apps
@@ -27,7 +27,7 @@ from service.doctor.web_api import WebApiAnswer
 
 ALL_SCOPES = {need.name for need in BOT_SCOPES}
 URL = "https://agents.example.com/slack/events"
-HTTP = "slack: {door: http, listen: '127.0.0.1:%d'}"
+HTTP = "slack: {transport: http, listen: '127.0.0.1:%d'}"
 
 
 def written(folder, text=""):
@@ -52,7 +52,7 @@ async def found(slack, folder, text="", **more):
     }
     areas = {}
     async for finding in examined(load_config(written(folder, text)), Environment(**given)):
-        assert "\n" not in finding.said
+        assert "\n" not in finding.message
         for secret in (slack.bot_token, slack.app_token, slack.config_token, slack.signing_secret):
             assert secret not in finding.line
         areas.setdefault(finding.area, []).append(finding)
@@ -74,7 +74,7 @@ async def test_where_all_is_well_every_line_says_so(tmp_path, monkeypatch):
         called = {entry["method"] for entry in slack.record if entry["what"] == "call"}
     wanted = ["bot token", "scopes", "clock", "Socket Mode", "events", "app", "store", "workspace", "disk"]
     assert list(areas) == [*wanted, "agent alpha", "model anthropic"]
-    assert {only(findings).verdict for findings in areas.values()} == {FindingLevel.WELL}
+    assert {only(findings).level for findings in areas.values()} == {FindingLevel.PASSED}
     assert [request.path.partition("?")[0] for request in model.requests] == ["/v1/models"], "which costs nothing"
     assert not (tmp_path / "files").exists(), "nothing is made"
     assert not (tmp_path / "kept.db").exists()
@@ -83,21 +83,21 @@ async def test_where_all_is_well_every_line_says_so(tmp_path, monkeypatch):
 
 async def test_each_missing_scope_is_told_with_what_it_is_for_and_what_to_do(tmp_path):
     async with LocalSlack(scopes=ALL_SCOPES - {"reactions:write", "users:read"}) as slack:
-        lacking, needed = sorted((await found(slack, tmp_path))["scopes"], key=lambda finding: finding.verdict)
-    assert (needed.verdict, lacking.verdict) == (FindingLevel.WRONG, FindingLevel.LACKING)
-    assert needed.said.startswith("reactions:write is missing; it is required to show the state of a message")
-    assert lacking.said.startswith("users:read is missing: agents see user ids instead of names, and")
-    assert needed.said.endswith("Add it under OAuth & Permissions → Scopes, and reinstall the app.")
+        needed, lacking = sorted((await found(slack, tmp_path))["scopes"], key=lambda finding: finding.level)
+    assert (needed.level, lacking.level) == (FindingLevel.FAILED, FindingLevel.WARNING)
+    assert needed.message.startswith("reactions:write is missing; it is required to show the state of a message")
+    assert lacking.message.startswith("users:read is missing: agents see user ids instead of names, and")
+    assert needed.message.endswith("Add it under OAuth & Permissions → Scopes, and reinstall the app.")
 
 
 @pytest.mark.parametrize("word", ["invalid_auth", "token_revoked", "account_inactive"])
 async def test_a_token_that_slack_does_not_accept_is_told(slack, tmp_path, word):
-    slack.faults.next("auth.test", Refuses(word))
+    slack.faults.next("auth.test", ErrorResponse(word))
     areas = await found(slack, tmp_path)
-    assert only(areas["bot token"]).verdict is FindingLevel.WRONG
-    assert f"({word})" in only(areas["bot token"]).said
-    assert only(areas["scopes"]).verdict is FindingLevel.UNKNOWN
-    assert only(areas["Socket Mode"]).verdict is FindingLevel.WELL, "all else is looked at"
+    assert only(areas["bot token"]).level is FindingLevel.FAILED
+    assert f"({word})" in only(areas["bot token"]).message
+    assert only(areas["scopes"]).level is FindingLevel.SKIPPED
+    assert only(areas["Socket Mode"]).level is FindingLevel.PASSED, "all else is looked at"
 
 
 @pytest.mark.parametrize(
@@ -117,23 +117,23 @@ async def test_a_token_that_slack_does_not_accept_is_told(slack, tmp_path, word)
 )
 async def test_a_token_or_address_that_is_none_is_told(slack, tmp_path, given, area, told):
     finding = only((await found(slack, tmp_path, **given))[area])
-    assert finding.verdict is FindingLevel.WRONG
-    assert told in finding.said
+    assert finding.level is FindingLevel.FAILED
+    assert told in finding.message
 
 
 async def test_a_slack_that_is_out_of_reach_is_told_once_for_each_thing_that_needs_it(tmp_path):
     async with LocalSlack() as gone:
         pass
     areas = await found(gone, tmp_path)
-    assert only(areas["Slack"]).said.startswith(f"cannot be reached at {gone.api_url}")
-    assert only(areas["Socket Mode"]).verdict is FindingLevel.WRONG
+    assert only(areas["Slack"]).message.startswith(f"cannot be reached at {gone.api_url}")
+    assert only(areas["Socket Mode"]).level is FindingLevel.FAILED
 
 
 def test_tokens_of_two_apps_are_told_and_where_slack_does_not_say_it_nobody_guesses():
     (finding,) = of_two_apps("A0ONE", "A0OTHER")
-    assert finding.verdict is FindingLevel.WRONG
-    assert "A0ONE" in finding.said
-    assert "A0OTHER" in finding.said
+    assert finding.level is FindingLevel.FAILED
+    assert "A0ONE" in finding.message
+    assert "A0OTHER" in finding.message
     assert [*of_two_apps("A0ONE", "A0ONE"), *of_two_apps(None, "A0ONE"), *of_two_apps("A0ONE", None)] == []
 
 
@@ -151,15 +151,15 @@ def test_tokens_of_two_apps_are_told_and_where_slack_does_not_say_it_nobody_gues
     ],
 )
 async def test_a_connection_that_slack_does_not_open_is_told(slack, tmp_path, word, area, told):
-    slack.faults.next("apps.connections.open", Refuses(word))
+    slack.faults.next("apps.connections.open", ErrorResponse(word))
     finding = only((await found(slack, tmp_path))[area])
-    assert (finding.verdict, told in finding.said) == (FindingLevel.WRONG, True)
+    assert (finding.level, told in finding.message) == (FindingLevel.FAILED, True)
 
 
 async def test_socket_mode_that_is_turned_off_is_told(slack, tmp_path):
     slack.socket_mode.disconnect("link_disabled")
     finding = only((await found(slack, tmp_path))["Socket Mode"])
-    assert (finding.verdict, "Turn it on" in finding.said) == (FindingLevel.WRONG, True)
+    assert (finding.level, "Turn it on" in finding.message) == (FindingLevel.FAILED, True)
 
 
 async def test_where_no_connection_is_left_it_is_told_why(slack, tmp_path):
@@ -170,7 +170,7 @@ async def test_where_no_connection_is_left_it_is_told_why(slack, tmp_path):
                 url = (await answer.json())["url"]
             await (await stack.enter_async_context(http.ws_connect(url))).receive()
         finding = only((await found(slack, tmp_path))["Socket Mode"])
-    assert (finding.verdict, "maximum of 10 connections" in finding.said) == (FindingLevel.WRONG, True)
+    assert (finding.level, "maximum of 10 connections" in finding.message) == (FindingLevel.FAILED, True)
 
 
 async def test_the_doctor_takes_no_event_away(tmp_path):
@@ -182,9 +182,9 @@ async def test_the_doctor_takes_no_event_away(tmp_path):
 
 async def test_without_a_token_for_it_the_settings_are_said_to_be_unknown(slack, tmp_path):
     finding = only((await found(slack, tmp_path))["events"])
-    assert finding.verdict is FindingLevel.UNKNOWN
-    assert "cannot be read with these tokens" in finding.said
-    assert all(need.name in finding.said for need in BOT_EVENTS)
+    assert finding.level is FindingLevel.SKIPPED
+    assert "cannot be read with these tokens" in finding.message
+    assert all(need.name in finding.message for need in BOT_EVENTS)
 
 
 async def test_settings_that_differ_from_the_manifest_are_told_one_by_one(tmp_path):
@@ -195,23 +195,23 @@ async def test_settings_that_differ_from_the_manifest_are_told_one_by_one(tmp_pa
     del other["features"]["agent_view"]
     async with LocalSlack(manifest=other) as slack:
         areas = await found(slack, tmp_path, slack_config_token=slack.config_token)
-    events = {finding.said.partition(" ")[0]: finding.verdict for finding in areas["events"]}
+    events = {finding.message.partition(" ")[0]: finding.level for finding in areas["events"]}
     assert events == {
-        "agent_session_stopped": FindingLevel.LACKING,
-        "message.groups": FindingLevel.LACKING,
-        "message.mpim": FindingLevel.LACKING,
-        "reaction_added": FindingLevel.WRONG,
+        "agent_session_stopped": FindingLevel.WARNING,
+        "message.groups": FindingLevel.WARNING,
+        "message.mpim": FindingLevel.WARNING,
+        "reaction_added": FindingLevel.FAILED,
     }
-    assert [finding.verdict for finding in areas["app"]] == [FindingLevel.WRONG] * 3 + [FindingLevel.LACKING]
-    assert "Socket Mode is turned off, but `slack.door` is socket." in areas["app"][2].said
+    assert [finding.level for finding in areas["app"]] == [FindingLevel.FAILED] * 3 + [FindingLevel.WARNING]
+    assert "Socket Mode is turned off, but `slack.transport` is socket." in areas["app"][2].message
 
 
 @pytest.mark.parametrize(
     ("events", "clicks", "verdict", "told"),
     [
-        (URL, URL, FindingLevel.WELL, f"Slack sends requests to {URL}."),
-        (URL, None, FindingLevel.WRONG, f"events go to {URL}, interactions do not."),
-        (None, None, FindingLevel.WRONG, "no URL for events is set."),
+        (URL, URL, FindingLevel.PASSED, f"Slack sends requests to {URL}."),
+        (URL, None, FindingLevel.FAILED, f"events go to {URL}, interactions do not."),
+        (None, None, FindingLevel.FAILED, "no URL for events is set."),
     ],
 )
 async def test_the_addresses_that_slack_has_are_looked_up(tmp_path, events, clicks, verdict, told):
@@ -221,40 +221,40 @@ async def test_the_addresses_that_slack_has_are_looked_up(tmp_path, events, clic
     async with LocalSlack(manifest=settings) as slack:
         more = {"slack_signing_secret": slack.signing_secret, "slack_config_token": slack.config_token}
         finding = only((await found(slack, tmp_path, HTTP % free_port(), **more))["app"])
-    assert (finding.verdict, told in finding.said) == (verdict, True)
+    assert (finding.level, told in finding.message) == (verdict, True)
 
 
 @pytest.mark.parametrize(
     ("word", "told"), [("token_expired", "expires after 12 hours"), ("internal_error", "Try again.")]
 )
 async def test_settings_that_slack_does_not_tell_are_unknown(slack, tmp_path, word, told):
-    slack.faults.next("apps.manifest.export", Refuses(word))
+    slack.faults.next("apps.manifest.export", ErrorResponse(word))
     finding = only((await found(slack, tmp_path, slack_config_token=slack.config_token))["events"])
-    assert finding.verdict is FindingLevel.UNKNOWN
-    assert told in finding.said
+    assert finding.level is FindingLevel.SKIPPED
+    assert told in finding.message
 
 
 @pytest.mark.parametrize(
     ("late_s", "verdict", "told"),
     [
-        (0, FindingLevel.WELL, "agrees"),
-        (-20, FindingLevel.WELL, "agrees"),
-        (100, FindingLevel.LACKING, "100 s ahead of"),
-        (-100, FindingLevel.LACKING, "100 s behind"),
-        (301, FindingLevel.WRONG, "301 s ahead of Slack's. Synchronize this machine's time (NTP)."),
+        (0, FindingLevel.PASSED, "agrees"),
+        (-20, FindingLevel.PASSED, "agrees"),
+        (100, FindingLevel.WARNING, "100 s ahead of"),
+        (-100, FindingLevel.WARNING, "100 s behind"),
+        (301, FindingLevel.FAILED, "301 s ahead of Slack's. Synchronize this machine's time (NTP)."),
     ],
 )
 def test_a_clock_that_is_off_is_told_with_how_much(late_s, verdict, told):
     answer = WebApiAnswer({"bot_id": "B0"}, {"date": formatdate(1_700_000_000, usegmt=True)}, 1_700_000_000 + late_s)
     finding = list(findings_in(answer))[-1]
-    assert (finding.area, finding.verdict) == ("clock", verdict)
-    assert told in finding.said
+    assert (finding.area, finding.level) == ("clock", verdict)
+    assert told in finding.message
 
 
 @pytest.mark.parametrize("headers", [{}, {"date": "yesterday"}])
 def test_where_slack_tells_no_time_and_no_scopes_nothing_is_said_about_them(headers):
     _, scopes, clock = findings_in(WebApiAnswer({"bot_id": "B0"}, headers, 0))
-    assert scopes.verdict is clock.verdict is FindingLevel.UNKNOWN
+    assert scopes.level is clock.level is FindingLevel.SKIPPED
 
 
 def free_port():
@@ -265,8 +265,8 @@ def free_port():
 async def test_the_door_http_is_looked_at_where_it_will_be(slack, tmp_path):
     port = free_port()
     areas = await found(slack, tmp_path, HTTP % port, slack_app_token=None, slack_signing_secret=slack.signing_secret)
-    assert only(areas["HTTP door"]).verdict is FindingLevel.WELL
-    assert "https://YOUR-HOST/slack/events" in only(areas["HTTP door"]).said
+    assert only(areas["HTTP transport"]).level is FindingLevel.PASSED
+    assert "https://YOUR-HOST/slack/events" in only(areas["HTTP transport"]).message
     assert "app token" not in areas
 
 
@@ -274,8 +274,8 @@ async def test_another_program_at_the_door_is_told(slack, tmp_path):
     async with AnthropicServer() as other:
         port = int(other.base_url.rpartition(":")[2])
         areas = await found(slack, tmp_path, HTTP % port, slack_signing_secret=slack.signing_secret)
-    assert only(areas["HTTP door"]).verdict is FindingLevel.WRONG
-    assert "is in use by another program" in only(areas["HTTP door"]).said
+    assert only(areas["HTTP transport"]).level is FindingLevel.FAILED
+    assert "is in use by another program" in only(areas["HTTP transport"]).message
 
 
 async def test_the_service_itself_at_the_door_is_known_by_its_answer(slack, stage, tmp_path):
@@ -286,24 +286,24 @@ async def test_the_service_itself_at_the_door_is_known_by_its_answer(slack, stag
         await service.says("service.ready")
         areas = await found(slack, tmp_path, HTTP % port, slack_signing_secret=slack.signing_secret)
         other = await found(slack, tmp_path, HTTP % port, slack_signing_secret="another-secret")
-    assert only(areas["HTTP door"]).said.startswith(f"the service answers at 127.0.0.1:{port}.")
-    assert only(areas["store"]).verdict is FindingLevel.WELL, "it is looked at while the service uses it"
-    assert only(other["HTTP door"]).verdict is FindingLevel.WRONG
+    assert only(areas["HTTP transport"]).message.startswith(f"the service answers at 127.0.0.1:{port}.")
+    assert only(areas["store"]).level is FindingLevel.PASSED, "it is looked at while the service uses it"
+    assert only(other["HTTP transport"]).level is FindingLevel.FAILED
 
 
 async def test_a_missing_signing_secret_is_told(slack, tmp_path):
     finding = only((await found(slack, tmp_path, HTTP % free_port()))["signing secret"])
-    assert (finding.verdict, "SLACK_SIGNING_SECRET is not set" in finding.said) == (FindingLevel.WRONG, True)
+    assert (finding.level, "SLACK_SIGNING_SECRET is not set" in finding.message) == (FindingLevel.FAILED, True)
 
 
 async def test_a_module_that_cannot_be_mounted_is_told_by_its_agent(slack, tmp_path):
     persona = "{name: A, emoji: ':owl:'}"
     text = f"instances: {{a: {{persona: {persona}, tools: [tool-nowhere]}}, b: {{persona: {persona}}}}}"
     areas = await found(slack, tmp_path, text)
-    assert only(areas["agent a"]).said.startswith("There is no module 'tool-nowhere'.")
-    assert only(areas["agent b"]).verdict is FindingLevel.WELL
-    assert only(areas["model demo"]).verdict is FindingLevel.LACKING
-    assert "offline demo without a model" in only(areas["model demo"]).said
+    assert only(areas["agent a"]).message.startswith("There is no module 'tool-nowhere'.")
+    assert only(areas["agent b"]).level is FindingLevel.PASSED
+    assert only(areas["model demo"]).level is FindingLevel.WARNING
+    assert "offline demo without a model" in only(areas["model demo"]).message
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ async def test_a_key_that_is_not_accepted_is_told(slack, tmp_path, monkeypatch, 
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
         model.fail(*failure)
         finding = only((await found(slack, tmp_path, anthropic_api_key="sk-ant-of-the-test"))["model anthropic"])
-    assert finding.verdict is FindingLevel.WRONG
-    assert told in finding.said
+    assert finding.level is FindingLevel.FAILED
+    assert told in finding.message
 
 
 async def test_a_model_that_the_key_may_not_use_is_told(slack, tmp_path, monkeypatch):
@@ -332,29 +332,29 @@ async def test_a_model_that_the_key_may_not_use_is_told(slack, tmp_path, monkeyp
         finding = only((await found(slack, tmp_path, anthropic_api_key="sk-ant-of-the-test"))["model anthropic"])
         model.models.append({**made, "id": "claude-sonnet-5-20260401"})
         better = only((await found(slack, tmp_path, anthropic_api_key="sk-ant-of-the-test"))["model anthropic"])
-    assert (finding.verdict, better.verdict) == (FindingLevel.LACKING, FindingLevel.WELL)
-    assert "claude-sonnet-5 is not one of the 1 models available to the key: claude-other." in finding.said
+    assert (finding.level, better.level) == (FindingLevel.WARNING, FindingLevel.PASSED)
+    assert "claude-sonnet-5 is not one of the 1 models available to the key: claude-other." in finding.message
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "sqlite:", "sqlite://kept.db"])
 async def test_a_url_that_is_no_stores_is_wrong_as_it_is_for_the_service(slack, tmp_path, url):
     areas = await found(slack, tmp_path, amplifier_slack_store=url)
-    assert only(areas["store"]).verdict is FindingLevel.WRONG
+    assert only(areas["store"]).level is FindingLevel.FAILED
 
 
 async def test_a_store_that_cannot_be_used_is_told(slack, tmp_path):
     with redis_server() as server:
         areas = await found(slack, tmp_path, amplifier_slack_store=server.url)
-        assert only(areas["store"]).verdict is FindingLevel.WELL
+        assert only(areas["store"]).level is FindingLevel.PASSED
         assert not server.ask("KEYS", "*"), "nothing is left there"
         server.kill()
         areas = await found(slack, tmp_path, amplifier_slack_store=server.url)
-    assert only(areas["store"]).verdict is FindingLevel.WRONG
+    assert only(areas["store"]).level is FindingLevel.FAILED
     (tmp_path / "kept.db").write_text("this is no database, but a text that is long enough to be taken for one")
-    assert only((await found(slack, tmp_path))["store"]).verdict is not FindingLevel.WELL
+    assert only((await found(slack, tmp_path))["store"]).level is not FindingLevel.PASSED
     (tmp_path / "file").write_text("")
     areas = await found(slack, tmp_path, "", amplifier_slack_store=f"sqlite:{tmp_path}/file/kept.db")
-    assert only(areas["store"]).verdict is FindingLevel.WRONG
+    assert only(areas["store"]).level is FindingLevel.FAILED
 
 
 async def test_the_command_says_it_in_lines_and_by_its_exit_code(tmp_path):
@@ -371,7 +371,7 @@ async def test_the_command_says_it_in_lines_and_by_its_exit_code(tmp_path):
     assert wrong.code == 1, wrong.output
     told = json.loads(wrong.output)
     assert not told["holds"]
-    assert {"area": "configuration", "verdict": "well"}.items() <= told["findings"][0].items()
+    assert {"area": "configuration", "level": "passed"}.items() <= told["findings"][0].items()
     assert "of-the-test" not in wrong.output
 
 
@@ -388,8 +388,8 @@ async def test_what_of_the_template_is_not_copied_is_told(slack, tmp_path):
     path = written(tmp_path)
     path.write_text(path.read_text().replace("workspace: {root: files}", text))
     finding = only([f async for f in examined(load_config(path), Environment()) if f.area == "workspace"])
-    assert finding.verdict is FindingLevel.LACKING
-    assert finding.said == (
+    assert finding.level is FindingLevel.WARNING
+    assert finding.message == (
         f"workspace.template: not copied: may.md is a broken link to {tmp_path}/notes/gone.md: No such file or "
         "directory. Remove or fix it."
     )
@@ -399,8 +399,9 @@ async def test_a_disk_with_less_than_the_reserve_is_told(slack, tmp_path):
     path = written(tmp_path)
     path.write_text(path.read_text().replace("{root: files}", "{root: files, reserve_mb: 1000000000}"))
     finding = only([f async for f in examined(load_config(path), Environment()) if f.area == "disk"])
-    assert finding.verdict is FindingLevel.LACKING
-    assert finding.said.startswith("free: workspaces ")
+    assert finding.level is FindingLevel.WARNING
+    assert finding.message.startswith("free: workspaces ")
     assert (
-        "workspace.reserve_mb is 1,000,000,000. Free space on the disk of the workspaces and the store" in finding.said
+        "workspace.reserve_mb is 1,000,000,000. Free space on the disk of the workspaces and the store"
+        in finding.message
     )

@@ -16,7 +16,7 @@ class Store:
         self.tidied: list[float] = []
         self._problem = problem
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         self.tidied.append(asyncio.get_running_loop().time())
         if self._problem is not None:
             raise self._problem
@@ -29,6 +29,6 @@ async def test_every_store_is_tidied_about_every_hour_whatever_is_wrong_with_ano
         async with expiring(away, there):
             await asyncio.sleep(10 * 3600)
     assert 6 <= len(there.tidied) == len(away.tidied) <= 20
-    assert {line["problem"] for line in lines if line["event"] == "store.not_tidied"} == {"It is away."}
+    assert {line["problem"] for line in lines if line["event"] == "store.expiry_failed"} == {"It is away."}
     await asyncio.sleep(10 * 3600)
     assert len(there.tidied) <= 20

@@ -31,9 +31,9 @@ class Process:
         self.runs = runs
         self.news: list[str] = []
         self._changed = asyncio.Event()
-        runs.watch("T", self._look_after)
+        runs.watch("T", self._notify_listeners)
 
-    def _look_after(self, conversation_id: str) -> None:
+    def _notify_listeners(self, conversation_id: str) -> None:
         self.news.append(conversation_id)
         self._changed.set()
 
@@ -134,7 +134,7 @@ async def test_a_wake_that_is_lost_is_made_good_by_the_next_renewal(process, sto
 
 async def _taken(store: RunStore, owner: str) -> None:
     while True:
-        await store.woken(owner)
+        await store.wait_for_notifications(owner)
 
 
 async def test_a_conversation_is_owned_by_one_process_and_for_as_long_as_it_likes(process):
@@ -273,15 +273,15 @@ async def test_while_a_part_of_the_store_is_away_what_a_dead_process_had_goes_on
 
     async with StoredRuns(store, "here", 0.3, patience) as runs:
         runs.watch("T", lambda _: None)
-        waiting = asyncio.create_task(patience.through(never))
+        waiting = asyncio.create_task(patience.call(never))
         await asyncio.sleep(0)
-        assert patience.is_away
+        assert patience.is_unavailable
         await asyncio.sleep(0.1)  # its lease has run out
         assert await runs.claim(HERE) is None
         async with asyncio.timeout(5):
             while (lease := await runs.claim(HERE)) is None:  # noqa: ASYNC110 - time is what is waited for
                 await asyncio.sleep(0.02)
-        assert patience.is_away
+        assert patience.is_unavailable
         assert lease.claim.run == {"id": "r"}
         waiting.cancel()
 

@@ -146,8 +146,8 @@ async def test_while_the_store_is_away_everything_waits_and_then_goes_on_as_if_n
             assert HERE in news
             assert not losing.done()
             losing.cancel()
-    assert told(lines) == ["store.away", "store.back"]
-    (back,) = (line for line in lines if line["event"] == "store.back")
+    assert told(lines) == ["store.unavailable", "store.available"]
+    (back,) = (line for line in lines if line["event"] == "store.available")
     assert back["after_s"] >= 1
 
 

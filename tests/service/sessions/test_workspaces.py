@@ -225,8 +225,8 @@ async def test_the_log_says_the_free_space_and_once_when_it_falls_below_the_rese
             await asyncio.sleep(0.05)
             disk.unlink()
             disk.symlink_to(tmp_path)
-            assert (await lines.get())["event"] == "disk.enough"
-    assert [line["event"] for line in logged] == ["disk.space", "disk.low", "disk.enough"]
+            assert (await lines.get())["event"] == "disk.recovered"
+    assert [line["event"] for line in logged] == ["disk.space", "disk.low", "disk.recovered"]
 
 
 async def test_the_health_check_over_http_reports_the_free_space(slack, stage, tmp_path):
@@ -236,7 +236,7 @@ async def test_the_health_check_over_http_reports_the_free_space(slack, stage, t
         port = free.getsockname()[1]
     config.write_text(
         "instances: {a: {persona: {name: A, emoji: ':owl:'}}}\nworkspace: {root: files}\n"
-        f"slack: {{door: http, listen: '127.0.0.1:{port}'}}\n"
+        f"slack: {{transport: http, listen: '127.0.0.1:{port}'}}\n"
     )
     async with stage.serving("--config", str(config), SLACK_SIGNING_SECRET=slack.signing_secret) as service:
         await service.says("service.ready")

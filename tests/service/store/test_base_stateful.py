@@ -41,7 +41,7 @@ class Conversation:
     back: int | None = None
     run: dict | None = None
     posts: dict = field(default_factory=dict)
-    held: int = 0
+    held_seq: int = 0
     entries: list[InboxEntry] = field(default_factory=list)
     ends: dict[int, str] = field(default_factory=dict)
     at_once: bool = False
@@ -52,7 +52,7 @@ class Conversation:
 
     @property
     def has_something_to_do(self) -> bool:
-        return self.run is not None or any(each.seq > self.held for each in self.waiting)
+        return self.run is not None or any(each.seq > self.held_seq for each in self.waiting)
 
     def owned_by(self, token: int) -> bool:
         return self.owner is not None and bool(self.tokens) and token == self.tokens[-1]
@@ -62,7 +62,7 @@ class Conversation:
         if changes.run is not None:
             self.run = dict(changes.run) or None
             self.posts = self.posts if self.run else {}
-        self.held = self.held if changes.held is None else changes.held
+        self.held_seq = self.held_seq if changes.held_seq is None else changes.held_seq
         waiting = {each.seq for each in self.waiting}
         for seq, data in changes.replaced.items():
             if seq in waiting:
@@ -131,7 +131,7 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
             assert claim is None
             return
         assert claim.token > max(there.tokens, default=0)
-        assert (claim.run, claim.posts, claim.held) == (there.run, there.posts, there.held)
+        assert (claim.run, claim.posts, claim.held_seq) == (there.run, there.posts, there.held_seq)
         assert claim.entries == there.waiting
         there.is_there = True
         there.tokens.append(claim.token)
@@ -157,7 +157,7 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
             StateChanges,
             run=st.sampled_from([None, None, {}, {"id": 1}, {"id": "ü\n", "by": None}]),
             posts=st.dictionaries(st.sampled_from(["1", "2", "stop\n="]), CONTENTS, max_size=2),
-            held=st.none() | PLACES,
+            held_seq=st.none() | PLACES,
             replaced=st.dictionaries(PLACES, st.builds(dict, text=WORDS), max_size=2),
             closed=st.dictionaries(PLACES, st.sampled_from(["", "withdrawn", "refused", "done"]), max_size=3),
         ),
@@ -205,7 +205,7 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
                 assert not there.is_there
                 continue
             ids = [each.id for each in there.entries]
-            assert (known.agent, known.owner, known.held) == (there.agent, there.owner, there.held)
+            assert (known.agent, known.owner, known.held_seq) == (there.agent, there.owner, there.held_seq)
             assert (known.has_run, known.posts) == (there.run is not None, sum(bool(x) for x in there.posts.values()))
             assert (known.waiting, list(known.order)) == (there.waiting, ids)
             assert known.ends == {ids[seq - 1]: end for seq, end in there.ends.items()}

@@ -45,7 +45,7 @@ def told(lines: list[dict[str, Any]]) -> list[str]:
 async def test_an_answer_is_waited_for_however_long_the_store_is_away():
     server, patience = Server(), StoreRetryPolicy()
     server.comes_back_in(3600)
-    assert await patience.through(server.ask) == len(server.asked)
+    assert await patience.call(server.ask) == len(server.asked)
     waits = [later - one for one, later in zip(server.asked, server.asked[1:], strict=False)]
     assert waits[0] <= 0.05
     assert 0.5 <= min(waits[10:]) <= max(waits) <= 1
@@ -57,9 +57,9 @@ async def test_an_outage_is_told_once_for_all_who_wait_then_every_ten_seconds_an
     server, patience = Server(), StoreRetryPolicy()
     server.comes_back_in(25)
     with capture_logs() as lines:
-        await asyncio.gather(*(patience.through(server.ask) for _ in range(100)))
-        await patience.through(server.ask)
-    assert told(lines) == ["store.away", "store.away", "store.away", "store.back"]
+        await asyncio.gather(*(patience.call(server.ask) for _ in range(100)))
+        await patience.call(server.ask)
+    assert told(lines) == ["store.unavailable", "store.unavailable", "store.unavailable", "store.available"]
     assert lines[0]["problem"] == "The store is away: start it."
     assert [round(line["for_s"]) for line in lines[1:3]] == [10, 20]
     assert 25 <= lines[3]["after_s"] <= 26
@@ -69,7 +69,7 @@ async def test_an_outage_is_told_once_for_all_who_wait_then_every_ten_seconds_an
 async def test_however_many_wait_few_of_them_ask_and_when_it_is_back_all_are_soon_answered():
     server, patience = Server(), StoreRetryPolicy()
     server.comes_back_in(60)
-    await asyncio.gather(*(patience.through(server.ask) for _ in range(10_000)))
+    await asyncio.gather(*(patience.call(server.ask) for _ in range(10_000)))
     began, last = server.asked[0], server.asked[-1]
     in_a_minute = sum(began + 10 < at <= began + 59 for at in server.asked)
     assert in_a_minute <= 50 * 32
@@ -80,8 +80,8 @@ async def test_however_many_wait_few_of_them_ask_and_when_it_is_back_all_are_soo
 async def test_each_of_those_who_wait_has_its_turn_while_another_server_stays_away():
     away, back, patience = Server(), Server(), StoreRetryPolicy()
     back.comes_back_in(5)
-    waiting = [asyncio.create_task(patience.through(away.ask)) for _ in range(100)]
-    assert await asyncio.wait_for(patience.through(back.ask), 20)
+    waiting = [asyncio.create_task(patience.call(away.ask)) for _ in range(100)]
+    assert await asyncio.wait_for(patience.call(back.ask), 20)
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)
@@ -94,8 +94,8 @@ async def test_each_outage_is_told_anew():
         for _ in range(2):
             server.is_there = False
             server.comes_back_in(1)
-            await patience.through(server.ask)
-    assert told(lines) == ["store.away", "store.back"] * 2
+            await patience.call(server.ask)
+    assert told(lines) == ["store.unavailable", "store.available"] * 2
 
 
 @in_virtual_time
@@ -104,13 +104,13 @@ async def test_of_several_servers_one_that_answers_does_not_end_the_outage_of_an
     there.is_there = True
     away.comes_back_in(5)
     with capture_logs() as lines:
-        waiting = asyncio.create_task(patience.through(away.ask))
+        waiting = asyncio.create_task(patience.call(away.ask))
         await asyncio.sleep(1)
-        assert await patience.through(there.ask) == 1
-        assert told(lines) == ["store.away"]
+        assert await patience.call(there.ask) == 1
+        assert told(lines) == ["store.unavailable"]
         assert patience.unsettled_s(10) == 10
         await waiting
-    assert told(lines) == ["store.away", "store.back"]
+    assert told(lines) == ["store.unavailable", "store.available"]
 
 
 @in_virtual_time
@@ -119,11 +119,11 @@ async def test_who_waits_can_be_cancelled_and_the_next_answer_ends_the_outage():
     with capture_logs() as lines:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(2):
-                await patience.through(server.ask)
+                await patience.call(server.ask)
         assert patience.unsettled_s(10) == 10
         server.is_there = True
-        await patience.through(server.ask)
-    assert told(lines) == ["store.away", "store.back"]
+        await patience.call(server.ask)
+    assert told(lines) == ["store.unavailable", "store.available"]
 
 
 @in_virtual_time
@@ -131,7 +131,7 @@ async def test_after_an_outage_it_settles_for_a_while():
     server, patience = Server(), StoreRetryPolicy()
     assert patience.unsettled_s(10) == 0
     server.comes_back_in(1)
-    await patience.through(server.ask)
+    await patience.call(server.ask)
     assert patience.unsettled_s(10) == 10
     await asyncio.sleep(4)
     assert patience.unsettled_s(10) == pytest.approx(6)

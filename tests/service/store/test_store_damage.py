@@ -42,7 +42,12 @@ async def serve(url: str) -> None:
     ):
         runs.watch("T", lambda _: None)
         entry = InboxEntry("new", "message", {})
-        for step in (lambda: runs.claim(HERE), lambda: runs.admit("T:C:2.0", entry, "alpha"), store.tidy, logs.tidy):
+        for step in (
+            lambda: runs.claim(HERE),
+            lambda: runs.admit("T:C:2.0", entry, "alpha"),
+            store.delete_expired,
+            logs.delete_expired,
+        ):
             with suppress(StoreError):
                 await step()
         with suppress(StoreError):

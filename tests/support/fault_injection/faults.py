@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from local_slack import Breaks, DropsAfterwards, DropsBefore, RateLimits
+from local_slack import DropAfterCall, DropBeforeCall, RateLimited, ServerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +116,7 @@ class Faults:
 
     async def _to_calls(self) -> None:
         self.done["calls"] += 1
-        fault = self._dice.choice((DropsAfterwards(), DropsBefore(), Breaks(), RateLimits(1)))
+        fault = self._dice.choice((DropAfterCall(), DropBeforeCall(), ServerError(), RateLimited(1)))
         self._slack.faults.next(self._dice.choice(_METHODS), fault, times=self._dice.randrange(1, 4))
 
     @contextmanager

@@ -98,12 +98,14 @@ class Trial:
             store = await stack.enter_async_context(aclosing(await open_run_store(url)))
             slack = await stack.enter_async_context(LocalSlack(limits=None, retries=RETRIES))
             port = free_port()
-            door = HttpTransport(slack.signing_secret, "127.0.0.1", port)
+            transport = HttpTransport(slack.signing_secret, "127.0.0.1", port)
             logging.getLogger("connector.bolt").setLevel(logging.CRITICAL)  # it prints each event that it does not know
             log = stack.enter_context(capture_logs([format_exc_info]))
             roots = [(channel, await slack.as_person("ben").say(channel, "hi")) for channel in CHANNELS * (_ROOTS // 2)]
             access = SlackCredentials(
-                slack.bot_token, slack.api_url, door if self.transport == "http" else SocketTransport(slack.app_token)
+                slack.bot_token,
+                slack.api_url,
+                transport if self.transport == "http" else SocketTransport(slack.app_token),
             )
             await stack.enter_async_context(_service(access, logs, store, folder))
             if self.transport == "http":

@@ -12,7 +12,7 @@ from connector.records.inbox import PendingMessage
 from connector.records.run_record import RunRecord
 from connector.runs.status.message import Status, remove_status
 from connector.slack_api.history import FoundPost
-from local_slack import RateLimits, Refuses
+from local_slack import ErrorResponse, RateLimited
 
 TODO = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}]}
 TESTS = {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}}
@@ -121,7 +121,7 @@ async def test_after_a_stop_the_status_offers_to_stop_immediately(show, contains
 async def test_a_status_that_cannot_be_edited_is_posted_again(show, contains, posts, slack, error):
     async with show() as (status, run):
         first = await contains("⚙️")
-        slack.faults.next("chat.update", Refuses(error))
+        slack.faults.next("chat.update", ErrorResponse(error))
         status.on_event("thinking", {})
         second = await contains("⚙️ Thinking…")
         assert second.ts != first.ts
@@ -137,7 +137,7 @@ async def test_a_status_that_cannot_be_edited_is_posted_again(show, contains, po
 async def test_the_next_owner_continues_with_a_status_that_was_posted_again(show, contains, posts, slack, record):
     async with show() as (status, _):
         first = await contains("⚙️")
-        slack.faults.next("chat.update", Refuses("message_not_found"))
+        slack.faults.next("chat.update", ErrorResponse("message_not_found"))
         status.on_event("thinking", {})
         second = await contains("⚙️ Thinking…")
     slack.workspace.delete(first.channel, first.ts, first.bot)
@@ -154,7 +154,7 @@ async def test_a_status_whose_blocks_slack_refuses_is_plain_text(slack, show, co
     async with show() as (status, _):
         if method == "chat.update":
             await contains("⚙️")
-        slack.faults.next(method, Refuses(error))
+        slack.faults.next(method, ErrorResponse(error))
         plan(status)
         message = await contains("▶ write")
     assert message.text.startswith("⚙️ ")
@@ -163,7 +163,7 @@ async def test_a_status_whose_blocks_slack_refuses_is_plain_text(slack, show, co
 
 
 async def test_a_status_that_may_not_be_posted_reports_the_conversation_as_closed(slack, show, posts):
-    slack.faults.next("chat.postMessage", Refuses("is_archived"))
+    slack.faults.next("chat.postMessage", ErrorResponse("is_archived"))
     async with show() as (_, run):
         assert await run.closed == "is_archived"
     assert not posts()
@@ -172,7 +172,7 @@ async def test_a_status_that_may_not_be_posted_reports_the_conversation_as_close
 async def test_a_failed_edit_is_repeated_without_a_new_event(slack, show, contains):
     async with show() as (status, _):
         await contains("⚙️")
-        slack.faults.next("chat.update", RateLimits(0), times=31)
+        slack.faults.next("chat.update", RateLimited(0), times=31)
         status.on_event("thinking", {})
         await contains("⚙️ Thinking…")
     assert not slack.faults.pending("chat.update")
@@ -195,7 +195,7 @@ async def test_where_nothing_may_be_edited_a_status_is_posted_again_twice(slack,
 async def test_a_status_that_may_not_be_deleted_becomes_done(slack, show, contains, posts, client):
     async with show():
         message = await contains("⚙️")
-        slack.faults.next("chat.delete", Refuses("cant_delete_message"))
+        slack.faults.next("chat.delete", ErrorResponse("cant_delete_message"))
         await remove_status(client, slack.channel("general").id, message.ts)
         (remaining,) = posts()
         assert remaining.text == "Done."

@@ -326,7 +326,7 @@ async def test_the_index_forgets_what_has_long_been_gone_and_nothing_else(redis,
         redis.ask("ZADD", "interactions:logs", "1000", "long/gone", "1000", KEY.path, "99999999999", "on/its-way")
         redis.ask("ZADD", "interactions:logs", "1000", "no key", "1000", b"\xff")
         assert await store.keys() == [KEY]
-        await store.tidy()
+        await store.delete_expired()
         entries = redis.ask("ZRANGE", "interactions:logs", "0", "-1")
         assert set(entries) == {KEY.path.encode(), b"on/its-way"}
 

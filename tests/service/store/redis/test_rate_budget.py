@@ -287,7 +287,7 @@ def test_while_redis_is_away_each_process_goes_on_alone_and_says_so_once():
             server.start()
             clock.passes(6)
             assert await budget.take(BUCKET, LIMIT) == 0
-        assert [line["event"] for line in said] == ["budget.alone", "budget.shared_again"]
+        assert [line["event"] for line in said] == ["rate_budget.local", "rate_budget.shared"]
         await budget.aclose()
 
     clock = Clock()

@@ -155,10 +155,10 @@ async def test_a_store_that_is_away_says_so_and_leases_and_runs_are_there_when_i
                 store.claim(C, "a", 1),
                 store.renew(C, claim.token, 1),
                 store.fetch(C, claim.token, 0),
-                store.write(C, claim.token, StateChanges(held=1)),
+                store.write(C, claim.token, StateChanges(held_seq=1)),
                 store.release(C, claim.token, 1),
                 store.hand_over(C, claim.token),
-                *(store.due(T1, 9), store.woken("a"), store.agent_of(C), store.conversations()),
+                *(store.due(T1, 9), store.wait_for_notifications("a"), store.agent_of(C), store.conversations()),
                 *(store.record(C), store.forget(C), open_run_store(server.url)),
             )
             ended = await asyncio.gather(*steps, return_exceptions=True)
@@ -260,7 +260,7 @@ async def test_an_admission_that_never_came_after_its_entry_is_no_conversation(r
         redis.ask("ZADD", "runs:{index}:all", "1000", "long-gone", "99999999999999", "on-its-way")
         await admitted(store, C, 1)
         assert await store.conversations() == [C]
-        await store.tidy()
+        await store.delete_expired()
         assert set(redis.ask("ZRANGE", "runs:{index}:all", "0", "-1")) == {C.encode(), b"on-its-way"}
 
 

@@ -67,10 +67,10 @@ async def test_a_conversation_that_moves_to_another_node_while_it_is_used_loses_
     async def use() -> None:
         for number in count(1):
             each = entry(number)
-            if (await patience.through(lambda each=each: store.admit(C, each, "owl"))).is_new:
+            if (await patience.call(lambda each=each: store.admit(C, each, "owl"))).is_new:
                 admitted.append(number)
             changes = StateChanges(run={"id": number}, closed={number - 5: ""})
-            await patience.through(lambda changes=changes: store.write(C, claim.token, changes))
+            await patience.call(lambda changes=changes: store.write(C, claim.token, changes))
             there.set()
 
     async def used() -> None:

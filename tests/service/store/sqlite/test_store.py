@@ -195,9 +195,9 @@ async def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 
 @pytest.mark.parametrize("url", ["memory:", "memory", "sqlite", "postgres://me:hunter2@host/db", ""])
 async def test_a_url_that_names_no_store_that_lasts_is_refused(url):
-    for door in (open_run_store, inspect_run_store):
+    for transport in (open_run_store, inspect_run_store):
         with pytest.raises(StoreError, match=r"`sqlite:PATH`, `redis://HOST:PORT/DB` or") as refused:
-            await door(url)
+            await transport(url)
         assert "hunter2" not in str(refused.value)
 
 
@@ -239,7 +239,7 @@ async def test_tidying_forgets_ids_and_the_next_service_the_fences_of_logs_that_
     await InteractionStack(logs, C, "alpha").push(UserMessageState("hello"))
     with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as file:
         file.execute("UPDATE run_conversations SET changed = changed - 7.1 * 86400")
-        await store.tidy()
+        await store.delete_expired()
         assert list((await store.record(C)).order) == ["m2"]
         await store.aclose()
         await logs.aclose()

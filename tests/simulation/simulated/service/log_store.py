@@ -61,7 +61,7 @@ class SimulatedLogStore:
     async def forget_agent(self, agent_id: str) -> None:
         await self._ask("forget_agent", self._logs.forget_agent, agent_id)
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Nothing is kept for longer than the logs."""
 
     async def aclose(self) -> None:

@@ -46,10 +46,10 @@ class Neighbour:
         store, _ = await ground.stores.doors(process)
         async with StoredRuns(store, f"process {process}", ground.lease_s, StoreRetryPolicy()) as runs:
 
-            def look_after(conversation_id: str) -> None:
+            def on_work(conversation_id: str) -> None:
                 ground.scene.spawn(self._work(process, runs, conversation_id), conversation_id, process)
 
-            runs.watch(TEAM, look_after)
+            runs.watch(TEAM, on_work)
             for number in range(_CONVERSATIONS):
                 entry = InboxEntry(f"{TEAM}:C1:{number}.0", "message", {})
                 await runs.admit(f"{TEAM}:C1:{number}.0", entry, "alpha")

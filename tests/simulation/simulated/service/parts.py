@@ -39,7 +39,7 @@ class Parts:
     table: type[RunTable] = RunTable
     logs: type[MemoryStore] = MemoryStore
     wire: type[SlackClient] = SlackClient
-    desk: Callable[[SlackClient], BackgroundTasks] = BackgroundTasks
+    background: Callable[[SlackClient], BackgroundTasks] = BackgroundTasks
     sessions: type[Sessions] = Sessions
     runs: type[StoredRuns] = StoredRuns
     tool: type[Tool] = Tool

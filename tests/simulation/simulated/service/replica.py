@@ -125,17 +125,21 @@ class Replica:
                 ground.idle_evict_s,
             ) as sessions,
             RateLimiter(TEAM, scale=scale) as scheduler,
-            parts.desk(parts.wire(client, scheduler)) as desk,
+            parts.background(parts.wire(client, scheduler)) as background,
             WorkerPool(
-                workplace := WorkspaceContext(
-                    sessions, desk, router, (admitter := Admitter(desk, router, runs, BOT)).catch_up, self.slots
+                workspace := WorkspaceContext(
+                    sessions,
+                    background,
+                    router,
+                    (admitter := Admitter(background, router, runs, BOT)).catch_up,
+                    self.slots,
                 ),
                 runs,
                 ground.shutdown_grace_s,
             ) as conversations,
         ):
             sessions.watch(scene, self.slots)
-            self.intake = Intake(workplace, runs, conversations, admitter, BOT)
+            self.intake = Intake(workspace, runs, conversations, admitter, BOT)
             self.is_connected = True
             ground.scene.tell("process", f"{self.number} is connected")
             await self._ended.wait()

@@ -53,16 +53,16 @@ class SimulatedRunStore:
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
         return await self._ask("release", self._release, conversation_id, token, seen)
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        await self._ask("hand_over", self._hand_over, conversation_id, token, rest_s)
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        await self._ask("hand_over", self._hand_over, conversation_id, token, due_in_s)
 
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._ask("due", self._table.due, workspace, most)
 
-    async def woken(self, owner: str) -> Sequence[str]:
+    async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         loop = asyncio.get_running_loop()
         news: asyncio.Future[tuple[str, ...]] = loop.create_future()
-        await self._ask("woken", self._table.listen, owner, news)
+        await self._ask("wait_for_notifications", self._table.listen, owner, news)
         timer = loop.call_later(_NO_NEWS_S, _give_up, news)
         try:
             return await news
@@ -85,7 +85,7 @@ class SimulatedRunStore:
     async def idle_since(self, _since: float) -> list[str]:
         return []
 
-    async def tidy(self) -> None:
+    async def delete_expired(self) -> None:
         """Nothing is kept for longer than the conversations."""
 
     async def forget(self, conversation_id: str) -> bool:
@@ -121,8 +121,8 @@ class SimulatedRunStore:
             self._witness.gave_back(conversation_id, self._process)
         return is_released
 
-    def _hand_over(self, conversation_id: str, token: int, rest_s: float) -> None:
-        self._table.hand_over(conversation_id, token, rest_s)
+    def _hand_over(self, conversation_id: str, token: int, due_in_s: float) -> None:
+        self._table.hand_over(conversation_id, token, due_in_s)
         self._witness.gave_back(conversation_id, self._process)
 
     async def _ask(self, what: str, step: Callable[..., T], *arguments: Any) -> T:

@@ -31,14 +31,14 @@ class Conversation:
     due_s: float = 0.0
     run: Mapping[str, Any] | None = None
     posts: dict[str, Any] = field(default_factory=dict)
-    held: int = 0
+    held_seq: int = 0
     waiting: dict[int, InboxEntry] = field(default_factory=dict)
     ends: dict[str, str] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
 
     @property
     def has_something_to_do(self) -> bool:
-        return self.run is not None or any(seq > self.held for seq in self.waiting)
+        return self.run is not None or any(seq > self.held_seq for seq in self.waiting)
 
 
 class RunTable:
@@ -76,7 +76,7 @@ class RunTable:
             return None
         found.owner, found.token, found.expires_s = owner, next(self._tokens), self._now() + lease_s
         found.due_s = found.expires_s
-        return Claim(found.token, found.run, dict(found.posts), found.held, tuple(found.waiting.values()))
+        return Claim(found.token, found.run, dict(found.posts), found.held_seq, tuple(found.waiting.values()))
 
     def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         found = self._owned(conversation_id, token)
@@ -92,10 +92,10 @@ class RunTable:
         found.posts |= changes.posts
         if changes.run is not None:
             found.run = dict(changes.run) or None
-        if changes.forgets_posts:
+        if changes.deletes_posts:
             found.posts = {}
-        if changes.held is not None:
-            found.held = changes.held
+        if changes.held_seq is not None:
+            found.held_seq = changes.held_seq
         for seq, data in changes.replaced.items():
             if seq in found.waiting:
                 found.waiting[seq] = replace(found.waiting[seq], data=data)
@@ -112,11 +112,11 @@ class RunTable:
         self._give_back(found)
         return True
 
-    def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
+    def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
         if not self._is_given_back(conversation_id, token):
             found = self._owned(conversation_id, token)
             self._give_back(found)
-            found.due_s += rest_s
+            found.due_s += due_in_s
 
     def due(self, workspace: str, most: int) -> list[str]:
         now_s = self._now()
@@ -149,7 +149,7 @@ class RunTable:
             is_owned=self.owner_of(found) is not None,
             has_run=found.run is not None,
             posts=sum(1 for post in found.posts.values() if post),
-            held=found.held,
+            held_seq=found.held_seq,
             waiting=tuple(found.waiting.values()),
             ends=dict(found.ends),
             order=tuple(found.order),

@@ -17,28 +17,28 @@ class Slots(RunSlots):
 
     def __init__(self, scene: Scenario, limits: RunLimits, most_shown_per_person: int) -> None:
         super().__init__(limits, most_shown_per_person)
-        self.tickets: dict[str, RunSlot] = {}
+        self.slots: dict[str, RunSlot] = {}
         self._scene = scene
 
     def enter(self, conversation_id: str, message: SlackMessage, *, is_resumed: bool = False) -> RunSlot:
-        is_new = conversation_id not in self.tickets
-        ticket = self.tickets[conversation_id] = super().enter(conversation_id, message, is_resumed=is_resumed)
-        if is_new and not ticket.is_granted:
-            self._scene.count(f"run waits for a slot, {'shown' if ticket.is_shown else 'parked'}")
+        is_new = conversation_id not in self.slots
+        slot = self.slots[conversation_id] = super().enter(conversation_id, message, is_resumed=is_resumed)
+        if is_new and not slot.is_granted:
+            self._scene.count(f"run waits for a slot, {'shown' if slot.is_shown else 'parked'}")
         self._check()
-        return ticket
+        return slot
 
     def leave(self, conversation_id: str) -> None:
         super().leave(conversation_id)
-        self.tickets.pop(conversation_id, None)
+        self.slots.pop(conversation_id, None)
         self._check()
 
     def is_granted(self, conversation_id: str) -> bool:
-        return conversation_id in self.tickets and self.tickets[conversation_id].is_granted
+        return conversation_id in self.slots and self.slots[conversation_id].is_granted
 
     def _check(self) -> None:
         most = self._limits
-        granted = [ticket for ticket in self.tickets.values() if ticket.is_granted]
+        granted = [slot for slot in self.slots.values() if slot.is_granted]
         people, channels = Counter(each.person for each in granted), Counter(each.channel for each in granted)
         if (
             len(granted) > most.runs
@@ -46,11 +46,11 @@ class Slots(RunSlots):
             or max(channels.values(), default=0) > most.runs_per_channel
         ):
             self._scene.blame(f"{len(granted)} runs have a slot, which are too many.")
-        for ticket in self.tickets.values():
+        for slot in self.slots.values():
             is_bound = (
                 len(granted) >= most.runs
-                or people[ticket.person] >= most.runs_per_person
-                or channels[ticket.channel] >= most.runs_per_channel
+                or people[slot.person] >= most.runs_per_person
+                or channels[slot.channel] >= most.runs_per_channel
             )
-            if not ticket.is_granted and not is_bound:
-                self._scene.blame(f"{ticket.conversation_id} waits for a slot, and there is one.")
+            if not slot.is_granted and not is_bound:
+                self._scene.blame(f"{slot.conversation_id} waits for a slot, and there is one.")

@@ -175,8 +175,8 @@ class WitnessedRunStore(SqliteRunStore):
             self._witness.gave_back(conversation_id, self._process)
         return is_released
 
-    async def hand_over(self, conversation_id: str, token: int, rest_s: float = 0.0) -> None:
-        await super().hand_over(conversation_id, token, rest_s)
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        await super().hand_over(conversation_id, token, due_in_s)
         self._witness.gave_back(conversation_id, self._process)
 
 

@@ -76,7 +76,7 @@ class Standing:
     last_owner: int | None = None
     run: str | None = None
     first: str = ""
-    held: int = 0
+    held_seq: int = 0
     stop_place: int = 0
     stop_ts: str = ""
     posts: dict[str, bool] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Standing:
 
     def is_held(self, seq: int) -> bool:
         is_old = self.written.get(seq, "") <= self.stop_ts
-        return seq <= (max(self.held, self.stop_place) if is_old else self.held)
+        return seq <= (max(self.held_seq, self.stop_place) if is_old else self.held_seq)
 
 
 class Witness:
@@ -155,11 +155,11 @@ class Witness:
             standing.stop_place = max(standing.stop_place, *met)
             standing.stop_ts = max(standing.stop_ts, *(standing.stops[seq] for seq in met))
         else:
-            standing.held = max(standing.held, changes.held or 0)
+            standing.held_seq = max(standing.held_seq, changes.held_seq or 0)
         run = self.runs.get(standing.run or "")
         if run is not None and any(_is_last_word(post) for post in changes.posts.values()):
             run.last_word_s = scene.now()
-        if changes.forgets_posts and standing.run is not None:
+        if changes.deletes_posts and standing.run is not None:
             run = self.runs[standing.run]
             run.ended_s = scene.now()
             scene.count(f"run {'stopped' if run.stopped_s is not None else 'ended'}")
@@ -216,7 +216,7 @@ class Witness:
     def _met_by(self, standing: Standing, changes: StateChanges) -> set[int]:
         """The places of stops that have met something: nothing older that stands before them begins a run by itself."""
         is_stopped = changes.run is not None and changes.run.get("stopped_by") is not None
-        has_met = is_stopped or changes.held is not None or "withdrawn" in changes.closed.values()
+        has_met = is_stopped or changes.held_seq is not None or "withdrawn" in changes.closed.values()
         return standing.stops.keys() & changes.closed.keys() if has_met else set()
 
     def _hurry(self, run: RunSeen, standing: Standing, changes: StateChanges) -> None:
@@ -267,8 +267,8 @@ def _changes(changes: StateChanges) -> str:
     if changes.run is not None:
         parts.append(_named(changes.run) if changes.run else "no run")
     parts += [f"post {part} {'is there' if not post else 'to be made'}" for part, post in changes.posts.items()]
-    if changes.held is not None:
-        parts.append(f"held to {changes.held}")
+    if changes.held_seq is not None:
+        parts.append(f"held to {changes.held_seq}")
     parts += [f"{seq} replaced" for seq in changes.replaced]
     parts += [f"{seq} closed ({end or 'delivered'})" for seq, end in changes.closed.items()]
     return ", ".join(parts)

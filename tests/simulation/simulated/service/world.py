@@ -79,7 +79,7 @@ class World:
         if not self._events.are_over:
             return "Slack is still telling of events"
         for name, known in (await self._ground.stores.known()).items():
-            if known.has_run or any(entry.seq > known.held for entry in known.waiting):
+            if known.has_run or any(entry.seq > known.held_seq for entry in known.waiting):
                 return f"{name} still has something to do"
             # The lease of one that is dead has run out: where there is nothing to do, nobody asks for it.
             if known.owner in [f"process {process.number}" for process in self._chaos.processes]:

@@ -71,7 +71,7 @@ def _of_message(case: Evidence, written: Written) -> Iterator[str]:
         yield f"{name} is to have one end, and has these: {', '.join(k for k, v in named.items() if v) or 'none'}."
     if end == "withdrawn" and written.deletion is None and not _was_stopped(case):
         yield f"{name} was withdrawn by nobody."
-    if written.id in case.waiting and case.seqs[written.id] > case.known.held:
+    if written.id in case.waiting and case.seqs[written.id] > case.known.held_seq:
         yield f"{name} waits, and nothing holds it."
     if written.id in case.waiting and not _was_stopped(case):
         yield f"{name} is held, and nobody stopped anything."

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 class _Blind(ThreadHistory):
     async def messages(
-        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+        self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[dict[str, Any]]:
-        async for message in super().messages(place, turn, oldest):
+        async for message in super().messages(place, slot, oldest):
             yield {**message, "metadata": None}
 
 
 class _ShortSighted(ThreadHistory):
     async def messages(
-        self, place: ThreadAddress, turn: CallSlot | None = None, oldest: str = ""
+        self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
     ) -> AsyncIterator[dict[str, Any]]:
-        async for message in super().messages(place, turn, oldest):
+        async for message in super().messages(place, slot, oldest):
             if not oldest:
                 yield message
 
@@ -63,9 +63,9 @@ class DoesNotLookUp(SlackClient):
 class ServesEveryWorkspace(StoredRuns):
     """Looks after the conversations of a workspace that it is not connected to."""
 
-    def watch(self, workspace: str, look_after: Callable[[str], None]) -> None:
+    def watch(self, workspace: str, on_work: Callable[[str], None]) -> None:
         for each in (workspace, OTHER_TEAM):
-            super().watch(each, look_after)
+            super().watch(each, on_work)
 
 
 class LeavesStatuses(SlackClient):

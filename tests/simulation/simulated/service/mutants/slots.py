@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 class GrantsToAll(Slots):
     """Has room for everybody."""
 
-    def _has_room(self, ticket: RunSlot) -> bool:
+    def _has_room(self, slot: RunSlot) -> bool:
         return True
 
 
 class IgnoresChannels(Slots):
     """Has no bound for a channel."""
 
-    def _has_room(self, ticket: RunSlot) -> bool:
-        return self._running_of[ticket.person] < self._limits.runs_per_person
+    def _has_room(self, slot: RunSlot) -> bool:
+        return self._running_of[slot.person] < self._limits.runs_per_person
 
 
 class ForgetsThoseWhoWait(Slots):
@@ -36,7 +36,7 @@ class HoldsNobodyUp(Slots):
     """Says of everybody that they may begin, without a slot."""
 
     def enter(self, conversation_id: str, message: SlackMessage, *, is_resumed: bool = False) -> RunSlot:
-        ticket = super().enter(conversation_id, message, is_resumed=is_resumed)
-        self.tickets.pop(conversation_id, None)
-        ticket.is_granted = ticket.is_shown = True
-        return ticket
+        slot = super().enter(conversation_id, message, is_resumed=is_resumed)
+        self.slots.pop(conversation_id, None)
+        slot.is_granted = slot.is_shown = True
+        return slot

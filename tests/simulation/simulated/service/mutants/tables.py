@@ -38,7 +38,7 @@ class LosesEdits(RunTable):
 
     def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         found = self._owned(conversation_id, token)
-        edits = [seq for seq, entry in found.waiting.items() if entry.kind == "edit" and seq > found.held]
+        edits = [seq for seq, entry in found.waiting.items() if entry.kind == "edit" and seq > found.held_seq]
         for seq in edits:
             found.ends[found.waiting.pop(seq).id] = "done"
         return super().fetch(conversation_id, token, after)
@@ -78,7 +78,7 @@ class ForgetsWhatIsHeld(RunTable):
 
     def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
         claim = super().claim(conversation_id, owner, lease_s)
-        return claim and replace(claim, held=0)
+        return claim and replace(claim, held_seq=0)
 
     def due(self, workspace: str, most: int) -> list[str]:
         names = [name for name, found in self.conversations.items() if found.waiting and self.owner_of(found) is None]
@@ -170,7 +170,7 @@ class ForgetsToHold(RunTable):
 
     def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         is_of_a_stop = any(end == "done" for end in changes.closed.values())
-        super().write(conversation_id, token, replace(changes, held=None) if is_of_a_stop else changes)
+        super().write(conversation_id, token, replace(changes, held_seq=None) if is_of_a_stop else changes)
 
 
 class StopsWhatIsHeld(RunTable):
@@ -179,7 +179,7 @@ class StopsWhatIsHeld(RunTable):
     def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         run = self.conversations[conversation_id].run or {}
         first = run.get("first", {}).get("seq", 0)
-        if run.get("stopped_by") is not None and changes.forgets_posts and first not in changes.closed:
+        if run.get("stopped_by") is not None and changes.deletes_posts and first not in changes.closed:
             changes = replace(changes, closed={**changes.closed, first: "withdrawn"})
         super().write(conversation_id, token, changes)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
 from service.config.config import ConfigError, file_of, store_url
-from service.doctor.findings import lacking, well, wrong
+from service.doctor.findings import failed, passed, warning
 from service.sessions.workspaces import excess, template_entries
 from service.store import inspect_run_store, refuse_unprepared
 from service.store.disk_space import free_mb, places
@@ -32,18 +32,18 @@ async def check_store(config: ServiceConfig, environment: Environment) -> Doctor
         if path is not None and not path.exists():
             return _of_new("store", path)
         if path is not None and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-            return wrong("store", f"{path} is not writable. Give the service write access to it and its folder.")
+            return failed("store", f"{path} is not writable. Give the service write access to it and its folder.")
         if path is not None:
             try:
                 refuse_unprepared(url)
-            except StoreError as e:  # the service migrates it when it starts
-                return lacking("store", str(e))
+            except StoreError as e:  # the service prepares it when it starts
+                return warning("store", str(e))
         async with aclosing(await open_store(url)), aclosing(await inspect_run_store(url)):
-            return well("store", f"{path or 'Redis'} is usable.")
+            return passed("store", f"{path or 'Redis'} is usable.")
     except (ConfigError, StoreError) as e:
-        return wrong("store", str(e))
+        return failed("store", str(e))
     except OSError as e:
-        return wrong("store", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
+        return failed("store", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
 
 
 def check_workspace(config: ServiceConfig) -> DoctorFinding:
@@ -52,18 +52,18 @@ def check_workspace(config: ServiceConfig) -> DoctorFinding:
     try:
         entries = template_entries(config.workspace)
         if problem := excess(config.workspace, entries):
-            return wrong("workspace", problem)
+            return failed("workspace", problem)
         if skipped := [f"{entry.path} {entry.problem}" for entry in entries if entry.problem is not None]:
             more = f" (and {len(skipped) - _MOST_NAMED} more)" if len(skipped) > _MOST_NAMED else ""
-            return lacking(
+            return warning(
                 "workspace",
                 f"workspace.template: not copied: {'; '.join(skipped[:_MOST_NAMED])}{more}. Remove or fix it.",
             )
         if root.is_dir() and os.access(root, os.W_OK):
-            return well("workspace", f"{root} is writable.")
+            return passed("workspace", f"{root} is writable.")
         return _of_new("workspace", root)
     except OSError as e:
-        return wrong("workspace", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
+        return failed("workspace", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
 
 
 def check_disks(config: ServiceConfig, environment: Environment) -> DoctorFinding:
@@ -75,12 +75,12 @@ def check_disks(config: ServiceConfig, environment: Environment) -> DoctorFindin
         found = free_mb({"workspaces": config.workspace.root})
     free_space = ", ".join(f"{name} {free:,} MB" for name, free in found.items())
     if low := [name for name, free in found.items() if free < reserve]:
-        return lacking(
+        return warning(
             "disk",
             f"free: {free_space}; workspace.reserve_mb is {reserve:,}. Free space on the disk of the "
             f"{' and the '.join(low)}: agents cannot write files, and a full store stops all conversations.",
         )
-    return well("disk", f"free: {free_space}.")
+    return passed("disk", f"free: {free_space}.")
 
 
 def _url(config: ServiceConfig, environment: Environment) -> str:
@@ -91,8 +91,8 @@ def _url(config: ServiceConfig, environment: Environment) -> str:
 def _of_new(area: str, path: Path) -> DoctorFinding:
     existing = next(folder for folder in (path, *path.parents) if folder.exists())
     if existing != path and existing.is_dir() and os.access(existing, os.W_OK):
-        return well(area, f"{path} will be created when the service starts.")
-    return wrong(
+        return passed(area, f"{path} will be created when the service starts.")
+    return failed(
         area,
         f"{path} cannot be created or written. Give the service write access to {existing}, or choose another path.",
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Room:
+class ChannelHistory:
     """A channel and its messages, oldest first; ``threads`` maps a root's ts to those of its replies.
 
     ``whispers`` are ephemeral messages, for tests; Slack stores none.
@@ -51,26 +51,26 @@ class Room:
         return root
 
 
-class Rooms:
-    """Find rooms by the name or the id of their channel."""
+class ChannelHistories:
+    """Find histories by the name or the id of their channel."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, Room] = {}
+        self._histories: dict[str, ChannelHistory] = {}
 
-    def __iter__(self) -> Iterator[Room]:
-        return iter(tuple(self._rooms.values()))
+    def __iter__(self) -> Iterator[ChannelHistory]:
+        return iter(tuple(self._histories.values()))
 
     def add(self, channel: Channel) -> None:
-        self._rooms[channel.id] = Room(channel)
+        self._histories[channel.id] = ChannelHistory(channel)
 
-    def find(self, name_or_id: str) -> Room | None:
-        if room := self._rooms.get(name_or_id):
-            return room
+    def find(self, name_or_id: str) -> ChannelHistory | None:
+        if history := self._histories.get(name_or_id):
+            return history
         name = name_or_id.removeprefix("#")
-        return next((room for room in self._rooms.values() if name and room.channel.name == name), None)
+        return next((history for history in self._histories.values() if name and history.channel.name == name), None)
 
-    def get(self, name_or_id: str) -> Room:
-        """Find a room; raises ``channel_not_found``."""
-        if room := self.find(name_or_id):
-            return room
+    def get(self, name_or_id: str) -> ChannelHistory:
+        """Find a history; raises ``channel_not_found``."""
+        if history := self.find(name_or_id):
+            return history
         raise SlackRefused("channel_not_found")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
+from connector.error_boundary import error_boundary
 from connector.inbound.dispatcher import dispatch, dispatch_action
 from connector.inbound.intake import NotNow
 
@@ -59,7 +61,7 @@ class EventDecoder:
                 return DONE
             response = await self._app.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
         except Exception as e:  # noqa: BLE001 - a Slack handler's border: Bolt fails in many ways on odd payloads
-            log.warning("slack.unreadable", type=body.get("type"), error=repr(e))
+            log.warning("slack.payload_unreadable", type=body.get("type"), error=repr(e))
             return DONE
         if response.status not in _OUR_STATUSES:
             log.info("slack.unknown", type=body.get("type"))
@@ -149,11 +151,7 @@ def _app(client: AsyncWebClient, bot_token: str, identity: Identity, intake: Int
 
 async def _respond(dispatched: Coroutine[Any, Any, None], kind: str | None) -> BoltResponse:
     """Return 200 if the event is stored, else 503, so that Slack delivers it again."""
-    try:
+    with error_boundary("event.failed", slack_event=kind), suppress(NotNow):
         await dispatched
-    except NotNow:
-        return BoltResponse(status=503)
-    except Exception:  # a Slack handler's border
-        log.exception("event.failed", slack_event=kind)
-        return BoltResponse(status=503)
-    return BoltResponse(status=200)
+        return BoltResponse(status=200)
+    return BoltResponse(status=503)

@@ -19,7 +19,7 @@ from connector.slack_api.errors import SlackCallFailed
 from service.config.config import ConfigError
 from service.config.slack import address_of
 from service.config.tokens import app_token, signing_secret
-from service.doctor.findings import well, wrong
+from service.doctor.findings import failed, passed
 from service.tables import counted
 
 if TYPE_CHECKING:
@@ -55,28 +55,28 @@ async def check_socket(api: WebApi, environment: Environment) -> tuple[DoctorFin
         async with api.http.ws_connect(str(opened.data.get("url")), proxy=proxy) as connection:
             first = await connection.receive_json(timeout=_HELLO_WITHIN_S)
     except ConfigError as e:
-        return wrong("app token", str(e)), None
+        return failed("app token", str(e)), None
     except SlackCallFailed as e:
         return _not_opened(e, api.url), None
     except (aiohttp.ClientError, TimeoutError, OSError, TypeError, ValueError):
         problem = "the Web API answers, but the WebSocket connection fails. Allow WebSockets (wss) in the network."
-        return wrong("Socket Mode", problem), None
+        return failed("Socket Mode", problem), None
     if not isinstance(first, dict) or first.get("type") != "hello":
         reason = str(first.get("reason")) if isinstance(first, dict) else "no hello"
-        return wrong("Socket Mode", _DISCONNECTED.get(reason, f"was closed by Slack ({reason}). Try again.")), None
+        return failed("Socket Mode", _DISCONNECTED.get(reason, f"was closed by Slack ({reason}). Try again.")), None
     others = counted(int(first.get("num_connections", 1)) - 1, "other connection")
     app_id = (first.get("connection_info") or {}).get("app_id")
-    return well("Socket Mode", f"works; the app has {others}."), app_id
+    return passed("Socket Mode", f"works; the app has {others}."), app_id
 
 
 def _not_opened(error: SlackCallFailed, url: str) -> DoctorFinding:
-    if error.is_passing:
-        return wrong("Socket Mode", f"Slack does not open a connection at {url} ({error}). Try again.")
+    if error.is_transient:
+        return failed("Socket Mode", f"Slack does not open a connection at {url} ({error}). Try again.")
     if error.error == "missing_scope":
-        return wrong("app token", f"SLACK_APP_TOKEN lacks the scope {APP_SCOPE.name}. {_NEW_ONE}")
-    if error.verdict is Reason.WORKSPACE_CLOSED or error.error == "not_allowed_token_type":
-        return wrong("app token", f"Slack does not accept SLACK_APP_TOKEN ({error.error}). {_NEW_ONE}")
-    return wrong("Socket Mode", f"Slack does not open a connection ({error.error}). {_OFF}")
+        return failed("app token", f"SLACK_APP_TOKEN lacks the scope {APP_SCOPE.name}. {_NEW_ONE}")
+    if error.decision is Reason.WORKSPACE_CLOSED or error.error == "not_allowed_token_type":
+        return failed("app token", f"Slack does not accept SLACK_APP_TOKEN ({error.error}). {_NEW_ONE}")
+    return failed("Socket Mode", f"Slack does not open a connection ({error.error}). {_OFF}")
 
 
 async def check_http(api: WebApi, config: SlackConfig, environment: Environment) -> DoctorFinding:
@@ -89,19 +89,19 @@ async def check_http(api: WebApi, config: SlackConfig, environment: Environment)
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(address)
     except ConfigError as e:
-        return wrong("signing secret", str(e))
+        return failed("signing secret", str(e))
     except OSError as e:
         if e.errno != errno.EADDRINUSE:
             problem = f"cannot listen on {config.listen}: {e.strerror or e}. Change `slack.listen`."
-            return wrong("HTTP door", problem)
+            return failed("HTTP transport", problem)
         if await _is_ours(api, address, secret):
-            return well("HTTP door", f"the service answers at {config.listen}. {_WHERE}")
-        return wrong(
-            "HTTP door",
+            return passed("HTTP transport", f"the service answers at {config.listen}. {_WHERE}")
+        return failed(
+            "HTTP transport",
             f"{config.listen} is in use by another program, or by the service with another SLACK_SIGNING_SECRET. "
             "Stop it, or change `slack.listen`.",
         )
-    return well("HTTP door", f"{config.listen} is free to listen on. {_WHERE}")
+    return passed("HTTP transport", f"{config.listen} is free to listen on. {_WHERE}")
 
 
 async def _is_ours(api: WebApi, address: Address, secret: str) -> bool:
