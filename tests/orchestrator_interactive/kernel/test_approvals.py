@@ -31,14 +31,16 @@ async def _decided(approvals: Any, *questions: HookResult) -> list[str]:
     return [(await soon(coordinator.process_hook_result(question, "e", "h"))).action for question in questions]
 
 
-@pytest.mark.parametrize("answer", ["ALLOW", " allow\n", "Allow, but be careful"])
-async def test_case_and_surrounding_text_of_an_allow_do_not_matter(answer: str) -> None:
-    assert await _decided(MockApprovalSystem(answer), ASK) == ["continue"]
-
-
-@pytest.mark.parametrize("answer", [True, ["Allow"], b"Allow", "Do not allow"], ids=repr)
-async def test_an_answer_that_does_not_begin_with_allow_denies(answer: Any) -> None:
-    assert await _decided(MockApprovalSystem(answer), ASK) == ["deny"]
+@pytest.mark.parametrize(
+    ("answer", "action"),
+    [
+        *((answer, "continue") for answer in ("ALLOW", " allow\n", "Allow, but be careful")),
+        *((answer, "deny") for answer in (True, ["Allow"], b"Allow", "Do not allow")),
+    ],
+    ids=repr,
+)
+async def test_an_answer_allows_if_it_begins_with_allow_in_any_case(answer: Any, action: str) -> None:
+    assert await _decided(MockApprovalSystem(answer), ASK) == [action]
 
 
 async def test_an_answer_after_the_timeout_is_ignored() -> None:
@@ -97,27 +99,22 @@ async def test_a_failure_without_a_message_is_named_by_its_type() -> None:
     assert "ConnectionError" in (await coordinator.process_hook_result(ASK, "e", "h")).reason
 
 
-@pytest.mark.parametrize("offered", ["Allow always", "allow ALWAYS"])
-async def test_always_is_remembered_if_it_was_offered_in_any_case(offered: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "requests"),
+    [
+        ({"approval_options": ["Allow always", "Deny"]}, 1),
+        ({"approval_options": ["allow ALWAYS", "Deny"]}, 1),
+        ({"approval_options": None}, 2),
+        ({"approval_options": ["Allow", "Deny"]}, 2),
+        ({"approval_options": ["Allow always", "Deny"], "approval_prompt": None}, 2),
+    ],
+    ids=["offered", "offered in another case", "no options", "not offered", "no prompt"],
+)
+async def test_always_is_remembered_for_a_prompt_that_offered_it(question: dict[str, Any], requests: int) -> None:
     approvals = MockApprovalSystem("Allow Always ")
-    ask = ASK.model_copy(update={"approval_options": [offered, "Deny"]})
+    ask = ASK.model_copy(update=question)
     assert await _decided(approvals, ask, ask) == ["continue", "continue"]
-    assert len(approvals.requests) == 1
-
-
-@pytest.mark.parametrize("options", [None, ["Allow", "Deny"]])
-async def test_always_is_not_remembered_if_it_was_not_offered(options: list[str] | None) -> None:
-    approvals = MockApprovalSystem("Allow always")
-    ask = ASK.model_copy(update={"approval_options": options})
-    assert await _decided(approvals, ask, ask) == ["continue", "continue"]
-    assert len(approvals.requests) == 2
-
-
-async def test_always_does_not_hold_for_questions_without_a_prompt() -> None:
-    approvals = MockApprovalSystem("Allow always")
-    wordless = HookResult(action="ask_user", approval_options=["Allow always", "Deny"])
-    await _decided(approvals, wordless, wordless)
-    assert len(approvals.requests) == 2
+    assert len(approvals.requests) == requests
 
 
 async def test_a_denial_is_not_remembered() -> None:

@@ -10,43 +10,36 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel.plan import MountPlan, merged
 
 SESSION = {"orchestrator": "o", "context": "c"}
-SECTIONS = ["providers", "tools", "hooks"]
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_a_module_in_both_plans_has_both_configs(section: str) -> None:
-    base = {section: [{"module": "m", "source": "here", "config": {"a": 1, "b": {"x": 1}}}]}
-    overlay = {section: [{"module": "m", "config": {"b": {"y": 2}}}]}
-    assert merged(base, overlay)[section] == [
-        {"module": "m", "source": "here", "config": {"a": 1, "b": {"x": 1, "y": 2}}}
-    ]
+def m(**config: Any) -> dict[str, Any]:
+    return {"module": "m", "config": config}
 
 
-def test_a_module_that_is_only_named_again_keeps_its_entry() -> None:
-    entry = {"module": "m", "source": "here", "config": {"a": 1}}
-    assert merged({"tools": [entry]}, {"tools": ["m"]})["tools"] == [entry]
-
-
-def test_a_module_that_was_only_named_can_be_given_a_config() -> None:
-    entry = {"module": "m", "config": {"a": 1}}
-    assert merged({"tools": ["m"]}, {"tools": [entry]})["tools"] == [entry]
-
-
-def test_other_modules_are_added_after_the_existing_ones() -> None:
-    tools = merged({"tools": ["a", "b"]}, {"tools": ["c", "a"]})["tools"]
-    assert [entry["module"] for entry in tools] == ["a", "b", "c"]
-
-
-def test_the_second_entry_of_a_module_is_merged_with_the_second_one() -> None:
-    base = {"providers": [{"module": "m", "config": {"name": name}} for name in ("one", "two")]}
-    overlay = {"providers": [{"module": "m", "config": {"x": x}} for x in (1, 2, 3)]}
-    configs = [entry["config"] for entry in merged(base, overlay)["providers"]]
-    assert configs == [{"name": "one", "x": 1}, {"name": "two", "x": 2}, {"x": 3}]
-
-
-def test_two_entries_of_a_module_stay_two() -> None:
-    entries = [{"module": "m", "config": {"name": name}} for name in ("one", "two")]
-    assert merged({"providers": entries}, {"providers": ["n"]})["providers"] == [*entries, {"module": "n"}]
+@pytest.mark.parametrize(
+    ("base", "overlay", "expected"),
+    [
+        ([m(a=1, b={"x": 1})], [m(b={"y": 2})], [m(a=1, b={"x": 1, "y": 2})]),
+        ([{**m(a=1), "source": "here"}], ["m"], [{**m(a=1), "source": "here"}]),
+        (["m"], [m(a=1)], [m(a=1)]),
+        (["a", "b"], ["c", "a"], [{"module": name} for name in "abc"]),
+        ([m(name="one"), m(name="two")], [m(x=1), m(x=2), m(x=3)], [m(name="one", x=1), m(name="two", x=2), m(x=3)]),
+        ([m(name="one"), m(name="two")], ["n"], [m(name="one"), m(name="two"), {"module": "n"}]),
+        ([m(allowed_paths=["/"])], [m(allowed_paths=["/safe"])], [m(allowed_paths=["/safe"])]),
+    ],
+    ids=[
+        "configs are merged",
+        "a module that is only named keeps its entry",
+        "a module that was only named gets a config",
+        "other modules are added at the end",
+        "the second entry of a module is merged with the second one",
+        "two entries of a module stay two",
+        "lists in a config are replaced",
+    ],
+)
+@pytest.mark.parametrize("section", ["providers", "tools", "hooks"])
+def test_the_modules_of_a_section_are_merged_by_name(section: str, base: Any, overlay: Any, expected: Any) -> None:
+    assert merged({section: base}, {section: overlay})[section] == expected
 
 
 @pytest.mark.parametrize("nothing", [[], None])

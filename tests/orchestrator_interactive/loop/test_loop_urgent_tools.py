@@ -4,29 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    LONG_S,
-    Agent,
-    ScriptedTool,
-    call,
-    delivered,
-    doing,
-    echo,
-    fail,
-    gated,
-    goes_on,
-    having,
-    late_results,
-    make_agent,
-    never,
-    results,
-    say,
-    soon,
-    streaming,
-    text_of,
-    told,
-    use,
-)
+from agents.after_run import delivered, goes_on, late_results, results
+from agents.milestones import LONG_S, soon
+from agents.provider import call, doing, fail, never, say, streaming, use
+from agents.rows import text_of, told
+from agents.session import Agent, make_agent
+from agents.tools import ScriptedTool, echo, gated, having
 from loop_rows import STILL_RUNNING
 
 from orchestrator_interactive import Injection

@@ -4,24 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    ScriptedProvider,
-    answer,
-    call,
-    doing,
-    echo,
-    fail,
-    gated,
-    having,
-    make_agent,
-    never,
-    say,
-    soon,
-    streaming,
-    text_of,
-    use,
-)
+from agents.milestones import soon
+from agents.provider import ScriptedProvider, answer, call, doing, fail, never, say, streaming, use
+from agents.rows import text_of
+from agents.session import Agent, make_agent
+from agents.tools import echo, gated, having
 
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock

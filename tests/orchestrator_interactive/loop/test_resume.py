@@ -4,25 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    ScriptedTool,
-    delivered,
-    echo,
-    fail,
-    faults,
-    gated,
-    goes_on,
-    having,
-    late_results,
-    make_agent,
-    never,
-    results,
-    say,
-    soon,
-    told,
-    use,
-)
+from agents.after_run import delivered, goes_on, late_results, results
+from agents.milestones import soon
+from agents.provider import fail, never, say, use
+from agents.rows import faults, told
+from agents.session import Agent, make_agent
+from agents.tools import ScriptedTool, echo, gated, having
 from loop_rows import NOT_STARTED, PROCESS_ENDED, injection_row, late_row, still_running_row
 
 from orchestrator_interactive import Injection

@@ -4,23 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    ScriptedTool,
-    call,
-    deaf_tool,
-    echo,
-    gated,
-    having,
-    late_results,
-    make_agent,
-    never,
-    raising,
-    returning,
-    say,
-    soon,
-    use,
-)
+from agents.after_run import late_results
+from agents.milestones import soon
+from agents.provider import call, never, say, use
+from agents.session import Agent, make_agent
+from agents.tools import ScriptedTool, deaf_tool, echo, gated, having, raising, returning
 from loop_rows import NOT_STARTED, PROCESS_ENDED, UNKNOWN_OUTCOME, still_running_row, unknown_row
 from virtual_time import in_virtual_time
 

@@ -5,25 +5,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    ScriptedProvider,
-    after,
-    call,
-    deaf_tool,
-    doing,
-    echo,
-    fail,
-    faults,
-    gated,
-    make_agent,
-    never,
-    say,
-    soon,
-    streaming,
-    text_of,
-    use,
-)
+from agents.milestones import soon
+from agents.provider import ScriptedProvider, after, call, doing, fail, never, say, streaming, use
+from agents.rows import faults, text_of
+from agents.session import Agent, make_agent
+from agents.tools import deaf_tool, echo, gated
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive import InteractiveOrchestrator

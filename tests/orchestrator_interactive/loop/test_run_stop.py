@@ -5,32 +5,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from agents import (
-    LONG_S,
-    Agent,
-    Person,
-    Recorder,
-    ScriptedProvider,
-    StaticLoader,
-    call,
-    deaf_tool,
-    delivered,
-    doing,
-    echo,
-    fail,
-    gated,
-    goes_on,
-    having,
-    make_agent,
-    mount_observed_context,
-    never,
-    raising,
-    say,
-    soon,
-    streaming,
-    told,
-    use,
-)
+from agents.after_run import delivered, goes_on
+from agents.milestones import LONG_S, soon
+from agents.provider import ScriptedProvider, call, doing, fail, never, say, streaming, use
+from agents.recorders import Recorder, StaticLoader, mount_observed_context
+from agents.rows import told
+from agents.session import Agent, make_agent
+from agents.tools import Person, deaf_tool, echo, gated, having, raising
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive import Injection, RunFinished

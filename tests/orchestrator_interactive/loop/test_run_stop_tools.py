@@ -4,22 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    LONG_S,
-    Agent,
-    Person,
-    ScriptedTool,
-    call,
-    deaf_tool,
-    echo,
-    gated,
-    goes_on,
-    make_agent,
-    results,
-    returning,
-    soon,
-    use,
-)
+from agents.after_run import goes_on, results
+from agents.milestones import LONG_S, soon
+from agents.provider import call, use
+from agents.session import Agent, make_agent
+from agents.tools import Person, ScriptedTool, deaf_tool, echo, gated, returning
 
 from orchestrator_interactive.kernel import HookResult
 

@@ -4,25 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    call,
-    delivered,
-    doing,
-    echo,
-    fail,
-    gated,
-    goes_on,
-    having,
-    late_results,
-    make_agent,
-    never,
-    results,
-    say,
-    soon,
-    streaming,
-    use,
-)
+from agents.after_run import delivered, goes_on, late_results, results
+from agents.milestones import soon
+from agents.provider import call, doing, fail, never, say, streaming, use
+from agents.session import Agent, make_agent
+from agents.tools import echo, gated, having
 from loop_rows import STILL_RUNNING, UNKNOWN_OUTCOME
 
 from orchestrator_interactive import Injection, RunFinished

@@ -4,29 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    LONG_S,
-    Agent,
-    Person,
-    answer,
-    call,
-    deaf,
-    delivered,
-    doing,
-    echo,
-    fail,
-    goes_on,
-    late_results,
-    make_agent,
-    never,
-    returning,
-    say,
-    soon,
-    streaming,
-    text_of,
-    told,
-    use,
-)
+from agents.after_run import delivered, goes_on, late_results
+from agents.milestones import LONG_S, soon
+from agents.provider import answer, call, deaf, doing, fail, never, say, streaming, use
+from agents.rows import text_of, told
+from agents.session import Agent, make_agent
+from agents.tools import Person, echo, returning
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished

@@ -8,25 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    Recorder,
-    ScriptedTool,
-    call,
-    deaf_to_the_loop,
-    deaf_tool,
-    echo,
-    gated,
-    goes_on,
-    having,
-    make_agent,
-    results,
-    returning,
-    say,
-    soon,
-    text_of,
-    use,
-)
+from agents.after_run import goes_on, results
+from agents.milestones import deaf_to_the_loop, soon
+from agents.provider import call, say, use
+from agents.recorders import Recorder
+from agents.rows import text_of
+from agents.session import Agent, make_agent
+from agents.tools import ScriptedTool, deaf_tool, echo, gated, having, returning
 from hypothesis import given
 from hypothesis import strategies as st
 from virtual_time import in_virtual_time

@@ -4,26 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    ScriptedTool,
-    acting,
-    answer,
-    call,
-    deaf_tool,
-    echo,
-    faults,
-    gated,
-    goes_on,
-    having,
-    make_agent,
-    raising,
-    results,
-    returning,
-    say,
-    soon,
-    streaming,
-    use,
-)
+from agents.after_run import goes_on, results
+from agents.milestones import soon
+from agents.provider import answer, call, say, streaming, use
+from agents.rows import faults
+from agents.session import make_agent
+from agents.tools import ScriptedTool, acting, deaf_tool, echo, gated, having, raising, returning
 from loop_rows import NOT_STARTED, STILL_RUNNING
 from virtual_time import in_virtual_time
 

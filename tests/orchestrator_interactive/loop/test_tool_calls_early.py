@@ -4,32 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    LONG_S,
-    Agent,
-    Person,
-    ScriptedTool,
-    answer,
-    call,
-    deaf,
-    delivered,
-    doing,
-    echo,
-    fail,
-    gated,
-    goes_on,
-    having,
-    late_results,
-    make_agent,
-    never,
-    raising,
-    results,
-    say,
-    soon,
-    streaming,
-    told,
-    use,
-)
+from agents.after_run import delivered, goes_on, late_results, results
+from agents.milestones import LONG_S, soon
+from agents.provider import answer, call, deaf, doing, fail, never, say, streaming, use
+from agents.rows import told
+from agents.session import Agent, make_agent
+from agents.tools import Person, ScriptedTool, echo, gated, having, raising
 from loop_rows import STILL_RUNNING
 from virtual_time import in_virtual_time
 
