@@ -5,8 +5,6 @@ import asyncio
 import pytest
 from agents import Agent, ScriptedProvider, after, call, echo, faults, make_agent, say, told, use
 
-from orchestrator_interactive import InteractiveOrchestrator
-
 DISPATCH = call(use("dispatch_worker", "a"))
 TOOLS = [echo("dispatch_worker"), echo()]
 
@@ -62,11 +60,3 @@ async def test_a_message_during_a_force_respond_tool_is_read_before_the_answer()
     agent.progress.act_on("tool:start", lambda: agent.inject("hurry"))
     assert await agent.run() == "on it"
     assert [role for role, _ in told(agent.provider.sent(1))][-2:] == ["tool", "user"]
-
-
-@pytest.mark.parametrize(
-    "config", [{"max_iterations": 0}, {"max_waiting": 0}, {"stop_grace_s": -1}, {"stall_timeout_s": 0}, {"typo": 1}]
-)
-def test_an_invalid_configuration_is_refused(config: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(config))):
-        InteractiveOrchestrator(config)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import ScriptedProvider, call, deaf, echo, fail, make_agent, never, say, streaming, text_of, use
+from agents import call, deaf, echo, fail, make_agent, never, say, streaming, text_of, use
 
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import errors
@@ -132,18 +132,3 @@ class TestAStalledModel:
 
         agent = await make_agent(talk, stall_timeout_s=0.1)
         assert await agent.run() == "done"
-
-
-class TestWhichProvider:
-    @pytest.mark.parametrize(("config", "answer"), [({}, "first"), ({"default_provider": "other"}, "second")])
-    async def test_the_first_mounted_one_is_asked_unless_another_is_configured(
-        self, config: dict[str, str], answer: str
-    ) -> None:
-        agent = await make_agent(say("first"), **config)
-        await agent.coordinator.mount("providers", ScriptedProvider(say("second"), name="other"))
-        assert await agent.run() == answer
-
-    async def test_a_configured_one_that_is_not_mounted_is_named(self) -> None:
-        agent = await make_agent(say("first"), default_provider="other")
-        with pytest.raises(RuntimeError, match=r"'other'.*scripted"):
-            await agent.run()

@@ -67,7 +67,7 @@ class TestTheAttempts:
     async def test_there_are_three_or_as_many_as_are_configured(self, config: dict[str, int], requests: int) -> None:
         agent = await make_agent(*[fail(DOWN)] * requests, retry_base_delay_s=0, **config)
         with pytest.raises(errors.ProviderUnavailableError) as caught:
-            await agent.run()
+            await agent.start()
         assert caught.value is DOWN
         assert len(agent.provider.requests) == requests
 

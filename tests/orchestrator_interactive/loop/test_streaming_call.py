@@ -12,7 +12,7 @@ from agents.session import Agent, make_agent
 from agents.tools import Person, echo, returning
 from virtual_time import in_virtual_time
 
-from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
+from orchestrator_interactive import Injection, InjectionQueueFull
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError, ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ThinkingBlock, ToolCallBlock
@@ -199,22 +199,6 @@ class TestTheMomentOfAnUrgentMessage:
         agent.context.act(moment, lambda _row: next(count) == index and agent.inject("!now"))
         await agent.run()
         assert (await agent.told())[: index + 2] == [*[("user", "go"), ("assistant", "one")][: index + 1], NOW]
-        await goes_on(agent)
-
-    @pytest.mark.parametrize("event", ["execution:end", "orchestrator:complete"])
-    async def test_after_the_last_drain_it_is_refused(self, event: str) -> None:
-        refused: list[str] = []
-
-        def offer() -> None:
-            with pytest.raises(RunFinished):
-                agent.inject("!now")
-            refused.append("!now")
-
-        agent = await make_agent(say("ok"))
-        agent.events.listen(agent.hooks, event).act_on(event, offer)
-        assert await agent.run() == "ok"
-        assert refused == ["!now"]
-        assert agent.receipts() == ()
         await goes_on(agent)
 
     @pytest.mark.parametrize(

@@ -182,10 +182,6 @@ class TestSize:
         assert "200 characters are left out" in row["content"]
         assert row["metadata"] == {"whole": "y" * 300}
 
-    async def test_a_cap_below_100_is_refused(self) -> None:
-        with pytest.raises(Exception, match="max_result_chars"):
-            await make_agent(max_result_chars=99)
-
 
 def _reporting(behave: Any, name: str = "work") -> ScriptedTool:
     async def run(_input: dict[str, Any]) -> str:

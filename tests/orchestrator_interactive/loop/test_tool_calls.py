@@ -254,5 +254,5 @@ class TestBounds:
 
     async def test_a_thousand_calls_in_one_answer_have_a_thousand_results(self) -> None:
         agent = await make_agent(calls(1000), say("ok"), tools=[echo("work")], max_calls_per_answer=1000)
-        assert await agent.run() == "ok"
+        assert await agent.start() == "ok"
         assert sorted(await results(agent)) == sorted(f"c{number}" for number in range(1000))
