@@ -106,20 +106,20 @@ async def test_every_kind_of_callable_is_a_handler(hooks: HookRegistry) -> None:
 
 
 async def test_a_handler_that_is_registered_during_an_event_waits_for_the_next(hooks: HookRegistry) -> None:
-    heard: list[str] = []
+    called: list[str] = []
 
     async def late(_event: str, _data: dict[str, Any]) -> None:
-        heard.append("late")
+        called.append("late")
 
     async def registers(_event: str, _data: dict[str, Any]) -> None:
         hooks.register("e", late, priority=9)
 
     end = hooks.register("e", registers)
     await hooks.emit("e", {})
-    assert heard == []
+    assert called == []
     end()
     await hooks.emit("e", {})
-    assert heard == ["late"]
+    assert called == ["late"]
 
 
 async def test_a_handler_that_is_unregistered_during_an_event_is_not_called(hooks: HookRegistry) -> None:

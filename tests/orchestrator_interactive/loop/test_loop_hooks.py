@@ -329,7 +329,7 @@ class TestInject:
 class TestAsk:
     @pytest.mark.parametrize("outcome", ["Allow", "Allow once", "Allow always"])
     @at_every_point
-    async def test_what_a_person_allows_goes_on(self, event: str, outcome: str) -> None:
+    async def test_a_step_that_a_person_allows_is_done(self, event: str, outcome: str) -> None:
         approvals = MockApprovalSystem(outcome)
         agent = await _agent(approvals=approvals)
         agent.on_hook(event, ASK)
@@ -339,7 +339,7 @@ class TestAsk:
 
     @pytest.mark.parametrize("outcome", ["Deny", ApprovalTimeoutError, TimeoutError, ConnectionError, None])
     @at_every_point
-    async def test_what_no_person_allows_is_not_done(self, event: str, outcome: Any) -> None:
+    async def test_a_step_that_no_person_allows_is_not_done(self, event: str, outcome: Any) -> None:
         class Answers:
             async def request_approval(self, *_: Any) -> str:
                 if isinstance(outcome, type):

@@ -179,7 +179,7 @@ class TestWhileTheToolRuns:
         assert (await delivered(agent))[1:] == ["1", "2"]
         assert agent.shown() == ["1", "2", "3"]
 
-    async def test_an_urgent_one_cuts_the_answer_and_leaves_the_tool_alone(self) -> None:
+    async def test_an_urgent_one_interrupts_the_answer_and_not_the_tool(self) -> None:
         steered = Steered()
         agent = await steered.by(never(), say("meanwhile"), say("done"))
         await agent.provider.asked(2)

@@ -26,13 +26,13 @@ def _ending(agent: Agent) -> tuple[str, str | None]:
 
 class TestTheContinuation:
     @pytest.mark.parametrize("finish_reason", ["max_tokens", "length", "model_context_window_exceeded", "pause_turn"])
-    async def test_people_read_one_text_whatever_the_provider_calls_the_cut(self, finish_reason: str) -> None:
+    async def test_people_read_one_text_for_every_finish_reason_of_a_truncation(self, finish_reason: str) -> None:
         agent = await make_agent(cut("One, two, ", finish_reason), say("three."))
         assert await agent.run() == "One, two, three."
         assert agent.shown() == []
         assert _ending(agent) == ("success", None)
 
-    async def test_the_prompt_to_go_on_is_in_the_request_and_not_in_the_history(self) -> None:
+    async def test_the_prompt_to_continue_is_in_the_request_and_not_in_the_history(self) -> None:
         agent = await make_agent(cut("One, two, "), say("three."))
         await agent.run("count")
         assert [text_of(row) for row in agent.provider.sent(1)] == ["count", "One, two, ", "[Go on.]"]
@@ -54,19 +54,19 @@ class TestTheContinuation:
         assert agent.shown() == ["abc", "def"]
         assert _ending(agent) == ("success", None)
 
-    async def test_a_cut_answer_without_words_is_asked_again_and_not_kept(self) -> None:
+    async def test_a_truncated_answer_without_text_is_repeated_and_not_kept(self) -> None:
         thought = answer(ThinkingBlock(thinking="hm", signature="s"), finish_reason="max_tokens")
         agent = await make_agent(answer(finish_reason="max_tokens"), thought, say("ok"))
         assert await agent.run() == "ok"
         assert await agent.told() == [("user", "go"), ("assistant", "ok")]
 
-    async def test_thinking_before_the_cut_stays_with_its_text(self) -> None:
+    async def test_thinking_of_a_truncated_answer_stays_with_its_text(self) -> None:
         thinking = ThinkingBlock(thinking="hm", signature="s")
         agent = await make_agent(answer(thinking, TextBlock(text="One, "), finish_reason="max_tokens"), say("two"))
         assert await agent.run() == "One, two"
         assert [block["type"] for block in agent.provider.sent()[1]["content"]] == ["thinking", "text"]
 
-    async def test_a_call_that_was_complete_before_the_cut_is_run(self) -> None:
+    async def test_a_complete_call_of_a_truncated_answer_is_run(self) -> None:
         called = call(use("echo", "a", text="x"), text="Let me", finish_reason="max_tokens")
         agent = await make_agent(called, say("ok"), tools=[echo()])
         assert await agent.run() == "ok"
@@ -94,7 +94,7 @@ class TestMeanwhile:
         assert order == ["text", "injection:applied"]
         assert text_of(agent.provider.sent(1)[-1]).endswith("- in French")
 
-    async def test_an_urgent_message_cuts_the_continuation_and_all_of_the_text_is_shown(self) -> None:
+    async def test_an_urgent_message_interrupts_the_continuation_and_the_whole_text_is_shown(self) -> None:
         agent = await make_agent(cut("One, two, "), streaming("thr", then=never()), say("Yes?"))
         assert await soon(await agent.steered("!wait", asked=2)) == "Yes?"
         assert agent.shown() == ["One, two, thr"]
@@ -104,7 +104,7 @@ class TestMeanwhile:
         assert await agent.stopped(await agent.asked(2)) == "One, two, thr"
         assert (await agent.told())[1:] == [("assistant", "One, two, "), ("assistant", "thr")]
 
-    async def test_a_stop_at_the_cut_keeps_the_text_and_asks_no_more(self) -> None:
+    async def test_a_stop_at_the_end_of_a_truncated_answer_keeps_the_text_and_asks_no_more(self) -> None:
         agent = await make_agent()
         agent.provider.add(streaming("One, two, ", then=doing(agent.stop, cut("One, two, "))))
         assert await agent.run() == "One, two, "

@@ -143,7 +143,7 @@ class TestWithdrawals:
 
 
 class TestEdits:
-    async def test_the_new_text_stands_in_the_old_place(self) -> None:
+    async def test_an_edited_message_keeps_its_place(self) -> None:
         thinking = Thinking()
         agent = await thinking.with_messages("1", "2", "3", max_waiting=3)
         assert [agent.edit("2", "changed"), agent.edit("2", "changed again")] == [True, True]
@@ -168,7 +168,7 @@ class TestEdits:
         await thinking.answered()
         assert await _rows(agent) == [["- this is 1", "- this is 2"]]
 
-    async def test_an_edit_that_makes_a_message_urgent_cuts_the_answer(self) -> None:
+    async def test_an_edit_that_makes_a_message_urgent_interrupts_the_answer(self) -> None:
         thinking = Thinking()
         agent = await thinking.with_messages("1", "2")
         assert agent.edit("2", "!stop that")
@@ -189,7 +189,7 @@ class TestEdits:
         assert tool.cancelled == 0
 
 
-async def test_a_full_queue_refuses_in_words_until_a_message_is_withdrawn() -> None:
+async def test_a_full_queue_refuses_messages_until_one_is_withdrawn() -> None:
     thinking = Thinking()
     agent = await thinking.with_messages("1", "2", max_waiting=2)
     with pytest.raises(InjectionQueueFull, match="2 messages are waiting"):

@@ -82,7 +82,7 @@ class TestWhereItGoesOn:
         agent = await killed(GO, cut_row(words("One, "), cut), steps=(say("two."),))
         assert await resumed(agent) == "One, two."
 
-    async def test_an_answer_that_was_cut_too_often_is_not_continued(self) -> None:
+    async def test_an_answer_that_was_truncated_too_often_is_not_continued(self) -> None:
         rows = [cut_row(words(text), "length") for text in "abc"]
         agent = await killed(GO, *rows, steps=(say("d", finish_reason="max_tokens"),))
         for _ in range(2):
@@ -267,7 +267,7 @@ class TestAStop:
 
 
 class TestTheSession:
-    async def test_a_failure_keeps_its_type_and_the_session_can_go_on(self) -> None:
+    async def test_a_failure_keeps_its_type_and_the_session_works_on(self) -> None:
         agent = await killed(GO, steps=(fail(InvalidRequestError("no")),))
         with pytest.raises(InvalidRequestError):
             await resumed(agent)

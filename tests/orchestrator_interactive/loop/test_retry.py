@@ -162,7 +162,7 @@ class TestDuringTheDelay:
         assert agent.provider.prefix_breaks() == []
 
     @in_virtual_time
-    async def test_an_urgent_message_waits_as_well_and_cuts_nothing(self) -> None:
+    async def test_an_urgent_message_waits_as_well(self) -> None:
         agent, run = await _waiting(say("ok"))
         agent.inject("!look here")
         began_s = asyncio.get_running_loop().time()
@@ -202,7 +202,7 @@ class TestDuringTheDelay:
         assert agent.complete()["status"] == "cancelled"
 
     @in_virtual_time
-    async def test_a_running_tool_goes_on_and_its_result_is_in_the_next_request(self) -> None:
+    async def test_a_running_tool_continues_and_its_result_is_in_the_next_request(self) -> None:
         gate = asyncio.Event()
         slow = gated(gate, "slow")
         agent = await make_agent(call(use("slow", "a", text="done")), fail(DOWN), say("ok"), tools=[slow])

@@ -46,7 +46,7 @@ class TestEveryLimit:
         assert _ending(agent) == ("incomplete", next(iter(limit)))
         assert [data["status"] for _, data in agent.events.seen] == ["completed", "incomplete"]
 
-    async def test_an_answer_in_words_that_reaches_it_is_the_answer(self, limit: dict[str, Any]) -> None:
+    async def test_a_text_answer_that_reaches_it_is_the_answer(self, limit: dict[str, Any]) -> None:
         agent = await make_agent(look("a"), say("done", usage=USED), tools=[echo()], **limit)
         assert await agent.run() == "done"
         assert _ending(agent) == ("success", None)

@@ -118,7 +118,9 @@ class TestEveryState:
     @in_every_state
     @pytest.mark.parametrize("immediate", [False, True])
     @in_virtual_time
-    async def test_a_stop_ends_the_run_from_every_state_and_twice_is_once(self, state: Any, *, immediate: bool) -> None:
+    async def test_a_stop_ends_the_run_in_every_state_and_a_second_one_does_nothing(
+        self, state: Any, *, immediate: bool
+    ) -> None:
         agent, run = await state()
         assert agent.stop(immediate=immediate)
         assert not agent.stop(immediate=immediate)
@@ -138,7 +140,7 @@ class TestEveryState:
 
     @in_every_state
     @in_virtual_time
-    async def test_a_message_that_waits_is_named_and_leads_the_next_run(self, state: Any) -> None:
+    async def test_a_pending_message_is_reported_and_leads_the_next_run(self, state: Any) -> None:
         agent, run = await state()
         agent.inject(Injection("last", id="1"))
         await agent.stopped(run)
@@ -150,7 +152,7 @@ class TestEveryState:
 
     @in_every_state
     @in_virtual_time
-    async def test_every_tool_that_began_has_ended_for_whoever_watches(self, state: Any) -> None:
+    async def test_every_start_event_of_a_tool_has_an_end_event(self, state: Any) -> None:
         agent, run = await state()
         await agent.stopped(run, immediate=True)
         begun, ended = (agent.progress.of(event) for event in ("tool:start", "tool:end"))
@@ -212,9 +214,9 @@ async def test_a_stop_requested_while_the_session_starts_holds_for_the_run() -> 
     async def mount_provider(coordinator: Any, _config: Any) -> None:
         await coordinator.mount("providers", ScriptedProvider(say("went on")))
 
-    shelf: Any = StaticLoader(watched=mount_observed_context, scripted=mount_provider)
+    loader: Any = StaticLoader(watched=mount_observed_context, scripted=mount_provider)
     plan = {"session": {"orchestrator": "loop-interactive", "context": "watched"}, "providers": ["scripted"]}
-    session = AmplifierSession(plan, loader=shelf)
+    session = AmplifierSession(plan, loader=loader)
     starting = Recorder().listen(session.coordinator.hooks, "session:start")
     starting.act_on("session:start", session.coordinator.cancellation.request_graceful)
     assert await soon(session.execute("go")) == ""
@@ -287,7 +289,7 @@ async def test_a_stop_ends_a_run_whose_log_hangs_at_any_kind_of_row(kind: str, h
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @in_virtual_time
-async def test_an_answer_that_a_stop_cut_off_at_the_log_is_unsaid_if_the_log_has_it(moment: Any) -> None:
+async def test_an_answer_that_was_committed_during_a_stop_is_unsaid(moment: Any) -> None:
     agent = await make_agent(doing(lambda: agent.inject("more"), say("first")), say("second"))
     unsaid = agent.coordinator.get_capability("orchestrator.unsaid")
     agent.context.hold(moment, lambda row: row["content"] == [{"type": "text", "text": "second"}] and agent.stop())

@@ -62,7 +62,7 @@ class TestTheModelCall:
         assert await agent.told() == GO
         assert agent.progress.of("tool:start")[0]["id"] == agent.progress.of("tool:end")[0]["id"]
 
-    async def test_the_beginning_of_a_cut_answer_is_shown_with_its_rest(self) -> None:
+    async def test_the_first_part_of_a_truncated_answer_is_shown_with_the_rest(self) -> None:
         agent = await make_agent(say("One, ", finish_reason="max_tokens"), never())
         await suspended(agent, await agent.asked(2))
         assert agent.shown() == []

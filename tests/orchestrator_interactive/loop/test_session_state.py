@@ -31,7 +31,7 @@ class TestPendingMessages:
         assert texts == ["go", "- two", "second", "third"]
         assert await delivered(agent) == ["1", "2"]
 
-    async def test_an_urgent_one_of_a_stopped_run_leads_the_next_one_and_cuts_nothing_of_it(self) -> None:
+    async def test_an_urgent_one_of_a_stopped_run_leads_the_next_one_and_does_not_interrupt_it(self) -> None:
         gate = asyncio.Event()
         agent = await make_agent(never(), after(gate, say("whole")))
         run = await agent.asked()

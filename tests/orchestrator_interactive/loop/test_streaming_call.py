@@ -178,7 +178,7 @@ class TestTheMomentOfAnUrgentMessage:
         assert _requests(agent) == [[("user", "go"), NOW]]
 
     @pytest.mark.parametrize("moment", ["last step of the provider", "hook on the answer"])
-    async def test_at_a_whole_answer_it_cuts_nothing_and_the_answer_is_shown_once(self, moment: str) -> None:
+    async def test_at_a_complete_answer_it_interrupts_nothing_and_the_answer_is_shown_once(self, moment: str) -> None:
         agent = await make_agent()
         last_step = say("all")
         if moment == "hook on the answer":
@@ -215,7 +215,7 @@ class TestTheMomentOfAnUrgentMessage:
 
 
 class TestSeveralUrgentMessages:
-    async def test_each_cuts_the_answer_to_the_one_before(self) -> None:
+    async def test_each_interrupts_the_answer_to_the_one_before(self) -> None:
         agent = await make_agent(*(streaming(f"part {n}", then=never()) for n in (1, 2, 3)), say("ok"))
         run = agent.start()
         for number in (1, 2, 3):
@@ -234,7 +234,7 @@ class TestSeveralUrgentMessages:
         await soon(await agent.steered("one", "!two", "three", "!four"))
         assert _requests(agent)[1][1:] == [("user", f"{PREFIX}\n- one\n- !two\n- three\n- !four")]
 
-    async def test_one_that_is_withdrawn_right_after_it_cut_leaves_an_answer_that_goes_on(self) -> None:
+    async def test_the_answer_is_continued_if_the_message_is_withdrawn(self) -> None:
         agent = await make_agent(streaming("Half a ", then=never()), say("sentence."))
         run = await agent.steered(Injection("!now", id="1"))
         assert agent.withdraw("1")
@@ -250,7 +250,7 @@ class TestSeveralUrgentMessages:
         assert await soon(run) == "ok"
         assert await delivered(agent) == ["1"]
 
-    async def test_one_that_the_queue_refuses_cuts_nothing(self) -> None:
+    async def test_one_that_the_queue_refuses_interrupts_nothing(self) -> None:
         gate = asyncio.Event()
         agent = await make_agent(streaming(gate, then=say("one")), say("two"), max_waiting=1)
         run = await agent.steered("more")
@@ -325,7 +325,7 @@ class TestBesideOtherRules:
         assert [request.tool_choice for request in agent.provider.requests] == [None, "none", "none"]
         assert agent.complete().items() >= {"status": "incomplete", "reason": "max_iterations"}.items()
 
-    async def test_a_forced_answer_that_it_cut_is_not_forced_again(self) -> None:
+    async def test_an_interrupted_forced_answer_is_not_forced_again(self) -> None:
         steps = call(use("dispatch_worker", "a")), streaming("I have", then=never()), call(use("echo", "b")), say("ok")
         agent = await make_agent(*steps, tools=[echo("dispatch_worker"), echo()])
         assert await soon(await agent.steered("!and this", asked=2)) == "ok"

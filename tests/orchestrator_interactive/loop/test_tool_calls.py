@@ -47,7 +47,7 @@ class TestResults:
         assert (await results(agent))["b"] == "fine"
         assert agent.provider.sent(1)[2]["metadata"] == {"is_error": True}
 
-    async def test_the_model_is_told_of_an_unknown_tool_with_the_known_ones(self) -> None:
+    async def test_the_result_of_an_unknown_tool_names_the_known_ones(self) -> None:
         agent = await make_agent(call(use("ehco", "a")), say("ok"), tools=[echo()])
         assert await agent.run() == "ok"
         text = (await results(agent))["a"]
@@ -163,7 +163,9 @@ class TestBounds:
         ("options", "most"), [({}, 8), ({"max_parallel_tools": 1}, 1), ({"max_parallel_tools": 3}, 3)]
     )
     @in_virtual_time
-    async def test_so_many_calls_run_side_by_side_in_their_order(self, options: dict[str, int], most: int) -> None:
+    async def test_calls_run_side_by_side_up_to_the_bound_in_their_order(
+        self, options: dict[str, int], most: int
+    ) -> None:
         counting = Counting(seconds=4)
         agent = await make_agent(calls(20), say("ok"), tools=[counting.tool], tool_timeout_s=5, **options)
         assert await agent.start() == "ok"

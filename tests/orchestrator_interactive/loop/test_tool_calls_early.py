@@ -56,7 +56,7 @@ class TestTheStart:
         assert agent.events.names() == ["tool:pre", "tool:post", "provider:response", "provider:response"]
         assert _pairs(agent) == (["a"], ["a"])
 
-    async def test_one_that_still_runs_when_the_answer_is_complete_goes_on(self) -> None:
+    async def test_one_that_still_runs_when_the_answer_is_complete_continues(self) -> None:
         gate = asyncio.Event()
         tool = _held_look(gate)
         agent = await make_agent(_whole(LOOK), say("ok"), tools=[tool])

@@ -111,7 +111,7 @@ async def test_any_prompt_is_one_plain_row_in_a_valid_request(prompt: str) -> No
 
 @pytest.mark.parametrize("text", ["", " ", "\x00", "\ud800", "\x00\ud800"])
 @pytest.mark.parametrize("kind", ["prompt", "message"])
-async def test_a_text_without_a_sendable_word_does_no_harm(kind: str, text: str) -> None:
+async def test_a_text_without_sendable_characters_does_no_harm(kind: str, text: str) -> None:
     agent = await make_agent(say("ok"), say("ok"))
     if kind == "message" and text.strip():
         agent.inject(text)
@@ -137,7 +137,7 @@ async def test_any_edit_becomes_the_same_plain_row(text: str) -> None:
 
 @forty_times
 @given(texts, texts)
-async def test_a_late_result_of_any_kind_is_one_row_that_nobody_can_have_written(text: str, call_id: str) -> None:
+async def test_a_late_result_of_any_kind_is_one_row_that_no_person_can_imitate(text: str, call_id: str) -> None:
     gate = asyncio.Event()
 
     async def behave(_input: dict[str, Any]) -> str:
@@ -161,7 +161,7 @@ async def test_a_late_result_of_any_kind_is_one_row_that_nobody_can_have_written
 
 @forty_times
 @given(texts)
-async def test_a_result_of_any_kind_stands_behind_its_call_and_nowhere_else(text: str) -> None:
+async def test_a_result_of_any_kind_follows_its_call_and_is_nowhere_else(text: str) -> None:
     async def behave(_input: dict[str, Any]) -> str:
         return text
 
