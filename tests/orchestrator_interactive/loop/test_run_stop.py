@@ -19,152 +19,7 @@ from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 
 Running = tuple[Agent, asyncio.Task[str]]
-
-
-async def _held_at(event: str) -> Running:
-    """A run that has a tool, an injected message and an interim text, held at an event."""
-    steps = call(use("echo", "a")), doing(lambda: agent.inject("more"), say("interim")), say("last")
-    agent = await make_agent(*steps, tools=[echo()], stop_grace_s=0)
-    return agent, await agent.held_at(event)
-
-
-async def _asked_for_approval(event: str) -> Running:
-    person, grace_s = Person(), 0 if event == "tool:post" else LONG_S
-    agent = await make_agent(call(use("echo", "a")), tools=[echo()], approvals=person, stop_grace_s=grace_s)
-    questions = iter([HookResult(action="ask_user", approval_prompt="May I?", approval_timeout=LONG_S)])
-    agent.on_hook(event, lambda _data: next(questions, None))
-    run = agent.start()
-    await soon(person.asked.wait())
-    return agent, run
-
-
-async def _waiting_for_the_model() -> Running:
-    agent = await make_agent(never())
-    return agent, await agent.asked()
-
-
-async def _streaming() -> Running:
-    agent = await make_agent(streaming("so far", then=never()))
-    return agent, await agent.asked()
-
-
-async def _in_tools() -> Running:
-    tool = gated(asyncio.Event())
-    agent = await make_agent(call(use("wait", "a")), tools=[tool], stop_grace_s=0)
-    return agent, await agent.in_tool(tool)
-
-
-async def _waiting_for_late_results() -> Running:
-    tool = gated(asyncio.Event())
-    agent = await make_agent(call(use("wait", "a")), say("meanwhile"), tools=[tool], stop_grace_s=0)
-    run = await agent.in_tool(tool)
-    agent.inject("!now")
-    await agent.progress.reached("text")
-    return agent, run
-
-
-async def _retrying() -> Running:
-    agent = await make_agent(fail(ProviderUnavailableError("down")), retry_base_delay_s=LONG_S)
-    return agent, await agent.held_at("retrying")
-
-
-async def _compacting() -> Running:
-    agent = await make_agent()
-    read, reached = agent.context.get_messages_for_request, asyncio.Event()
-
-    async def compact(**_: Any) -> Any:
-        agent.context.get_messages_for_request = read
-        reached.set()
-        await asyncio.Event().wait()
-
-    agent.context.get_messages_for_request = compact  # type: ignore[assignment]
-    run = agent.start()
-    await soon(reached.wait())
-    return agent, run
-
-
-async def _showing_a_message_of_a_hook() -> Running:
-    shown = asyncio.Event()
-
-    class Display:
-        async def show_message(*_: Any) -> None:
-            shown.set()
-            await asyncio.Event().wait()
-
-    agent = await make_agent(say("ok"), display=Display())
-    messages = iter([HookResult(user_message="look")])
-    agent.on_hook("execution:start", lambda _data: next(messages, None))
-    run = agent.start()
-    await soon(shown.wait())
-    return agent, run
-
-
 HOOKS = ("execution:start", "prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post")
-STATES = {
-    **{f"held at {event}": partial(_held_at, event) for event in (*HOOKS, "injection:applied", "executing", "text")},
-    **{f"approval at {event}": partial(_asked_for_approval, event) for event in HOOKS[1:]},
-    "waiting for the model": _waiting_for_the_model,
-    "streaming": _streaming,
-    "in tools": _in_tools,
-    "waiting for late results": _waiting_for_late_results,
-    "retrying": _retrying,
-    "compacting": _compacting,
-    "showing a message of a hook": _showing_a_message_of_a_hook,
-}
-in_every_state = pytest.mark.parametrize("state", STATES.values(), ids=STATES)
-
-
-class TestEveryState:
-    @in_every_state
-    @pytest.mark.parametrize("immediate", [False, True])
-    @in_virtual_time
-    async def test_a_stop_ends_the_run_in_every_state_and_a_second_one_does_nothing(
-        self, state: Any, *, immediate: bool
-    ) -> None:
-        agent, run = await state()
-        assert agent.stop(immediate=immediate)
-        assert not agent.stop(immediate=immediate)
-        assert not agent.stop()
-        await soon(run)
-        assert not agent.stop(immediate=True)
-        with pytest.raises(RunFinished):
-            agent.inject("late")
-        assert [data["status"] for data in agent.progress.of("complete")] == ["cancelled"]
-
-    @in_every_state
-    @in_virtual_time
-    async def test_a_graceful_stop_can_become_immediate(self, state: Any) -> None:
-        agent, run = await state()
-        assert [agent.stop(), agent.stop(immediate=True), agent.stop(immediate=True)] == [True, True, False]
-        await soon(run)
-
-    @in_every_state
-    @in_virtual_time
-    async def test_a_pending_message_is_reported_and_leads_the_next_run(self, state: Any) -> None:
-        agent, run = await state()
-        agent.inject(Injection("last", id="1"))
-        await agent.stopped(run)
-        assert agent.complete()["messages"][-1] == {"id": "1", "state": "waiting", "iteration": None}
-        assert agent.complete()["waiting"] >= 1
-        agent.release()
-        await goes_on(agent)
-        assert (await delivered(agent))[-1] == "1"
-
-    @in_every_state
-    @in_virtual_time
-    async def test_every_start_event_of_a_tool_has_an_end_event(self, state: Any) -> None:
-        agent, run = await state()
-        await agent.stopped(run, immediate=True)
-        begun, ended = (agent.progress.of(event) for event in ("tool:start", "tool:end"))
-        assert [data["id"] for data in begun] == [data["id"] for data in ended]
-
-    @in_every_state
-    @in_virtual_time
-    async def test_no_task_is_left(self, state: Any) -> None:
-        before = asyncio.all_tasks()
-        agent, run = await state()
-        await agent.stopped(run, immediate=True)
-        assert asyncio.all_tasks() - {run} <= before
 
 
 @pytest.mark.parametrize("event", ["cancel:requested", "execution:end", "orchestrator:complete", "cancel:completed"])
@@ -416,3 +271,148 @@ class TestTheCompleteEvent:
         assert await agent.stopped(run) == text
         assert "".join(said for role, said in await agent.told() if role == "assistant") == text
         assert agent.shown() == []
+
+
+async def _held_at(event: str) -> Running:
+    """A run that has a tool, an injected message and an interim text, held at an event."""
+    steps = call(use("echo", "a")), doing(lambda: agent.inject("more"), say("interim")), say("last")
+    agent = await make_agent(*steps, tools=[echo()], stop_grace_s=0)
+    return agent, await agent.held_at(event)
+
+
+async def _asked_for_approval(event: str) -> Running:
+    person, grace_s = Person(), 0 if event == "tool:post" else LONG_S
+    agent = await make_agent(call(use("echo", "a")), tools=[echo()], approvals=person, stop_grace_s=grace_s)
+    questions = iter([HookResult(action="ask_user", approval_prompt="May I?", approval_timeout=LONG_S)])
+    agent.on_hook(event, lambda _data: next(questions, None))
+    run = agent.start()
+    await soon(person.asked.wait())
+    return agent, run
+
+
+async def _waiting_for_the_model() -> Running:
+    agent = await make_agent(never())
+    return agent, await agent.asked()
+
+
+async def _streaming() -> Running:
+    agent = await make_agent(streaming("so far", then=never()))
+    return agent, await agent.asked()
+
+
+async def _in_tools() -> Running:
+    tool = gated(asyncio.Event())
+    agent = await make_agent(call(use("wait", "a")), tools=[tool], stop_grace_s=0)
+    return agent, await agent.in_tool(tool)
+
+
+async def _waiting_for_late_results() -> Running:
+    tool = gated(asyncio.Event())
+    agent = await make_agent(call(use("wait", "a")), say("meanwhile"), tools=[tool], stop_grace_s=0)
+    run = await agent.in_tool(tool)
+    agent.inject("!now")
+    await agent.progress.reached("text")
+    return agent, run
+
+
+async def _retrying() -> Running:
+    agent = await make_agent(fail(ProviderUnavailableError("down")), retry_base_delay_s=LONG_S)
+    return agent, await agent.held_at("retrying")
+
+
+async def _compacting() -> Running:
+    agent = await make_agent()
+    read, reached = agent.context.get_messages_for_request, asyncio.Event()
+
+    async def compact(**_: Any) -> Any:
+        agent.context.get_messages_for_request = read
+        reached.set()
+        await asyncio.Event().wait()
+
+    agent.context.get_messages_for_request = compact  # type: ignore[assignment]
+    run = agent.start()
+    await soon(reached.wait())
+    return agent, run
+
+
+async def _showing_a_message_of_a_hook() -> Running:
+    shown = asyncio.Event()
+
+    class Display:
+        async def show_message(*_: Any) -> None:
+            shown.set()
+            await asyncio.Event().wait()
+
+    agent = await make_agent(say("ok"), display=Display())
+    messages = iter([HookResult(user_message="look")])
+    agent.on_hook("execution:start", lambda _data: next(messages, None))
+    run = agent.start()
+    await soon(shown.wait())
+    return agent, run
+
+
+STATES = {
+    **{f"held at {event}": partial(_held_at, event) for event in (*HOOKS, "injection:applied", "executing", "text")},
+    **{f"approval at {event}": partial(_asked_for_approval, event) for event in HOOKS[1:]},
+    "waiting for the model": _waiting_for_the_model,
+    "streaming": _streaming,
+    "in tools": _in_tools,
+    "waiting for late results": _waiting_for_late_results,
+    "retrying": _retrying,
+    "compacting": _compacting,
+    "showing a message of a hook": _showing_a_message_of_a_hook,
+}
+in_every_state = pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+
+
+class TestEveryState:
+    @in_every_state
+    @pytest.mark.parametrize("immediate", [False, True])
+    @in_virtual_time
+    async def test_a_stop_ends_the_run_in_every_state_and_a_second_one_does_nothing(
+        self, state: Any, *, immediate: bool
+    ) -> None:
+        agent, run = await state()
+        assert agent.stop(immediate=immediate)
+        assert not agent.stop(immediate=immediate)
+        assert not agent.stop()
+        await soon(run)
+        assert not agent.stop(immediate=True)
+        with pytest.raises(RunFinished):
+            agent.inject("late")
+        assert [data["status"] for data in agent.progress.of("complete")] == ["cancelled"]
+
+    @in_every_state
+    @in_virtual_time
+    async def test_a_graceful_stop_can_become_immediate(self, state: Any) -> None:
+        agent, run = await state()
+        assert [agent.stop(), agent.stop(immediate=True), agent.stop(immediate=True)] == [True, True, False]
+        await soon(run)
+
+    @in_every_state
+    @in_virtual_time
+    async def test_a_pending_message_is_reported_and_leads_the_next_run(self, state: Any) -> None:
+        agent, run = await state()
+        agent.inject(Injection("last", id="1"))
+        await agent.stopped(run)
+        assert agent.complete()["messages"][-1] == {"id": "1", "state": "waiting", "iteration": None}
+        assert agent.complete()["waiting"] >= 1
+        agent.release()
+        await goes_on(agent)
+        assert (await delivered(agent))[-1] == "1"
+
+    @in_every_state
+    @in_virtual_time
+    async def test_every_start_event_of_a_tool_has_an_end_event(self, state: Any) -> None:
+        agent, run = await state()
+        await agent.stopped(run, immediate=True)
+        begun, ended = (agent.progress.of(event) for event in ("tool:start", "tool:end"))
+        assert [data["id"] for data in begun] == [data["id"] for data in ended]
+
+    @in_every_state
+    @in_virtual_time
+    async def test_no_task_is_left(self, state: Any) -> None:
+        before = asyncio.all_tasks()
+        agent, run = await state()
+        await agent.stopped(run, immediate=True)
+        assert asyncio.all_tasks() - {run} <= before

@@ -42,6 +42,65 @@ def request_of(*rows: Row, **fields: Any) -> ChatRequest:
     return ChatRequest(messages=[Message.model_validate(row) for row in rows], **fields)
 
 
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"tool_choice": "none"}, RequestRule.TOOL_CHOICE),
+        ({"tool_choice": "none", "tools": []}, RequestRule.TOOL_CHOICE),
+        ({"tools": [TOOL, TOOL]}, RequestRule.TOOL_NAMES),
+        ({"tools": [TOOL.model_copy(update={"name": ""})]}, RequestRule.TOOL_NAMES),
+    ],
+)
+def test_invalid_tools_and_tool_choices_are_found(fields: dict[str, Any], rule: RequestRule) -> None:
+    [problem] = problems_of(request_of(USER, **fields))
+    assert rule in problem
+
+
+def test_tools_may_be_declared_though_none_may_be_used() -> None:
+    assert problems_of(request_of(USER, tools=[TOOL], tool_choice="none")) == []
+
+
+def test_a_valid_request_passes() -> None:
+    check(request_of(USER))
+
+
+def test_the_error_names_every_problem_and_its_place() -> None:
+    rows = [USER, assistant(called("a"), text("")), {"role": "user", "content": "Hi\x00"}]
+    with pytest.raises(InvalidRequestError) as refused:
+        check(request_of(*rows))
+    assert str(refused.value) == (
+        "A provider would refuse this request: message 1: blank text (assistant); "
+        "message 2: characters that cannot be sent (user); message 2: call without a result (a)."
+    )
+
+
+def test_looking_at_a_message_does_not_add_it() -> None:
+    checking = RequestCheck()
+    checking.add(Message(role="user", content="Hello"))
+    answer = Message.model_validate(assistant(called("a")))
+    assert checking.look(answer) == checking.look(answer) == []
+    checking.add(answer)
+    assert [problem.rule for problem in checking.look(answer)] == [RequestRule.CALL_ID, RequestRule.NO_RESULT]
+
+
+def test_a_fork_is_independent() -> None:
+    checking = RequestCheck()
+    checking.add(Message.model_validate(assistant(called("a"))))
+    fork = checking.fork()
+    fork.add(Message.model_validate(result("a")))
+    fork.add(Message.model_validate(assistant(called("b"))))
+    assert (fork.is_used("a"), fork.is_used("b"), list(fork.open)) == (True, True, ["b"])
+    assert (checking.is_used("b"), list(checking.open)) == (False, ["a"])
+
+
+async def test_the_mock_provider_refuses_an_invalid_request() -> None:
+    provider, invalid = MockProvider(["Hi."]), request_of(USER, result("a"))
+    with pytest.raises(InvalidRequestError, match="result without a call"):
+        await provider.complete(invalid)
+    assert provider.requests == [invalid]
+    assert (await provider.complete(request_of(USER))).text == "Hi."
+
+
 VALID: dict[str, list[Row]] = {
     "a question": [USER],
     "an aside at the end": [USER, {"role": "system", "content": "Be brief."}],
@@ -146,64 +205,5 @@ def test_an_invalid_request_has_the_problem(rule: RequestRule, rows: list[Row]) 
     assert any(rule in problem for problem in found), found
 
 
-@pytest.mark.parametrize(
-    ("fields", "rule"),
-    [
-        ({"tool_choice": "none"}, RequestRule.TOOL_CHOICE),
-        ({"tool_choice": "none", "tools": []}, RequestRule.TOOL_CHOICE),
-        ({"tools": [TOOL, TOOL]}, RequestRule.TOOL_NAMES),
-        ({"tools": [TOOL.model_copy(update={"name": ""})]}, RequestRule.TOOL_NAMES),
-    ],
-)
-def test_invalid_tools_and_tool_choices_are_found(fields: dict[str, Any], rule: RequestRule) -> None:
-    [problem] = problems_of(request_of(USER, **fields))
-    assert rule in problem
-
-
-def test_tools_may_be_declared_though_none_may_be_used() -> None:
-    assert problems_of(request_of(USER, tools=[TOOL], tool_choice="none")) == []
-
-
 def test_every_rule_has_an_example() -> None:
     assert {rule for rule, _ in REFUSED} == set(RequestRule) - {RequestRule.TOOL_CHOICE, RequestRule.TOOL_NAMES}
-
-
-def test_a_valid_request_passes() -> None:
-    check(request_of(USER))
-
-
-def test_the_error_names_every_problem_and_its_place() -> None:
-    rows = [USER, assistant(called("a"), text("")), {"role": "user", "content": "Hi\x00"}]
-    with pytest.raises(InvalidRequestError) as refused:
-        check(request_of(*rows))
-    assert str(refused.value) == (
-        "A provider would refuse this request: message 1: blank text (assistant); "
-        "message 2: characters that cannot be sent (user); message 2: call without a result (a)."
-    )
-
-
-def test_looking_at_a_message_does_not_add_it() -> None:
-    checking = RequestCheck()
-    checking.add(Message(role="user", content="Hello"))
-    answer = Message.model_validate(assistant(called("a")))
-    assert checking.look(answer) == checking.look(answer) == []
-    checking.add(answer)
-    assert [problem.rule for problem in checking.look(answer)] == [RequestRule.CALL_ID, RequestRule.NO_RESULT]
-
-
-def test_a_fork_is_independent() -> None:
-    checking = RequestCheck()
-    checking.add(Message.model_validate(assistant(called("a"))))
-    fork = checking.fork()
-    fork.add(Message.model_validate(result("a")))
-    fork.add(Message.model_validate(assistant(called("b"))))
-    assert (fork.is_used("a"), fork.is_used("b"), list(fork.open)) == (True, True, ["b"])
-    assert (checking.is_used("b"), list(checking.open)) == (False, ["a"])
-
-
-async def test_the_mock_provider_refuses_an_invalid_request() -> None:
-    provider, invalid = MockProvider(["Hi."]), request_of(USER, result("a"))
-    with pytest.raises(InvalidRequestError, match="result without a call"):
-        await provider.complete(invalid)
-    assert provider.requests == [invalid]
-    assert (await provider.complete(request_of(USER))).text == "Hi."
