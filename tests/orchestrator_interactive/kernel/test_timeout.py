@@ -72,6 +72,18 @@ async def test_a_coroutine_that_is_cancelled_may_clean_up(how: str) -> None:
     assert cleaned == ["up"]
 
 
+async def test_a_coroutine_that_returns_after_its_cancellation_has_timed_out() -> None:
+    async def swallows() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "late"
+        return "unreachable"
+
+    with pytest.raises(TimeoutError):
+        await soon(within(0.001, swallows()))
+
+
 async def test_a_timeout_inside_a_timeout_works() -> None:
     async def impatient() -> str:
         try:

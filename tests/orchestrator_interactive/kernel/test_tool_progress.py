@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -127,16 +125,16 @@ def test_a_report_to_a_closed_event_loop_does_nothing(reports: list[str]) -> Non
     assert reports == []
 
 
-def test_a_call_that_is_closed_from_another_context_leaves_no_listener(reports: list[str]) -> None:
+async def test_a_call_that_is_closed_in_another_context_leaves_the_listener_there(reports: list[str]) -> None:
+    inner: list[str] = []
+
     async def call() -> None:
-        with reporting(reports.append):
+        with reporting(inner.append):
             await asyncio.Event().wait()
 
-    async def start() -> Coroutine[Any, Any, None]:
-        started = call()
-        contextvars.copy_context().run(started.send, None)
-        return started
-
-    asyncio.run(start()).close()
-    report_progress("half done")
-    assert reports == []
+    started = call()
+    contextvars.copy_context().run(started.send, None)
+    with reporting(reports.append):
+        started.close()
+        report_progress("half done")
+    assert (reports, inner) == (["half done"], [])
