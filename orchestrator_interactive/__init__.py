@@ -31,8 +31,17 @@ __all__ = [
     "mount",
 ]
 
-_DOORS = ("inject_message", "edit_message", "withdraw_message", "receipts", "notify", "stop", "suspend", "unsaid")
-_CAPABILITIES = {f"orchestrator.{door}": door for door in _DOORS}
+_METHODS = (
+    "inject_message",
+    "edit_message",
+    "withdraw_message",
+    "receipts",
+    "notify",
+    "stop",
+    "suspend",
+    "unconfirmed_text",
+)
+_CAPABILITIES = {f"orchestrator.{method}": method for method in _METHODS}
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], Awaitable[None]]:
@@ -40,11 +49,11 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     coordinator = to_local_coordinator(coordinator)
     orchestrator = InteractiveOrchestrator(config)
     await coordinator.mount("orchestrator", orchestrator)
-    for name, door in _CAPABILITIES.items():
-        coordinator.register_capability(name, getattr(orchestrator, door))
+    for name, method in _CAPABILITIES.items():
+        coordinator.register_capability(name, getattr(orchestrator, method))
     coordinator.register_contributor("observability.events", NAME, lambda: [INJECTION_APPLIED, PROVIDER_FALLBACK])
 
     async def clean_up() -> None:
-        orchestrator.let_go()
+        orchestrator.close()
 
     return clean_up

@@ -18,10 +18,10 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-Read = TypeVar("Read", bound=BaseModel)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def read(kind: type[Read], given: Mapping[str, Any], subject: str) -> Read:
+def validate(kind: type[ModelT], given: Mapping[str, Any], subject: str) -> ModelT:
     """Validate a mapping against a model; `subject` names it in the error.
 
     Raises:

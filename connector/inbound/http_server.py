@@ -14,7 +14,7 @@ from aiohttp import web
 
 from connector.inbound.event_decoder import DONE, NOT_NOW, Reply
 from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
-from connector.inbound.outside_json import parse_json
+from connector.inbound.json_limits import parse_json
 from connector.inbound.signature import SETTING_ERRORS, flaw_of
 from connector.setup.credentials import ConnectionRefused
 from connector.setup.scopes import PATH

@@ -334,7 +334,7 @@ class SlackRun:
                 await self.view.post(*service_post(f"resumed:{resumption.key}", texts.resumed(resumption.labels)))
             case "text":
                 self._parts = data.get("part", self._parts + 1)
-                text = f"{data['text'].rstrip()} …" if data.get("cut") else data["text"]
+                text = f"{data['text'].rstrip()} …" if data.get("partial") else data["text"]
                 await self.view.post(*agent_post(self._part(self._parts), text))
             case "complete":
                 self.summary = RunSummary.of(data)

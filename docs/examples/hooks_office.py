@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator_interactive.config import Options, read
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
 
 
@@ -19,7 +19,7 @@ async def add_date(event: str, data: dict[str, Any]) -> HookResult:
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], None]:
-    options = read(OfficeOptions, config, "hooks-office")
+    options = validate(OfficeOptions, config, "hooks-office")
 
     async def deny_access(event: str, data: dict[str, Any]) -> HookResult:
         tool_input = data.get("tool_input")

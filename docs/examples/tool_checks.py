@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult, report_progress, run_blocking
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 
@@ -65,6 +65,6 @@ def read_output(process: subprocess.Popen[str]) -> str:
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> ChecksTool:
-    tool = ChecksTool(read(ChecksOptions, config, "tool-checks"))
+    tool = ChecksTool(validate(ChecksOptions, config, "tool-checks"))
     await to_local_coordinator(coordinator).mount("tools", tool)
     return tool

@@ -1,4 +1,4 @@
-"""`tool-helpers`: registers a function as a tool, and an agent that `ask_agent` can call."""
+"""`tool-helpers`: registers a function as a tool, and an agent that `call_agent` can call."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from orchestrator_interactive.registries import (
     AgentRepository,
     LLMAgents,
     ToolRegistry,
-    ask_agent,
+    call_agent,
     mount_tools,
     tool,
 )
@@ -30,7 +30,7 @@ EDITOR = LLMAgentConfig(
 
 TOOLS = ToolRegistry()
 TOOLS.register(count_words)
-TOOLS.register(ask_agent)
+TOOLS.register(call_agent)
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:

@@ -18,8 +18,8 @@ from local_slack.delivery.faults import (
 )
 from local_slack.delivery.recorder import kind_of
 from local_slack.delivery.socket_mode import DisconnectReason
+from local_slack.json_limits import parse_json
 from local_slack.methods.web_api import METHOD_NAMES
-from local_slack.outside_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import aiohttp
 from yarl import URL
 
 from local_slack.blocks.slack_json import VERIFICATION_TOKEN
-from local_slack.outside_json import parse_json
+from local_slack.json_limits import parse_json
 from local_slack.workspace.errors import LocalSlackError
 
 if TYPE_CHECKING:

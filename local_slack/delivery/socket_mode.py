@@ -11,7 +11,7 @@ from aiohttp import web
 
 from local_slack.delivery.connection import HOST, Connection
 from local_slack.delivery.recorder import Recorder, shortened
-from local_slack.outside_json import parse_json
+from local_slack.json_limits import parse_json
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:

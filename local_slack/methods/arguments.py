@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from local_slack.outside_json import parse_json
+from local_slack.json_limits import parse_json
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:

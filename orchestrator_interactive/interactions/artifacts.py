@@ -197,7 +197,7 @@ async def _unless_damaged(store: LogStore, key: Key) -> Log | None:
     try:
         return await store.load(key)
     except DamagedLog as e:
-        logger.warning("artifacts.log_left_out", problem=str(e))
+        logger.warning("artifacts.log_skipped", problem=str(e))
         return None
 
 

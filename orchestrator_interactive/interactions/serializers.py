@@ -13,7 +13,7 @@ import zstandard
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.records import DAMAGED
 from orchestrator_interactive.interactions.states.base import state_type
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import StateEnvelope
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 # Compression gains too little below this size.
 COMPRESSED_FROM_BYTES = 2048
 # Limit on the data of one state: above any tool result, and a bound on the size that a damaged frame may claim.
-_MOST_BYTES = 256 * 1024 * 1024
+_MAX_BYTES = 256 * 1024 * 1024
 # Nesting limit of a row plus its state.
-_MOST_LEVELS = MAX_ROW_NESTING + 10
+_MAX_LEVELS = MAX_ROW_NESTING + 10
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
@@ -51,10 +51,10 @@ def encode(state: BaseState, ts: float | None = None) -> StateEnvelope:
         text = _JSON.encode(state.data())
     except (TypeError, ValueError, RecursionError) as e:
         raise ValueError(f"{kind.__name__} contains a value that JSON cannot represent: {e}.") from e
-    if may_be_deeper(text, _MOST_LEVELS) and (depth := nesting(state.data())) > _MOST_LEVELS:
-        raise ValueError(f"{kind.__name__} is nested {depth} levels deep; the limit is {_MOST_LEVELS}: flatten it.")
-    if len(text) > _MOST_BYTES:
-        raise ValueError(f"{kind.__name__} is too large: {len(text)} bytes; the limit is {_MOST_BYTES}.")
+    if may_be_deeper(text, _MAX_LEVELS) and (depth := nesting(state.data())) > _MAX_LEVELS:
+        raise ValueError(f"{kind.__name__} is nested {depth} levels deep; the limit is {_MAX_LEVELS}: flatten it.")
+    if len(text) > _MAX_BYTES:
+        raise ValueError(f"{kind.__name__} is too large: {len(text)} bytes; the limit is {_MAX_BYTES}.")
     compressed = len(text) > COMPRESSED_FROM_BYTES
     return {
         "v": kind.__version__,
@@ -101,7 +101,7 @@ def read_data(envelope: StateEnvelope) -> dict[str, Any]:
         text = envelope["data"]
         if envelope["compressed"]:
             text = _unpacked(text if isinstance(text, bytes) else base64.b64decode(text, validate=True))
-        data = parse_json(text, _MOST_LEVELS)
+        data = parse_json(text, _MAX_LEVELS)
     except (ValueError, TypeError, zstandard.ZstdError) as e:
         raise UnreadableState(f"The data of {envelope['t']} are damaged: {e}.") from e
     if not isinstance(data, dict):
@@ -110,6 +110,6 @@ def read_data(envelope: StateEnvelope) -> dict[str, Any]:
 
 
 def _unpacked(packed: bytes) -> bytes:
-    if not 0 <= zstandard.frame_content_size(packed) <= _MOST_BYTES:
+    if not 0 <= zstandard.frame_content_size(packed) <= _MAX_BYTES:
         raise ValueError("the compressed frame does not state a valid size")
     return _ZSTD.unpacker.decompress(packed)

@@ -37,7 +37,7 @@ logger = structlog.get_logger(__name__)
 # States per read.
 _PAGE = 500
 # Maximum number of open calls stored with each state.
-_MOST_OPEN_WRITTEN = 16
+_MAX_OPEN_WRITTEN = 16
 # A user message after these states starts a task; elsewhere it belongs to the current task.
 _TASK_BEGINS_AFTER = (START, AssistantMessageState.__name__)
 
@@ -311,7 +311,7 @@ class InteractionStack:
         call = answers(flow, state)
         asked_by = f"{self.key.path}/{call.place}" if call else self._asked_by if begins else None
         then = after(flow, state, f"{segment}/{index}")
-        replayed = 1 + (last.replayed if last else 0) if len(then.open) > _MOST_OPEN_WRITTEN else 0
+        replayed = 1 + (last.replayed if last else 0) if len(then.open) > _MAX_OPEN_WRITTEN else 0
         return Node(segment, index, envelope, episode + begins, then, (asked_by,) if asked_by else (), replayed)
 
     async def _loaded(self) -> _Snapshot:
@@ -322,7 +322,7 @@ class InteractionStack:
         if self._snapshot is None:
             log = await self._store.load(self.key) or Log(0, Tree.empty(time.time(), self._asked_by))
             if log.version < self._version:
-                logger.error("log.forgotten", conversation=self.key.conversation_id, had=self._version, has=log.version)
+                logger.error("log.expired", conversation=self.key.conversation_id, had=self._version, has=log.version)
             return self._remember(log, await self._last(log.tree))
         return self._snapshot
 
@@ -372,11 +372,13 @@ class InteractionStack:
         return nodes
 
     async def _commit(self, change: Change) -> None:
+        was_committed = False
         try:
             await self._store.commit(self.key, change)
-        except BaseException:  # a cancelled commit may have succeeded: the next use reads the log
-            self._snapshot = None
-            raise
+            was_committed = True
+        finally:
+            if not was_committed:  # a cancelled commit may have succeeded: the next use reads the log
+                self._snapshot = None
 
     def _place(self, snapshot: _Snapshot, index: int) -> int:
         place = index + snapshot.length if index < 0 else index

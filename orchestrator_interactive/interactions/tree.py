@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MAIN = "main"
-_LONGEST_NAME = 100
+_MAX_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +165,9 @@ class Tree:
         return replace(tree, current=self.next_segment), left
 
     def _check_name(self, name: str) -> None:
-        if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _LONGEST_NAME or name[0] == "-":
+        if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _MAX_NAME or name[0] == "-":
             raise BadBranchName(
-                f"{name[:_LONGEST_NAME]!r} is not a valid branch name: use 1 to {_LONGEST_NAME} printable characters, "
+                f"{name[:_MAX_NAME]!r} is not a valid branch name: use 1 to {_MAX_NAME} printable characters, "
                 "without a leading dash or surrounding spaces."
             )
         if name in self.names():

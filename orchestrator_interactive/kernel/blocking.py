@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _THREADS = 4
-_MOST_EACH = 2
+_MAX_PER_KEY = 2
 # How long a thread waits for another call before it ends.
-_LINGER_S = 0.02
+_IDLE_TIMEOUT_S = 0.02
 
 
 @dataclass(slots=True, eq=False)
@@ -27,33 +27,35 @@ class _Job:
     key: Hashable
     function: Callable[[], Any]
     outcome: Future[Any] = field(default_factory=Future)
-    gave_up: bool = False
+    was_abandoned: bool = False
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Remove the job from the queue unless it has started."""
-        self.gave_up = self.outcome.cancel()
+        self.was_abandoned = self.outcome.cancel()
 
 
 class FairPool:
-    """Run blocking functions in at most `threads` threads, at most `most_each` for the same key.
+    """Run blocking functions in at most `threads` threads, at most `max_per_key` for the same key.
 
     The keys take turns, so one with many calls delays the others by one call at most. Threads end when no call waits
     for them.
 
     Args:
-        at_rest: called in a thread before it ends.
+        on_thread_end: called in a thread before it ends.
     """
 
-    def __init__(self, name: str, threads: int, most_each: int, at_rest: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, name: str, threads: int, max_per_key: int, on_thread_end: Callable[[], object] = lambda: None
+    ) -> None:
         self._name = name
-        self._most_threads = threads
-        self._most_each = most_each
-        self._at_rest = at_rest
+        self._max_threads = threads
+        self._max_per_key = max_per_key
+        self._on_thread_end = on_thread_end
         self._changed = Condition()
         self._threads = self._idle = self._queued = 0
         self._running: Counter[Hashable] = Counter()
         # The key whose turn it is comes first.
-        self._waiting: dict[Hashable, deque[_Job]] = {}
+        self._queues: dict[Hashable, deque[_Job]] = {}
 
     async def run(self, key: Hashable, function: Callable[..., T], *arguments: Any, wait_s: float | None = None) -> T:
         """Return the result of the function. Context variables are those of the caller.
@@ -65,12 +67,12 @@ class FairPool:
         """
         job = _Job(key, partial(copy_context().run, function, *arguments))
         self._add(job)
-        timer = None if wait_s is None else asyncio.get_running_loop().call_later(wait_s, job.give_up)
+        timer = None if wait_s is None else asyncio.get_running_loop().call_later(wait_s, job.abandon)
         try:
             result: T = await asyncio.wrap_future(job.outcome)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if job.gave_up and not (task and task.cancelling()):
+            if job.was_abandoned and not (task and task.cancelling()):
                 raise TimeoutError from None
             raise
         finally:
@@ -80,11 +82,11 @@ class FairPool:
 
     def _add(self, job: _Job) -> None:
         with self._changed:
-            if self._threads < self._most_threads and self._queued >= self._idle:
+            if self._threads < self._max_threads and self._queued >= self._idle:
                 # Start the thread first, so that the job is not in the queue if this fails.
                 Thread(target=self._work, name=self._name).start()
                 self._threads += 1
-            self._waiting.setdefault(job.key, deque()).append(job)
+            self._queues.setdefault(job.key, deque()).append(job)
             self._queued += 1
             self._changed.notify()
 
@@ -93,9 +95,9 @@ class FairPool:
         while (job := self._next(is_leaving=is_leaving)) or not is_leaving:
             is_leaving = job is None
             if job is None:
-                self._at_rest()
+                self._on_thread_end()
                 continue
-            report = _called(job)
+            report = _run_job(job)
             with self._changed:
                 self._running -= Counter([job.key])  # drops counts of 0
                 self._changed.notify()
@@ -106,14 +108,14 @@ class FairPool:
         with self._changed:
             if not is_leaving:
                 self._idle += 1
-                self._changed.wait_for(self._next_jobs, _LINGER_S)
+                self._changed.wait_for(self._next_jobs, _IDLE_TIMEOUT_S)
                 self._idle -= 1
             while (jobs := self._next_jobs()) is not None:
                 job = jobs.popleft()
                 self._queued -= 1
-                del self._waiting[job.key]
+                del self._queues[job.key]
                 if jobs:
-                    self._waiting[job.key] = jobs  # behind the other keys
+                    self._queues[job.key] = jobs  # behind the other keys
                 if job.outcome.set_running_or_notify_cancel():
                     self._running[job.key] += 1
                     return job
@@ -122,10 +124,10 @@ class FairPool:
 
     def _next_jobs(self) -> deque[_Job] | None:
         """Return the jobs of the key whose turn it is."""
-        return next((jobs for key, jobs in self._waiting.items() if self._running[key] < self._most_each), None)
+        return next((jobs for key, jobs in self._queues.items() if self._running[key] < self._max_per_key), None)
 
 
-def _called(job: _Job) -> Callable[[], None]:
+def _run_job(job: _Job) -> Callable[[], None]:
     """Call the function of a job; return a function that sets its outcome."""
     try:
         return partial(job.outcome.set_result, job.function())
@@ -133,7 +135,7 @@ def _called(job: _Job) -> Callable[[], None]:
         return partial(job.outcome.set_exception, e)
 
 
-_POOL = FairPool("blocking", _THREADS, _MOST_EACH)
+_POOL = FairPool("blocking", _THREADS, _MAX_PER_KEY)
 
 
 async def run_blocking(key: Hashable, function: Callable[..., T], *arguments: Any) -> T:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import structlog
 
-from orchestrator_interactive.kernel.error_boundary import contained
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,11 +36,10 @@ class _Watch:
     def __enter__(self) -> None:
         self._watchers[self] = self._callback
         if self._token.is_cancelled:
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._watchers.pop, self)
                 self._callback()
-            except BaseException:
-                del self._watchers[self]
-                raise
+                undo.pop_all()
 
     def __exit__(self, *_: object) -> None:
         del self._watchers[self]
@@ -108,11 +108,8 @@ class CancellationToken:
     async def trigger_callbacks(self) -> None:
         """Await every `on_cancel` callback; failures are logged."""
         for callback in list(self._callbacks):
-            try:
-                with contained():
-                    await callback()
-            except Exception:  # one failing callback must not prevent the others
-                log.exception("cancellation.callback_failed")
+            with ErrorBoundary(log, "cancellation.callback_failed"):
+                await callback()
 
     def register_child(self, child: CancellationToken) -> None:
         """Make a child session's token follow this one."""
@@ -140,10 +137,8 @@ class CancellationToken:
     def _advance(self, state: CancellationState) -> bool:
         self._state = state
         for callback in list(self._watchers.values()):
-            try:
+            with ErrorBoundary(log, "cancellation.watcher_failed"):
                 callback()
-            except Exception:  # one failing watcher must not keep others and child sessions running
-                log.exception("cancellation.watcher_failed")
         for child in list(self._children):
             self._advance_child(child)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.kernel.cancellation import CancellationToken
-from orchestrator_interactive.kernel.error_boundary import contained
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.hook_actions import HookResultProcessor
 from orchestrator_interactive.kernel.hooks import HookRegistry
 
@@ -25,7 +26,7 @@ _SINGLE = ("orchestrator", "context", "module-source-resolver")
 _MULTI = ("providers", "tools", "agents")
 
 
-class _Done:
+class _Completed:
     """A completed awaitable, so that `mount` works with and without `await`."""
 
     def __await__(self) -> Generator[None, None, None]:
@@ -33,7 +34,7 @@ class _Done:
         yield
 
 
-_DONE = _Done()
+_COMPLETED = _Completed()
 
 
 class ModuleCoordinator:
@@ -116,7 +117,7 @@ class ModuleCoordinator:
             log.warning("module.replaced", mount_point=point, name=key)
         holder[key] = module
         log.debug("module.mounted", mount_point=point, name=key, module=type(module).__name__)
-        return _DONE
+        return _COMPLETED
 
     def unmount(self, mount_point: str, name: str | None = None) -> Awaitable[None]:
         """Remove a module from its mount point.
@@ -134,7 +135,7 @@ class ModuleCoordinator:
         else:
             del self.mount_points[point][name]
         log.debug("module.unmounted", mount_point=point, name=name)
-        return _DONE
+        return _COMPLETED
 
     def get(self, mount_point: str, name: str | None = None) -> Any:
         """Return the module of a single mount point; of a multi one, the named module or the whole dictionary."""
@@ -173,11 +174,9 @@ class ModuleCoordinator:
         """Return the contributions to a channel in order of registration; log and skip failing contributors."""
         collected = []
         for name, callback in tuple(self._contributors.get(channel, ())):
-            try:
-                value = await _called(callback)
-            except Exception:  # one failing contributor must not prevent the others
-                log.exception("contributor.failed", channel=channel, contributor=name)
-                continue
+            value = None
+            with ErrorBoundary(log, "contributor.failed", channel=channel, contributor=name):
+                value = await _call(callback)
             if value is not None:
                 collected.append(value)
         return collected
@@ -186,10 +185,10 @@ class ModuleCoordinator:
         """Return a function that undoes all later registrations and mounts and runs their clean-ups."""
         mounted = {point: dict(held) if point in _MULTI else held for point, held in self.mount_points.items()}
         capabilities, contributors = dict(self._capabilities), {c: list(n) for c, n in self._contributors.items()}
-        cleanups, handlers = len(self._cleanups), self.hooks.mark()
+        cleanups, handlers = len(self._cleanups), self.hooks.checkpoint()
 
         async def undo() -> None:
-            self.hooks.end_since(handlers)
+            self.hooks.unregister_since(handlers)
             for point, held in mounted.items():
                 if point in _MULTI:
                     self.mount_points[point].clear()
@@ -210,14 +209,14 @@ class ModuleCoordinator:
         await self._clean_up_to(0)
 
     async def _clean_up_to(self, count: int) -> None:
-        leaving: BaseException | None = None
+        leaving: asyncio.CancelledError | KeyboardInterrupt | None = None
         while len(self._cleanups) > count:
             cleanup_fn = self._cleanups.pop()
+            name = getattr(cleanup_fn, "__qualname__", type(cleanup_fn).__name__)
             try:
-                await _called(cleanup_fn)
-            except Exception:  # one failing clean-up must not prevent the others
-                log.exception("cleanup.failed", cleanup=getattr(cleanup_fn, "__qualname__", type(cleanup_fn).__name__))
-            except BaseException as e:  # noqa: BLE001 - cancellation or process exit: re-raised after the others
+                with ErrorBoundary(log, "cleanup.failed", cleanup=name):
+                    await _call(cleanup_fn)
+            except (asyncio.CancelledError, KeyboardInterrupt) as e:  # re-raised after the others
                 leaving = e
         if leaving is not None:
             raise leaving
@@ -267,7 +266,6 @@ def _check_text(value: Any, argument: str) -> None:
         raise ValueError(f"{argument} must be a name, not {value!r}.")
 
 
-async def _called(callback: Callable[[], Any]) -> Any:
-    with contained():
-        value = callback()
-        return await value if inspect.isawaitable(value) else value
+async def _call(callback: Callable[[], Any]) -> Any:
+    value = callback()
+    return await value if inspect.isawaitable(value) else value

@@ -4,18 +4,53 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import TracebackType
 
 
 class EscapedError(Exception):
     """Called code raised a CancelledError or SystemExit that would have affected its caller."""
 
 
+class ErrorBoundary:
+    """Log an error of third-party code instead of raising it; `error` is then the error, otherwise None.
+
+    A CancelledError without a cancellation of the current task, and SystemExit, count as errors. A cancellation of
+    the current task passes through, and so do KeyboardInterrupt and GeneratorExit.
+
+    Args:
+        log: logger of the caller.
+        event: name of the log event; `fields` are its fields.
+    """
+
+    # A class is several times cheaper than a generator, and every hook and progress event enters one.
+    __slots__ = ("_event", "_fields", "_level", "_log", "error")
+
+    def __init__(self, log: Any, event: str, *, level: Literal["warning", "error"] = "error", **fields: Any) -> None:
+        self._log = log
+        self._event = event
+        self._level = level
+        self._fields = fields
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+        if error is None:
+            return False
+        self.error = _as_ordinary(error)
+        if self.error is None:
+            return False
+        getattr(self._log, self._level)(self._event, exc_info=self.error, **self._fields)
+        return True
+
+
 @contextmanager
-def contained() -> Iterator[None]:
+def convert_exits() -> Iterator[None]:
     """Convert a CancelledError without a cancellation of the current task, and SystemExit, to an ordinary error.
 
     The usual clean-up `task.cancel(); await task` raises the first; a tool that calls `sys.exit` the second. A
@@ -26,16 +61,32 @@ def contained() -> Iterator[None]:
     """
     try:
         yield
-    except asyncio.CancelledError as e:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+    except (asyncio.CancelledError, SystemExit) as e:
+        error = _as_ordinary(e)
+        if error is None:
             raise
-        raise EscapedError("It raised CancelledError, although its task was not cancelled.") from e
-    except SystemExit as e:
-        raise EscapedError(f"It tried to exit the process with code {e.code!r}.") from e
+        raise error from e
 
 
-def told(error: BaseException) -> str:
+def _as_ordinary(error: BaseException) -> Exception | None:
+    """Return an error of third-party code as an ordinary one; None if it belongs to the caller."""
+    match error:
+        case asyncio.CancelledError():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                return None
+            escaped = EscapedError("It raised CancelledError, although its task was not cancelled.")
+        case SystemExit():
+            escaped = EscapedError(f"It tried to exit the process with code {error.code!r}.")
+        case Exception():
+            return error
+        case _:
+            return None
+    escaped.__cause__ = error
+    return escaped
+
+
+def error_text(error: BaseException) -> str:
     """Return the text of an error, or its class name if it has no text or `__str__` fails."""
     try:
         text = str(error)

@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.conversion import local_errors, to_local
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError, InjectionTooLargeError
 from orchestrator_interactive.kernel.contracts.models import HookResult
-from orchestrator_interactive.kernel.error_boundary import contained, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection
@@ -53,10 +53,10 @@ class HookResultProcessor:
         result = to_local(result)
         if not isinstance(result, HookResult):
             raise TypeError(f"result must be a HookResult, not {type(result).__name__}.")
-        fitting, too_large = self._measured(result.injections(), hook_name)
+        fitting, too_large = self._check_sizes(result.injections(), hook_name)
         kept = [each for each in fitting if await self._inject(each, event, _source(each, hook_name))]
         if len(kept) < len(fitting):
-            result = _with_only(result, kept)
+            result = _with_injections(result, kept)
         if result.user_message:
             await self._show(result, hook_name)
         if result.suppress_output:
@@ -64,10 +64,12 @@ class HookResultProcessor:
         if result.action == "ask_user":
             result = await self._approvals.decide(self._coordinator.approval_system, result, event, hook_name)
         if too_large:
-            raise InjectionTooLargeError(" ".join(too_large), _with_only(result, kept))
+            raise InjectionTooLargeError(" ".join(too_large), _with_injections(result, kept))
         return result
 
-    def _measured(self, injections: list[ContextInjection], hook_name: str) -> tuple[list[ContextInjection], list[str]]:
+    def _check_sizes(
+        self, injections: list[ContextInjection], hook_name: str
+    ) -> tuple[list[ContextInjection], list[str]]:
         """Return the injections within the size limit, and an error sentence for each larger one."""
         limit = self._coordinator.injection_size_limit
         fitting, too_large = [], []
@@ -82,7 +84,7 @@ class HookResultProcessor:
 
     async def _inject(self, injection: ContextInjection, event: str, source: str) -> bool:
         """Add an injection to the context. Returns False if that failed; an ephemeral one is only counted."""
-        if not injection.ephemeral and not await self._added(injection, event, source):
+        if not injection.ephemeral and not await self._add_to_context(injection, event, source):
             return False
         log.info(
             "hook.injected",
@@ -98,41 +100,34 @@ class HookResultProcessor:
             log.warning("hook.injection_budget", hook=source, tokens=self.injected_tokens, budget=budget)
         return True
 
-    async def _added(self, injection: ContextInjection, event: str, source: str) -> bool:
+    async def _add_to_context(self, injection: ContextInjection, event: str, source: str) -> bool:
         """Return whether the context accepted the injection."""
         context = self._coordinator.get("context")
         if context is None:
-            log.error("hook.injection_lost", hook=source, hook_event=event, reason="no context is mounted")
+            log.error("hook.injection_failed", hook=source, hook_event=event, reason="no context is mounted")
             return False
         provenance = {"source": "hook", "hook_name": source, "event": event}
         row = {"role": injection.role, "content": injection.content, "metadata": provenance}
-        try:
-            with contained():
-                await context.add_message(row)
-        except Exception:  # one failing part must not prevent the others
-            log.exception("hook.injection_lost", hook=source, hook_event=event)
-            return False
-        return True
+        with ErrorBoundary(log, "hook.injection_failed", hook=source, hook_event=event) as boundary:
+            await context.add_message(row)
+        return boundary.error is None
 
     async def _show(self, result: HookResult, hook_name: str) -> None:
         display, source = self._coordinator.display_system, result.user_message_source or hook_name
         if display is None:
             log.info("hook.user_message", text=result.user_message, severity=result.user_message_level, source=source)
             return
-        try:
-            with contained():
-                shown: Any = display.show_message(result.user_message or "", result.user_message_level, source)
-                if inspect.isawaitable(shown):
-                    await shown
-        except Exception:  # an event sink must not break the run
-            log.exception("display.failed", source=source)
+        with ErrorBoundary(log, "display.failed", source=source):
+            shown: Any = display.show_message(result.user_message or "", result.user_message_level, source)
+            if inspect.isawaitable(shown):
+                await shown
 
 
 def _source(injection: ContextInjection, hook_name: str) -> str:
     return hook_name if injection.hook_name == "unknown" else injection.hook_name
 
 
-def _with_only(result: HookResult, kept: list[ContextInjection]) -> HookResult:
+def _with_injections(result: HookResult, kept: list[ContextInjection]) -> HookResult:
     text = "\n\n".join(injection.content for injection in kept)
     action = "continue" if result.action == "inject_context" and not kept else result.action
     update = {"action": action, "context_injection": text or None, "context_injections": kept}
@@ -144,7 +139,7 @@ class Approvals:
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
-        self._always: set[tuple[str, str]] = set()
+        self._always_allowed: set[tuple[str, str]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     async def decide(self, system: ApprovalSystem | None, result: HookResult, event: str, hook_name: str) -> HookResult:
@@ -156,61 +151,61 @@ class Approvals:
         """
         payload = {"prompt": result.approval_prompt, "hook_name": hook_name, "event": event}
         await self._hooks.emit(events.APPROVAL_REQUIRED, {**payload, "options": result.approval_options})
-        decided = await self._decided(system, result, hook_name)
+        decided = await self._resolve(system, result, hook_name)
         granted = decided.action == "continue"
         log.info("approval.granted" if granted else "approval.denied", hook=hook_name, hook_event=event)
         outcome = events.APPROVAL_GRANTED if granted else events.APPROVAL_DENIED
         await self._hooks.emit(outcome, {**payload, "reason": decided.reason})
         return decided
 
-    async def _decided(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> HookResult:
+    async def _resolve(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> HookResult:
         prompt = result.approval_prompt or "Allow this?"
         options = result.approval_options or ["Allow", "Deny"]
         offers_always = bool(result.approval_prompt) and _ALWAYS in (option.lower() for option in options)
-        if offers_always and (hook_name, prompt) in self._always:
+        if offers_always and (hook_name, prompt) in self._always_allowed:
             return _allowed(result)
         if system is None:
-            log.warning("approval.nobody_to_ask", hook=hook_name)
+            log.warning("approval.no_system", hook=hook_name)
             return _denied(result, f"No approval system is available: {prompt}")
-        try:
-            answer = await self._answer(system, prompt, options, result)
-        except (TimeoutError, ApprovalTimeoutError):
-            log.info("approval.timeout", hook=hook_name, default=result.approval_default)
-            return _by_default(result, f"Approval timeout - denied by default: {prompt}")
-        except Exception as e:  # approval systems may fail
-            log.exception("approval.failed", hook=hook_name, default=result.approval_default)
-            return _by_default(result, f"Approval failed ({told(e)}) - denied by default: {prompt}")
+        with ErrorBoundary(log, "approval.failed", hook=hook_name, default=result.approval_default) as boundary:
+            try:
+                answer = await self._answer(system, prompt, options, result)
+            except (TimeoutError, ApprovalTimeoutError):
+                log.info("approval.timeout", hook=hook_name, default=result.approval_default)
+                return _by_default(result, f"Approval timeout - denied by default: {prompt}")
+        if boundary.error is not None:
+            return _by_default(result, f"Approval failed ({error_text(boundary.error)}) - denied by default: {prompt}")
         chosen = answer.strip().lower() if isinstance(answer, str) else ""
         if not chosen.startswith(("allow", "deny")):
             log.warning("approval.unexpected_answer", hook=hook_name, answer=chosen)
         if chosen == _ALWAYS and offers_always:
-            self._always.add((hook_name, prompt))
+            self._always_allowed.add((hook_name, prompt))
         return _allowed(result) if chosen.startswith("allow") else _denied(result, f"User denied: {prompt}")
 
     async def _answer(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
         """Return the system's answer, or raise after the timeout. One that ignores its cancellation is abandoned."""
-        asking = asyncio.get_running_loop().create_task(self._asked(system, prompt, options, result))
-        self._abandoned.add(asking)
-        asking.add_done_callback(self._on_end)
+        request_task = asyncio.get_running_loop().create_task(self._request(system, prompt, options, result))
+        self._abandoned.add(request_task)
+        request_task.add_done_callback(self._on_end)
         try:
-            await asyncio.wait({asking}, timeout=result.approval_timeout)
-            if not asking.done():
+            await asyncio.wait({request_task}, timeout=result.approval_timeout)
+            if not request_task.done():
                 raise TimeoutError
         finally:
-            if not asking.done():
-                asking.cancel()
-                await asyncio.wait({asking}, timeout=_CANCEL_GRACE_S)
-        return asking.result()
+            if not request_task.done():
+                request_task.cancel()
+                await asyncio.wait({request_task}, timeout=_CANCEL_GRACE_S)
+        return request_task.result()
 
-    async def _asked(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
-        with local_errors(), contained():
+    async def _request(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
+        with local_errors(), convert_exits():
             timeout_s, default = result.approval_timeout, result.approval_default
             return await system.request_approval(prompt, options, timeout_s, default)
 
-    def _on_end(self, asking: asyncio.Task[Any]) -> None:
-        self._abandoned.discard(asking)
-        if not asking.cancelled():
-            asking.exception()  # mark as retrieved: it was raised to the caller, or came too late
+    def _on_end(self, request_task: asyncio.Task[Any]) -> None:
+        self._abandoned.discard(request_task)
+        if not request_task.cancelled():
+            request_task.exception()  # mark as retrieved: it was raised to the caller, or came too late
 
 
 def _by_default(result: HookResult, reason: str) -> HookResult:

@@ -14,8 +14,8 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.conversion import to_local
 from orchestrator_interactive.kernel.contracts.models import HookAction, HookResult
-from orchestrator_interactive.kernel.error_boundary import told
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.error_boundary import error_text
+from orchestrator_interactive.kernel.timeout import with_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 CONTINUE = HookResult()
-_WEIGHT: dict[HookAction, int] = {"continue": 0, "modify": 1, "inject_context": 2, "ask_user": 3, "deny": 4}
+_PRECEDENCE: dict[HookAction, int] = {"continue": 0, "modify": 1, "inject_context": 2, "ask_user": 3, "deny": 4}
 _SEVERITY: tuple[Level, ...] = ("info", "warning", "error")
 
 # A hook may wait for a person, for as long as the default timeout of an approval.
@@ -40,7 +40,7 @@ class _Registration:
     number: int
     name: str = field(compare=False)
     handler: Handler = field(compare=False)
-    ended: bool = field(default=False, compare=False)
+    is_unregistered: bool = field(default=False, compare=False)
 
 
 class HookRegistry:
@@ -69,7 +69,7 @@ class HookRegistry:
         registration = _Registration(priority, self._count, given, handler)
         insort(self._handlers[event], registration)
 
-        return partial(self._end, event, registration)
+        return partial(self._unregister, event, registration)
 
     on = register
 
@@ -77,20 +77,20 @@ class HookRegistry:
         """Unregister every handler of this name."""
         for event, registrations in self._handlers.items():
             for registration in [r for r in registrations if r.name == name]:
-                self._end(event, registration)
+                self._unregister(event, registration)
 
-    def mark(self) -> int:
-        """Return a mark for `end_since`."""
+    def checkpoint(self) -> int:
+        """Return the position for `unregister_since`."""
         return self._count
 
-    def end_since(self, mark: int) -> None:
-        """Unregister every handler that was registered after the mark."""
+    def unregister_since(self, checkpoint: int) -> None:
+        """Unregister every handler that was registered after the checkpoint."""
         for event, registrations in self._handlers.items():
-            for registration in [r for r in registrations if r.number > mark]:
-                self._end(event, registration)
+            for registration in [r for r in registrations if r.number > checkpoint]:
+                self._unregister(event, registration)
 
-    def _end(self, event: str, registration: _Registration) -> None:
-        registration.ended = True
+    def _unregister(self, event: str, registration: _Registration) -> None:
+        registration.is_unregistered = True
         if registration in self._handlers[event]:
             self._handlers[event].remove(registration)
 
@@ -116,18 +116,18 @@ class HookRegistry:
         registrations = self._handlers.get(event)
         if not registrations:
             return CONTINUE
-        current = self._whole(data)
+        current = self._with_defaults(data)
         strongest, modified = CONTINUE, False
         for registration in tuple(registrations):
-            if registration.ended:  # unregistered by an earlier handler
+            if registration.is_unregistered:  # unregistered by an earlier handler
                 continue
-            result = await self._ask(registration, event, current, self.timeout_s)
-            if result is None or _asks_nothing(result):
+            result = await self._call_handler(registration, event, current, self.timeout_s)
+            if result is None or _has_no_effect(result):
                 continue
-            result = _named(result, registration)
+            result = _with_hook_name(result, registration)
             if result.action == "modify" and result.data is not None:
                 current, modified = {**current, **result.data}, True
-            strongest = _combined(strongest, result, event)
+            strongest = _merge(strongest, result, event)
             if strongest.action == "deny":
                 break
         return strongest.model_copy(update={"data": current}) if modified else strongest
@@ -143,33 +143,34 @@ class HookRegistry:
         Handlers that exceed it are left out.
         """
         limit_s = self.timeout_s if timeout is None else timeout
-        given = self._whole(data)
+        given = self._with_defaults(data)
         answers = []
         for registration in tuple(self._handlers.get(event, ())):
-            answer = await self._ask(registration, event, dict(given), limit_s)
+            answer = await self._call_handler(registration, event, dict(given), limit_s)
             if answer is not None:
-                answers.append(_named(answer, registration))
+                answers.append(_with_hook_name(answer, registration))
         return answers
 
-    def _whole(self, data: dict[str, Any] | None) -> dict[str, Any]:
+    def _with_defaults(self, data: dict[str, Any] | None) -> dict[str, Any]:
         if data is None:
             return dict(self._defaults)
         if not isinstance(data, dict):
             raise TypeError(f"data must be a dictionary, not {data!r}.")
         return {**self._defaults, **data}
 
-    async def _ask(
+    async def _call_handler(
         self, registration: _Registration, event: str, data: dict[str, Any], timeout_s: float
     ) -> HookResult | None:
         """Return the handler's result; `None` after a timeout."""
         name = registration.name
         task = asyncio.current_task()
         cancelled_before = task.cancelling() if task else 0
+        # Not an ErrorBoundary, which would cost half as much as the whole call of a short handler.
         try:
             answer: Any = registration.handler(event, data)
             if inspect.isawaitable(answer):
-                answer = await within(timeout_s, answer)
-            result: HookResult | None = _understood(answer, name, event)
+                answer = await with_timeout(timeout_s, answer)
+            result: HookResult | None = _validated(answer, name, event)
         except TimeoutError:
             # The handler itself may have raised it.
             log.warning("hook.timeout", hook=name, hook_event=event, timeout_s=timeout_s)
@@ -187,12 +188,12 @@ class HookRegistry:
         return result
 
 
-def too_late_for_a_no(wish: HookResult, event: str) -> HookResult:
+def without_denial(hook_result: HookResult, event: str) -> HookResult:
     """Remove `deny` and `ask_user` from the result of an event that reports a past fact; keep its injections."""
-    if wish.action not in {"deny", "ask_user"}:
-        return wish
-    log.info("hook.denied_too_late", hook=wish.hook_name, hook_event=event)
-    return wish.model_copy(update={"action": "inject_context" if wish.injections() else "continue"})
+    if hook_result.action not in {"deny", "ask_user"}:
+        return hook_result
+    log.info("hook.denial_ignored", hook=hook_result.hook_name, hook_event=event)
+    return hook_result.model_copy(update={"action": "inject_context" if hook_result.injections() else "continue"})
 
 
 def _check(event: str, handler: Handler, priority: int) -> None:
@@ -206,7 +207,7 @@ def _check(event: str, handler: Handler, priority: int) -> None:
         raise TypeError(f"priority must be a whole number (lower is earlier), not {priority!r}.")
 
 
-def _understood(answer: Any, name: str, event: str) -> HookResult:
+def _validated(answer: Any, name: str, event: str) -> HookResult:
     if answer is None or answer is CONTINUE:
         return CONTINUE
     try:
@@ -216,31 +217,31 @@ def _understood(answer: Any, name: str, event: str) -> HookResult:
         if result.action != "continue" or result.user_message:
             result = HookResult.model_validate(dict(result))  # pydantic's copies are not validated
     except (TypeError, ValueError) as e:
-        log.warning("hook.nonsense", hook=name, hook_event=event, error=told(e))
+        log.warning("hook.result_invalid", hook=name, hook_event=event, error=error_text(e))
         return CONTINUE
     if result.action == "inject_context" and not any(i.content.strip() for i in result.injections()):
         return result.model_copy(update={"action": "continue"})
     return result
 
 
-def _asks_nothing(result: HookResult) -> bool:
+def _has_no_effect(result: HookResult) -> bool:
     return result.action == "continue" and not result.user_message and not result.suppress_output
 
 
-def _named(result: HookResult, registration: _Registration) -> HookResult:
+def _with_hook_name(result: HookResult, registration: _Registration) -> HookResult:
     return result.model_copy(update={"hook_name": registration.name})
 
 
-def _combined(one: HookResult, other: HookResult, event: str) -> HookResult:
+def _merge(one: HookResult, other: HookResult, event: str) -> HookResult:
     """Return the result of higher precedence, with the injections and user messages of both."""
     if one is CONTINUE:
         return other
-    stronger, weaker = (other, one) if _WEIGHT[other.action] > _WEIGHT[one.action] else (one, other)
+    stronger, weaker = (other, one) if _PRECEDENCE[other.action] > _PRECEDENCE[one.action] else (one, other)
     update: dict[str, Any] = {}
     if one.action == other.action == "ask_user":
-        update.update(_both_asked(one, other))
+        update.update(_merge_approvals(one, other))
     if stronger.action in {"inject_context", "ask_user"} and (one.injections() or other.injections()):
-        both = [*_placed(one, event), *_placed(other, event)]
+        both = [*_injections_with_event(one, event), *_injections_with_event(other, event)]
         update["context_injections"] = both
         update["context_injection"] = "\n\n".join(injection.content for injection in both)
     if weaker.suppress_output:
@@ -255,7 +256,7 @@ def _combined(one: HookResult, other: HookResult, event: str) -> HookResult:
     return stronger.model_copy(update=update) if update else stronger
 
 
-def _both_asked(one: HookResult, other: HookResult) -> dict[str, Any]:
+def _merge_approvals(one: HookResult, other: HookResult) -> dict[str, Any]:
     """Merge two `ask_user` results into one request, with the shorter timeout and the stricter default."""
     same = one.approval_options == other.approval_options
     return {
@@ -266,5 +267,5 @@ def _both_asked(one: HookResult, other: HookResult) -> dict[str, Any]:
     }
 
 
-def _placed(result: HookResult, event: str) -> list[Any]:
+def _injections_with_event(result: HookResult, event: str) -> list[Any]:
     return [injection.model_copy(update={"event": event}) for injection in result.injections()]

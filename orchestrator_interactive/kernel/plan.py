@@ -30,7 +30,7 @@ class MountPlan:
     hook_timeout_s: float | None
 
     @classmethod
-    def read(cls, config: Any) -> MountPlan:
+    def from_config(cls, config: Any) -> MountPlan:
         """Parse a configuration.
 
         Raises:
@@ -48,23 +48,23 @@ class MountPlan:
         return cls(required, optional, session.get("hook_timeout_s"))
 
 
-def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+def merge_configs(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
     """Return `base` with `overlay` merged into a deep copy.
 
     Dictionaries are merged by key, but a module that replaces another does not inherit its options. Lists of modules
     are merged by module: configs of the same module are merged, other modules are appended. Other values are replaced.
     """
-    base, overlay = _gathered(base), _gathered(overlay)
+    base, overlay = _collect_modules(base), _collect_modules(overlay)
     result: dict[str, Any] = dict(base)
     for key, value in overlay.items():
         if key in _LISTS and isinstance(value, list) and isinstance(result.get(key), list):
-            result[key] = _merged_modules(result[key], value)
+            result[key] = _merge_modules(result[key], value)
         else:
-            result[key] = _merged_value(result.get(key), value)
+            result[key] = _merge_value(result.get(key), value)
     return result
 
 
-def _gathered(config: Mapping[str, Any]) -> dict[str, Any]:
+def _collect_modules(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy with all settings of the orchestrator and of the context under `session`."""
     result: dict[str, Any] = deepcopy(dict(config))
     session = result.get("session")
@@ -81,31 +81,31 @@ def _gathered(config: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _merged_value(base: Any, overlay: Any) -> Any:
+def _merge_value(base: Any, overlay: Any) -> Any:
     if not isinstance(overlay, Mapping) or not isinstance(base, Mapping):
         return deepcopy(overlay)
     if "module" in overlay and overlay["module"] != base.get("module"):
         return deepcopy(dict(overlay))
-    return {**base, **{key: _merged_value(base.get(key), value) for key, value in overlay.items()}}
+    return {**base, **{key: _merge_value(base.get(key), value) for key, value in overlay.items()}}
 
 
-def _merged_modules(base: list[Any], overlay: list[Any]) -> list[Any]:
+def _merge_modules(base: list[Any], overlay: list[Any]) -> list[Any]:
     """Merge entries of the same module in order, the second with the second. An empty overlay removes all."""
-    result = [_whole(entry) for entry in base] if overlay else []
+    result = [_full_entry(entry) for entry in base] if overlay else []
     matched: set[int] = set()
-    for entry in map(_whole, overlay):
+    for entry in map(_full_entry, overlay):
         same = (i for i, there in enumerate(result) if i not in matched and _module_of(there) == _module_of(entry))
         place = next(same, None)
         if place is None:
             place = len(result)
             result.append(deepcopy(entry))
         else:
-            result[place] = _merged_value(result[place], entry)
+            result[place] = _merge_value(result[place], entry)
         matched.add(place)
     return result
 
 
-def _whole(entry: Any) -> Any:
+def _full_entry(entry: Any) -> Any:
     return {"module": entry} if isinstance(entry, str) else entry
 
 
@@ -128,7 +128,9 @@ def _listed(entries: Any, point: str) -> list[ModuleSpec]:
         return []
     if not isinstance(entries, list | tuple):
         raise ValueError(f"{point} must be a list of modules, not {type(entries).__name__}.")  # noqa: TRY004 - the contract's
-    return [_spec(_mapping(_whole(entry), f"{point}[{i}]"), point, f"{point}[{i}]") for i, entry in enumerate(entries)]
+    return [
+        _spec(_mapping(_full_entry(entry), f"{point}[{i}]"), point, f"{point}[{i}]") for i, entry in enumerate(entries)
+    ]
 
 
 def _spec(entry: Mapping[str, Any], point: str, where: str) -> ModuleSpec:

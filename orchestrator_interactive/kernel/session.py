@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -18,18 +18,18 @@ from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.kernel.hooks import too_late_for_a_no
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
+from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
-from orchestrator_interactive.kernel.plan import MountPlan, merged
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
+from orchestrator_interactive.kernel.timeout import with_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
     from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem
-    from orchestrator_interactive.kernel.loading.loader import Ready
+    from orchestrator_interactive.kernel.loading.loader import ReadyCallback
     from orchestrator_interactive.kernel.plan import ModuleSpec
 
 log = structlog.get_logger(__name__)
@@ -69,7 +69,7 @@ class AmplifierSession:
         display_system: DisplaySystem | None = None,
         is_resumed: bool = False,
     ) -> None:
-        plan = MountPlan.read(config)
+        plan = MountPlan.from_config(config)
         if session_id is not None and not isinstance(session_id, str):
             raise ValueError(f"session_id must be text, not {session_id!r}.")
         self.config = config
@@ -77,12 +77,12 @@ class AmplifierSession:
         self.parent_id = parent_id
         self.status = SessionStatus(session_id=self.session_id)
         self._is_resumed = is_resumed
-        self._life: Literal["new", "ready", "ended"] = "new"
-        self._changing = asyncio.Lock()
-        self._changed_by: asyncio.Task[Any] | None = None
+        self._lifecycle: Literal["new", "ready", "ended"] = "new"
+        self._lifecycle_lock = asyncio.Lock()
+        self._lifecycle_task: asyncio.Task[Any] | None = None
         self._run: asyncio.Task[Any] | None = None
         self._prompts = 0
-        self._begun_at = time.monotonic()
+        self._started_at = time.monotonic()
         self.coordinator = ModuleCoordinator(self, approval_system, display_system)
         self.coordinator.hooks.set_default_fields(session_id=self.session_id, parent_id=parent_id)
         if plan.hook_timeout_s is not None:
@@ -100,36 +100,35 @@ class AmplifierSession:
             ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be mounted.
             RuntimeError: the session has ended, or the current task is already initializing it.
         """
-        if self._life == "ready":
+        if self._lifecycle == "ready":
             return
-        async with self._change("initialized"):
-            if self._life == "ended":
+        async with self._lifecycle_change("initialized"):
+            if self._lifecycle == "ended":
                 raise RuntimeError("This session has ended; make a new one.")
-            if self._life == "new":
-                await self._begin()
+            if self._lifecycle == "new":
+                await self._mount_modules()
 
-    async def _begin(self) -> None:
+    async def _mount_modules(self) -> None:
         self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
         self._mounting = _Mounting(self.coordinator, self.loader)
-        try:
-            await self._mounting.mount(MountPlan.read(self.config))
-        except BaseException:
-            await self._end()
-            raise
-        self._life = "ready"
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._end)
+            await self._mounting.mount(MountPlan.from_config(self.config))
+            undo.pop_all()
+        self._lifecycle = "ready"
         await self._emit_start()
 
     @asynccontextmanager
-    async def _change(self, becoming: str) -> AsyncIterator[None]:
+    async def _lifecycle_change(self, target: str) -> AsyncIterator[None]:
         """Serialize initialization and cleanup; raise if a module calls one from within, which would deadlock."""
-        if self._changed_by is not None and self._changed_by is asyncio.current_task():
-            raise RuntimeError(f"This session is being {becoming}: a module cannot request that during the operation.")
-        async with self._changing:
-            self._changed_by = asyncio.current_task()
+        if self._lifecycle_task is not None and self._lifecycle_task is asyncio.current_task():
+            raise RuntimeError(f"This session is being {target}: a module cannot request that during the operation.")
+        async with self._lifecycle_lock:
+            self._lifecycle_task = asyncio.current_task()
             try:
                 yield
             finally:
-                self._changed_by = None
+                self._lifecycle_task = None
 
     async def execute(self, prompt: str, **kwargs: Any) -> str:
         """Run a prompt; keyword arguments go to the orchestrator. Errors keep their type.
@@ -142,7 +141,7 @@ class AmplifierSession:
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}.")
-        return await self._run_alone(partial(self._executed, prompt, kwargs))
+        return await self._run_exclusively(partial(self._execute, prompt, kwargs))
 
     async def resume(self, **kwargs: Any) -> str:
         """Resume the last run of the conversation and return its answer.
@@ -150,23 +149,19 @@ class AmplifierSession:
         Raises:
             RuntimeError: as in `execute`; or the orchestrator cannot resume runs, or there is none to resume.
         """
-        return await self._run_alone(partial(self._resumed, kwargs))
+        return await self._run_exclusively(partial(self._resume, kwargs))
 
-    async def _run_alone(self, orchestrate: Callable[[], Awaitable[str]]) -> str:
+    async def _run_exclusively(self, orchestrate: Callable[[], Awaitable[str]]) -> str:
         if self._run is not None:
             raise RuntimeError("This session is running; inject the message instead.")
         self._run = asyncio.current_task()
         try:
-            await self.initialize()
-            self.status.status = "running"
-            with local_errors():
-                answer = await orchestrate()
-            self.status.status = "completed"
-        except BaseException as e:
-            cancelled = isinstance(e, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
-            self.status.status = "cancelled" if cancelled else "failed"
-            self.status.last_error = {"type": type(e).__name__, "message": told(e)}
-            raise
+            with ExitStack() as run:
+                run.push(self._set_final_status)
+                await self.initialize()
+                self.status.status = "running"
+                with local_errors():
+                    answer = await orchestrate()
         finally:
             try:
                 await self._finish_cancellation()
@@ -174,13 +169,21 @@ class AmplifierSession:
                 self._run = None
         return answer
 
-    async def _executed(self, prompt: str, kwargs: dict[str, Any]) -> str:
+    def _set_final_status(self, _kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            self.status.status = "completed"
+            return
+        cancelled = isinstance(error, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
+        self.status.status = "cancelled" if cancelled else "failed"
+        self.status.last_error = {"type": type(error).__name__, "message": error_text(error)}
+
+    async def _execute(self, prompt: str, kwargs: dict[str, Any]) -> str:
         self._prompts += 1
         orchestrator, *mounted = self._mounted()
         answer: str = await orchestrator.execute(prompt, *mounted, coordinator=self.coordinator, **kwargs)
         return answer
 
-    async def _resumed(self, kwargs: dict[str, Any]) -> str:
+    async def _resume(self, kwargs: dict[str, Any]) -> str:
         orchestrator, *mounted = self._mounted()
         if not hasattr(orchestrator, "resume"):
             raise RuntimeError("The orchestrator of this session cannot resume a run; call execute() instead.")
@@ -196,7 +199,7 @@ class AmplifierSession:
         mounted = {point: self.coordinator.get(point) for point in ("orchestrator", "context", "providers")}
         for point, module in mounted.items():
             if module is None or module == {}:
-                raise RuntimeError(f"Nothing is mounted at '{point}'. {self._mounting.why_nothing_at(point)}")
+                raise RuntimeError(f"Nothing is mounted at '{point}'. {self._mounting.reason_for_empty(point)}")
         return [*mounted.values(), self.coordinator.get("tools"), self.coordinator.hooks]
 
     async def cleanup(self) -> None:
@@ -207,25 +210,24 @@ class AmplifierSession:
         """
         if self._run is not None:
             raise RuntimeError("A prompt is running in this session; cancel it before the clean-up.")
-        async with self._change("ended"):
+        async with self._lifecycle_change("ended"):
             await self._end()
 
     async def _end(self) -> None:
-        was_ready, self._life = self._life == "ready", "ended"
+        was_ready, self._lifecycle = self._lifecycle == "ready", "ended"
         try:
             if was_ready:
-                stats = {"prompts": self._prompts, "duration_s": round(time.monotonic() - self._begun_at, 3)}
+                stats = {"prompts": self._prompts, "duration_s": round(time.monotonic() - self._started_at, 3)}
                 payload = {"session_id": self.session_id, "status": self.status.status, "stats": stats}
                 await self._announce(events.SESSION_END, payload)
         finally:
             await self.coordinator.cleanup()
 
     async def __aenter__(self) -> Self:
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.cleanup)
             await self.initialize()
-        except BaseException:
-            await self.cleanup()
-            raise
+            undo.pop_all()
         return self
 
     async def __aexit__(
@@ -245,11 +247,11 @@ class AmplifierSession:
 
     async def _announce(self, event: str, payload: dict[str, Any]) -> None:
         """Emit an event and apply its result. A deny has no effect, because the event reports a past fact."""
-        wish = too_late_for_a_no(await self.coordinator.hooks.emit(event, payload), event)
+        hook_result = without_denial(await self.coordinator.hooks.emit(event, payload), event)
         try:
-            await self.coordinator.process_hook_result(wish, event, wish.hook_name)
+            await self.coordinator.process_hook_result(hook_result, event, hook_result.hook_name)
         except ValueError as e:
-            log.warning("hook.injection_refused", hook=wish.hook_name, hook_event=event, error=str(e))
+            log.warning("hook.injection_refused", hook=hook_result.hook_name, hook_event=event, error=str(e))
 
     async def _finish_cancellation(self) -> None:
         token = self.coordinator.cancellation
@@ -260,15 +262,17 @@ class AmplifierSession:
         token.reset()
         payload = {"was_immediate": was_immediate}
         try:
-            await within(_CANCEL_COMPLETED_TIMEOUT_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload))
+            await with_timeout(
+                _CANCEL_COMPLETED_TIMEOUT_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload)
+            )
         except TimeoutError:
-            log.warning("session.cancel_completed_unheard")
+            log.warning("session.cancel_completed_timeout")
         finally:
             token.reset()  # a stop requested during the emit was for this run
 
     def _merge_configs(self, base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
-        """Merge an agent's configuration into another, for a child session. See `plan.merged`."""
-        return merged(base, overlay)
+        """Merge an agent's configuration into another, for a child session. See `plan.merge_configs`."""
+        return merge_configs(base, overlay)
 
 
 class _Mounting:
@@ -277,9 +281,9 @@ class _Mounting:
     def __init__(self, coordinator: ModuleCoordinator, loader: ModuleLoader) -> None:
         self._coordinator = coordinator
         self._loader = loader
-        self._mounted_nothing: list[ModuleSpec] = []
+        self._without_module: list[ModuleSpec] = []
         self._skipped: list[tuple[ModuleSpec, Exception]] = []
-        self._ready: list[tuple[ModuleSpec, Ready]] = []
+        self._ready_callbacks: list[tuple[ModuleSpec, ReadyCallback]] = []
 
     async def mount(self, plan: MountPlan) -> None:
         """Mount every module. Skip a provider, tool or hook that fails, and emit `module:load_failed` at the end.
@@ -294,13 +298,13 @@ class _Mounting:
             await self._mount_or_skip(spec)
         for spec, error in self._skipped:
             await self._report_skipped(spec, error)
-        for spec, ready in self._ready:
+        for spec, ready in self._ready_callbacks:
             await self._call_ready(spec, ready)
 
-    def why_nothing_at(self, point: str) -> str:
+    def reason_for_empty(self, point: str) -> str:
         """Return a sentence that explains why no module is mounted at this point."""
-        reasons = [f"{spec.module}: {told(error)}" for spec, error in self._skipped if spec.point == point]
-        reasons += [f"{spec.module} mounted nothing." for spec in self._mounted_nothing if spec.point == point]
+        reasons = [f"{spec.module}: {error_text(error)}" for spec, error in self._skipped if spec.point == point]
+        reasons += [f"{spec.module} mounted nothing." for spec in self._without_module if spec.point == point]
         return " ".join(reasons) or "The mount plan names none."
 
     async def _mount_or_skip(self, spec: ModuleSpec) -> None:
@@ -308,30 +312,30 @@ class _Mounting:
         try:
             await self._mount(spec)
         except Exception as e:  # one module must not break the session
-            log.warning("module.load_failed", kind=spec.point, module=spec.module, error=told(e))
-            log.debug("module.load_failed_where", module=spec.module, exc_info=True)
+            log.warning("module.load_failed", kind=spec.point, module=spec.module, error=error_text(e))
+            log.debug("module.load_failed_traceback", module=spec.module, exc_info=True)
             self._skipped.append((spec, e))
             await undo()  # remove what it has already mounted
 
     async def _mount(self, spec: ModuleSpec) -> None:
-        with contained():
+        with convert_exits():
             mount = await self._loader.load(spec.module, spec.config, spec.source)
             before = self._mounted_at(spec.point)
             returned = await mount(self._coordinator)
         mounted = self._mounted_at(spec.point)
         if returned is not None and id(returned) not in mounted:
-            self._keep(spec, returned, mounted_itself=mounted != before)
+            self._mount_returned(spec, returned, mounted_itself=mounted != before)
         if self._mounted_at(spec.point) == before:
-            self._mounted_nothing.append(spec)
+            self._without_module.append(spec)
         if ready := getattr(mount, "on_session_ready", None):
-            self._ready.append((spec, ready))
+            self._ready_callbacks.append((spec, ready))
 
     def _mounted_at(self, point: str) -> list[int]:
         """Return the identities of the modules at a mount point."""
         mounted = self._coordinator.get(point)
         return [id(module) for module in mounted.values()] if isinstance(mounted, dict) else [id(mounted)]
 
-    def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
+    def _mount_returned(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
         """Handle the return value of `mount`: a clean-up, or the module, which is mounted unless it did so itself."""
         if inspect.isroutine(returned):  # a protocol check of a function is slow
             self._coordinator.register_cleanup(returned)
@@ -343,7 +347,7 @@ class _Mounting:
         elif callable(returned):
             self._coordinator.register_cleanup(returned)
         else:
-            log.warning("module.returned_nonsense", module=spec.module, got=type(returned).__name__)
+            log.warning("module.unexpected_return", module=spec.module, got=type(returned).__name__)
 
     def _check_contract(self, spec: ModuleSpec) -> None:
         mounted, contract = self._coordinator.get(spec.point), _CONTRACTS[spec.point]
@@ -354,14 +358,12 @@ class _Mounting:
             )
 
     async def _report_skipped(self, spec: ModuleSpec, error: Exception) -> None:
-        payload = {"module_type": spec.point.removesuffix("s"), "module_id": spec.module, "error": told(error)}
+        payload = {"module_type": spec.point.removesuffix("s"), "module_id": spec.module, "error": error_text(error)}
         await self._coordinator.hooks.emit(events.MODULE_LOAD_FAILED, payload)
 
-    async def _call_ready(self, spec: ModuleSpec, ready: Ready) -> None:
-        try:
-            with contained():
-                await ready(self._coordinator)
-        except Exception as e:  # one module must not break the session
-            log.warning("module.on_session_ready_failed", module=spec.module, exc_info=True)
-            payload = {"module_id": spec.module, "error": told(e)}
+    async def _call_ready(self, spec: ModuleSpec, ready: ReadyCallback) -> None:
+        with ErrorBoundary(log, "module.on_session_ready_failed", level="warning", module=spec.module) as boundary:
+            await ready(self._coordinator)
+        if boundary.error is not None:
+            payload = {"module_id": spec.module, "error": error_text(boundary.error)}
             await self._coordinator.hooks.emit(events.MODULE_ON_SESSION_READY_FAILED, payload)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Generator
+    from collections.abc import Awaitable, Coroutine
 
     from orchestrator_interactive.kernel.cancellation import CancellationToken
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 _STOP_GRACE_S = 0.3
 
 
-async def within(timeout_s: float, awaitable: Awaitable[T], stop: CancellationToken | None = None) -> T:
+async def with_timeout(timeout_s: float, awaitable: Awaitable[T], stop: CancellationToken | None = None) -> T:
     """Await something for at most `timeout_s` seconds, or 0.3 s after `stop` is requested.
 
     A timer costs several times as much as a short handler, and most handlers never suspend: the timer is created when
@@ -34,42 +35,40 @@ async def within(timeout_s: float, awaitable: Awaitable[T], stop: CancellationTo
         except StopIteration as finished:
             result: T = finished.value
             return result
-        awaitable = _Begun(awaitable, waits_for)
+        awaitable = _StartedCoroutine(awaitable, waits_for)
     async with asyncio.timeout(timeout_s) as limit:
-        with nullcontext() if stop is None else stop.watch(partial(_shorten, limit)):
+        with nullcontext() if stop is None else stop.watch(partial(_reschedule, limit)):
             result = await awaitable
     if limit.expired():
         raise TimeoutError  # it returned after its cancellation
     return result
 
 
-def _shorten(limit: asyncio.Timeout) -> None:
+def _reschedule(limit: asyncio.Timeout) -> None:
     soon = asyncio.get_running_loop().time() + _STOP_GRACE_S
     if not limit.expired() and (limit.when() or soon) >= soon:
         limit.reschedule(soon)
 
 
-class _Begun(Generic[T]):
-    """The rest of a coroutine that is suspended for the first time; delegates as `await` does (PEP 380)."""
+class _StartedCoroutine(Generator[Any, Any, T]):
+    """The rest of a coroutine that is suspended for the first time, for `await`: its first step is already done."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
         self._coroutine = coroutine
-        self._waits_for = waits_for
+        self._first_future = waits_for
+        self._is_resumed = False
 
     def __await__(self) -> Generator[Any, Any, T]:
-        waits_for = self._waits_for
-        while True:
-            thrown: BaseException | None = None
-            sent = None
-            try:
-                sent = yield waits_for
-            except GeneratorExit:
-                self._coroutine.close()
-                raise
-            except BaseException as e:  # noqa: BLE001 - thrown into the coroutine
-                thrown = e
-            try:
-                waits_for = self._coroutine.send(sent) if thrown is None else self._coroutine.throw(thrown)
-            except StopIteration as finished:
-                result: T = finished.value
-                return result
+        return self
+
+    def send(self, value: Any, /) -> Any:
+        if self._is_resumed:
+            return self._coroutine.send(value)
+        self._is_resumed = True
+        return self._first_future
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()

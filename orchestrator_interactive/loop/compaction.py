@@ -28,7 +28,7 @@ def observe_compaction(run: Run, name: str) -> Iterator[None]:
         return CONTINUE
 
     async def count(_event: str, data: dict[str, Any]) -> HookResult:
-        run.spent = run.spent.plus(usage_from_dict(data.get("usage")))  # of the model's summary
+        run.usage = run.usage.plus(usage_from_dict(data.get("usage")))  # of the model's summary
         return CONTINUE
 
     with ExitStack() as registrations:

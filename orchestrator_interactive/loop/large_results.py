@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import structlog
 
+from orchestrator_interactive.json_limits import MAX_NESTING, bounded, expanded_size
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
-from orchestrator_interactive.outside_json import MAX_NESTING, bounded, expanded_size
-from orchestrator_interactive.transcript.rows import abridged
+from orchestrator_interactive.transcript.rows import truncate_middle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -32,9 +32,9 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 # The log keeps a result up to this size whole, and the beginning and the end of a larger one.
-MOST_KEPT_CHARS = 5_000_000
+MAX_KEPT_CHARS = 5_000_000
 # A larger result becomes a failed result.
-MOST_CHARS = 50_000_000
+MAX_CHARS = 50_000_000
 # A larger result is processed in a thread.
 _SMALL_CHARS = 200_000
 # Size of the text processed in one step: each step holds the GIL.
@@ -47,7 +47,7 @@ _MARK_CHARS = 100
 _WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-results")
 
 
-def size_of(result: ToolResult, most: int = MOST_CHARS) -> int:
+def size_of(result: ToolResult, most: int = MAX_CHARS) -> int:
     """Estimate the characters of a result without serializing it; stop counting past `most`."""
     return expanded_size(result.content or result.output or result.error, most)
 
@@ -89,29 +89,29 @@ async def _off_the_loop(function: Callable[..., T], *arguments: Any) -> T:
 
 def _examined(result: ToolResult) -> ToolResult:
     size = size_of(result)
-    if size <= MOST_CHARS:
+    if size <= MAX_CHARS:
         return bounded_result(result)
-    found = f"{size:,}" if isinstance(result.output, str) else f"more than {MOST_CHARS:,}"
+    found = f"{size:,}" if isinstance(result.output, str) else f"more than {MAX_CHARS:,}"
     message = (
-        f"The tool ran, but its result is too large: it has {found} characters; the limit is {MOST_CHARS:,}. "
+        f"The tool ran, but its result is too large: it has {found} characters; the limit is {MAX_CHARS:,}. "
         "Request less: a part, a filter, or output to a file."
     )
     return ToolResult(success=False, error={"message": message})
 
 
-async def moved_to_file(result: ToolResult, call_id: str, most_chars: int, save: Save | None, hide: Hide) -> ToolResult:
+async def moved_to_file(result: ToolResult, call_id: str, max_chars: int, save: Save | None, hide: Hide) -> ToolResult:
     """Save the text of a result that is too large for the log to a file, and name the file in the result.
 
-    The model reads `most_chars` of the text. `save` takes a name and a text, and returns the path of the file; it
+    The model reads `max_chars` of the text. `save` takes a name and a text, and returns the path of the file; it
     raises ValueError with a sentence for the model. A large result is returned as a copy without secrets.
     """
     if not is_large(result):
         return result
     result, text = await _off_the_loop(_read, result, hide)
-    if len(text) <= MOST_KEPT_CHARS:
+    if len(text) <= MAX_KEPT_CHARS:
         return result
     note = f"[The result has {len(text):,} characters. {await _where_it_is(call_id, text, save)}]"
-    shown = f"{abridged(text, max(most_chars - len(note) - _MARK_CHARS, 0))}\n{note}"
+    shown = f"{truncate_middle(text, max(max_chars - len(note) - _MARK_CHARS, 0))}\n{note}"
     if not result.content:
         return result.model_copy(update={"output": shown})
     images = [block for block in result.content if not isinstance(block, TextBlock)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,7 +26,7 @@ from orchestrator_interactive.loop.tool_batch import ToolBatch
 from orchestrator_interactive.loop.tool_calls import ToolExecutor
 from orchestrator_interactive.loop.tool_results import unknown_row
 from orchestrator_interactive.loop.usage import with_usage
-from orchestrator_interactive.transcript.answer_parts import cut_row
+from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.filtering import refused_row
 from orchestrator_interactive.transcript.rows import assistant_row, distinct
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.loop.resume import ResumeState
     from orchestrator_interactive.loop.run import Run
     from orchestrator_interactive.loop.streaming_call import Model
-    from orchestrator_interactive.transcript.answer_parts import Cut
+    from orchestrator_interactive.transcript.answer_parts import PartialReason
 
 log = structlog.get_logger(__name__)
 
@@ -49,9 +50,9 @@ INJECTION_APPLIED = "injection:applied"
 Call = TypeVar("Call", ToolCall, ToolCallBlock)
 
 # Finish reasons of answers that were truncated at a length limit, and of refused answers.
-_CUT_SHORT = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
+_TRUNCATED = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
 _REFUSED = ("refusal", "content_filter")
-_MOST_CONTINUATIONS = 3
+_MAX_CONTINUATIONS = 3
 # Time for the final answer after `max_duration_s`, in seconds.
 _FINAL_ANSWER_S = 60.0
 
@@ -73,7 +74,7 @@ class Loop:
         self._reason: str | None = None
         self.calls = ToolExecutor(run, options)
 
-    async def go(self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
+    async def run(self, begin: Callable[[], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
         """Run `begin` and the loop, and settle all tool calls on every exit path.
 
         Raises:
@@ -83,7 +84,7 @@ class Loop:
             try:
                 return await self._until_time_is_up(begin, providers)
             except RunDenied as e:
-                await self._run.show(self._run.parts.rest())
+                await self._run.show(self._run.interim_texts.flush())
                 return RunOutcome(f"Operation denied: {self._run.without_secrets(str(e))}", "incomplete", "denied")
             except RunSuspended:
                 return SUSPENDED
@@ -92,12 +93,12 @@ class Loop:
                 if self._run.session_stop.is_cancelled:
                     await self._run.announce(events.CANCEL_REQUESTED, {"immediate": self._run.stop.is_immediate})
                 elif self._is_out_of_time:
-                    return RunOutcome(self._run.parts.unshown, "incomplete", "max_duration_s")
-                return RunOutcome(self._run.parts.unshown, "cancelled")
+                    return RunOutcome(self._run.interim_texts.pending_text, "incomplete", "max_duration_s")
+                return RunOutcome(self._run.interim_texts.pending_text, "cancelled")
             except Fenced:
                 raise  # another process owns the run now, and posts its texts
             except Exception:
-                await self._run.show(self._run.parts.rest())
+                await self._run.show(self._run.interim_texts.flush())
                 raise
             finally:
                 await self.calls.end()
@@ -113,7 +114,7 @@ class Loop:
         self._turns, self._continuations = state.turns, state.continuations
         self._must_answer = not state.last_tools.isdisjoint(self._options.force_respond_tools)
         repeated, unknown = state.unanswered(tools)
-        self.calls.add_settled([*state.settled(tools), *unknown, *state.late(tools)])
+        self.calls.add_completed([*state.completed(tools), *unknown, *state.late(tools)])
         lost = self.calls.lost
         retried = [each.name for each in repeated if problem_of(each.call.arguments) is None]
         names = {"unknown": [each.name for each in lost], "retried": retried}
@@ -173,8 +174,8 @@ class Loop:
             outcome = await self._commit_text(answer)
             if outcome is None:
                 continue
-            if self.calls.are_pending:
-                await self.calls.wait_for_news(self._inbox)
+            if self.calls.has_pending:
+                await self.calls.wait_for_change(self._inbox)
             elif await self._is_done():
                 return self._warn_of_unknown_cost(outcome)
 
@@ -191,9 +192,9 @@ class Loop:
         now_s = asyncio.get_running_loop().time()
         if self._turns >= options.max_iterations:
             self._reason = "max_iterations"
-        elif options.max_tokens is not None and run.spent.tokens >= options.max_tokens:
+        elif options.max_tokens is not None and run.usage.tokens >= options.max_tokens:
             self._reason = "max_tokens"
-        elif options.max_cost_usd is not None and (run.spent.cost_usd or 0) >= options.max_cost_usd:
+        elif options.max_cost_usd is not None and (run.usage.cost_usd or 0) >= options.max_cost_usd:
             self._reason = "max_cost_usd"
         elif options.max_duration_s is not None and now_s - self._began_s >= options.max_duration_s:
             self._reason = "max_duration_s"
@@ -204,16 +205,16 @@ class Loop:
         self._turns += 1
         self._continuations = 0
         content, calls = distinct(answer.content, calls, partial(self._is_used, caller.model))
-        calls = [_writable(call, "arguments") for call in calls]
+        calls = [_with_writable(call, "arguments") for call in calls]
         ids = {call.id for call in calls}
         content = [
-            _writable(block, "input") if isinstance(block, ToolCallBlock) else block
+            _with_writable(block, "input") if isinstance(block, ToolCallBlock) else block
             for block in content
             if not isinstance(block, ToolCallBlock) or block.id in ids
         ]
         row = with_usage(assistant_row(content, calls), answer.usage)
-        row = cut_row(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
-        await ToolBatch(self._run, self.calls).go(row, calls, self._inbox)
+        row = mark_partial(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
+        await ToolBatch(self._run, self.calls).run(row, calls, self._inbox)
         forcing = (call for call in calls if call.name in self._options.force_respond_tools)
         self._must_answer = any(problem_of(call.arguments) is None for call in forcing)
 
@@ -225,34 +226,34 @@ class Loop:
         """Commit a text answer. Returns None if the model call is to be continued."""
         text_blocks = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
         row = with_usage(assistant_row(text_blocks), answer.usage)
-        cut, incomplete = self._cut_reason(answer), self._incomplete(answer)
+        cut, incomplete = self._partial_reason(answer), self._incomplete(answer)
         if answer.finish_reason in _REFUSED:
             row = refused_row(row)
         if answer.finish_reason in _REFUSED or not all(map(_is_thinking, text_blocks)):
-            await self._run.commit(cut_row(row, cut) if cut else incomplete_row(row, incomplete))
+            await self._run.commit(mark_partial(row, cut) if cut else incomplete_row(row, incomplete))
         self._run.check_end()
-        return None if cut else outcome_of(self._run.parts.unshown, incomplete)
+        return None if cut else outcome_of(self._run.interim_texts.pending_text, incomplete)
 
-    def _cut_reason(self, answer: ChatResponse) -> Cut | None:
+    def _partial_reason(self, answer: ChatResponse) -> PartialReason | None:
         """Return why the answer was truncated, if the model is to continue it."""
         if answer.finish_reason == INTERRUPTED:
             return "urgent"
-        if answer.finish_reason not in _CUT_SHORT:
+        if answer.finish_reason not in _TRUNCATED:
             self._continuations = 0
             return None
         self._continuations += 1
-        return "length" if self._continuations <= _MOST_CONTINUATIONS else None
+        return "length" if self._continuations <= _MAX_CONTINUATIONS else None
 
     def _incomplete(self, answer: ChatResponse) -> Incomplete | None:
         """Return why the run is incomplete if this answer is its last."""
         if answer.finish_reason in _REFUSED:
             return Incomplete("refusal", (answer.metadata or {}).get("refusal"))
-        if answer.finish_reason in _CUT_SHORT:
+        if answer.finish_reason in _TRUNCATED:
             return Incomplete("length")
         return Incomplete(self._reason) if self._reason else None
 
     def _warn_of_unknown_cost(self, outcome: RunOutcome) -> RunOutcome:
-        if self._options.max_cost_usd is not None and self._run.spent.cost_usd is None:
+        if self._options.max_cost_usd is not None and self._run.usage.cost_usd is None:
             log.warning("run.cost_unknown", max_cost_usd=str(self._options.max_cost_usd))
         return outcome
 
@@ -265,11 +266,10 @@ class Loop:
         if not injections:
             return
         row = injection_row(injections)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._inbox.restore, injections)
             await self._run.context.add_message(row)
-        except BaseException:
-            self._inbox.restore(injections)
-            raise
+            undo.pop_all()
         self._continuations = 0
         self._note_delivered(injections)
         await self._run.emit_text(row)
@@ -291,7 +291,7 @@ class Loop:
         await run.progress(INJECTION_APPLIED, **data)
 
 
-def _writable(call: Call, name: str) -> Call:
+def _with_writable(call: Call, name: str) -> Call:
     """Return the call with arguments that can be stored; providers and hooks may have supplied others."""
     given = getattr(call, name)
     arguments = writable(given)

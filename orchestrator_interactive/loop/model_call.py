@@ -12,12 +12,12 @@ from orchestrator_interactive.kernel.contracts.messages import ChatResponse, Too
 from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.retry import RetryPolicy
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
 from orchestrator_interactive.loop.streaming_call import Model, StreamingCall
-from orchestrator_interactive.loop.usage import spent_on, with_usage
-from orchestrator_interactive.transcript.answer_parts import cut_row
+from orchestrator_interactive.loop.usage import usage_totals, with_usage
+from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.framing import without_frames
 from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
 from orchestrator_interactive.transcript.rows import assistant_row, marked
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 # Finish reason of an answer that an urgent message interrupted.
 INTERRUPTED = "interrupted"
 # Reading may include a summary by the model.
-_LONGEST_READ_S = 3600.0
+_MAX_READ_S = 3600.0
 
 Row = dict[str, Any]
 
@@ -99,14 +99,14 @@ class ModelCaller:
         answer = call.answer
         usage = answer.usage if answer else stream.usage
         if usage is not None:
-            self._run.spent = self._run.spent.plus(spent_on(usage))
+            self._run.usage = self._run.usage.plus(usage_totals(usage))
         if self._run.is_suspended:
             raise RunSuspended
         if self._run.is_stopped:
-            await self._keep(stream.kept(answer.content if answer else None), usage)
+            await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
         if call.was_interrupted:
             # Tool calls that began early continue.
-            answer = _answered_so_far(stream.kept(calls=self._calls.early_ids), usage)
+            answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early_ids), usage)
             self._run.restore_ephemeral(ephemeral)
         if answer is None:
             await self._calls.drop_early()
@@ -124,12 +124,12 @@ class ModelCaller:
         except RunStopped as e:
             if e.hook_result is None:  # a hook had not finished, and might have denied the answer
                 raise
-            await self._keep(stream.kept(changed(e.hook_result, "response", answer).content), answer.usage)
+            await self._keep(stream.valid_blocks(changed(e.hook_result, "response", answer).content), answer.usage)
         return changed(hook_result, "response", answer)
 
     async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:
         if kept:
-            await self._run.commit(cut_row(with_usage(assistant_row(kept), usage), "stopped"))
+            await self._run.commit(mark_partial(with_usage(assistant_row(kept), usage), "stopped"))
         raise RunStopped
 
     async def _request(
@@ -162,7 +162,7 @@ class ModelCaller:
             token_budget=self._run.token_budgets.get(model.name), provider=model.provider
         )
         try:
-            return await within(_LONGEST_READ_S, reading, self._run.ending)
+            return await with_timeout(_MAX_READ_S, reading, self._run.ending)
         except TimeoutError:
             self._run.check_end()
             raise
@@ -188,7 +188,7 @@ def _changed_rows(hook_result: HookResult, rows: list[Row]) -> list[Row]:
     if modified is rows:
         return rows
     if problem := next((problem for row in modified if (problem := unreadable(row))), None):
-        log.warning("hook.modified_to_nonsense", hook=hook_result.hook_name, part="messages", problem=problem)
+        log.warning("hook.modification_invalid", hook=hook_result.hook_name, part="messages", problem=problem)
         return rows
     return modified
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.interop import to_local_coordinator, to_local_hooks, to_local_tool
@@ -18,7 +18,7 @@ from orchestrator_interactive.loop.loop import Loop
 from orchestrator_interactive.loop.options import LoopOptions
 from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome
 from orchestrator_interactive.loop.receipts import Receipts
-from orchestrator_interactive.loop.resume import said_since
+from orchestrator_interactive.loop.resume import text_since
 from orchestrator_interactive.loop.run import Run
 from orchestrator_interactive.loop.run_start import RunStart
 from orchestrator_interactive.loop.session_state import SessionState
@@ -39,7 +39,7 @@ NAME = "loop-interactive"
 # Status in `execution:end` of runs that did not complete; the contract has none for a suspension.
 _ENDED = {"cancelled": "cancelled", "suspended": "cancelled", "error": "error"}
 # Time for a run to end after a stop and the grace period of its tools, in seconds.
-_ENDED_WITHIN_S = 2.0
+_DEADLINE_S = 2.0
 
 
 class InteractiveOrchestrator:
@@ -50,12 +50,12 @@ class InteractiveOrchestrator:
     """
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
-        self._options = read(LoopOptions, config or {}, NAME)
+        self._options = validate(LoopOptions, config or {}, NAME)
         self._queue = InjectionQueue(self._options.max_waiting)
         self._receipts = Receipts()
         self._session_state = SessionState()
         self._running: Run | None = None
-        self._in_doubt: tuple[ContextManager, int] | None = None
+        self._unconfirmed: tuple[ContextManager, int] | None = None
 
     def inject_message(self, content: str | Injection) -> Receipt:
         """Inject a message into the running loop; the model reads it after the next of the three injection points.
@@ -122,15 +122,15 @@ class InteractiveOrchestrator:
         """
         return self._running is not None and self._queue.is_open and self._running.suspend()
 
-    async def unsaid(self) -> str:
+    async def unconfirmed_text(self) -> str:
         """Return the final text of a stopped run that the log had not confirmed when the run returned; else "".
 
         Reads the log. The run itself returned only the confirmed text.
         """
-        if self._in_doubt is None:
+        if self._unconfirmed is None:
             return ""
-        (context, number), self._in_doubt = self._in_doubt, None
-        return said_since(await context.get_messages(), number)
+        (context, number), self._unconfirmed = self._unconfirmed, None
+        return text_since(await context.get_messages(), number)
 
     async def execute(  # noqa: PLR0913, PLR0917 - the signature is the contract's
         self,
@@ -154,7 +154,7 @@ class InteractiveOrchestrator:
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
         left_pending = frozenset(each.id for each in self._queue.waiting())
-        return await self._go(run, providers, lambda start: start.new(prompt, message_id, left_pending))
+        return await self._run_loop(run, providers, lambda start: start.new(prompt, message_id, left_pending))
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`
         self,
@@ -176,7 +176,7 @@ class InteractiveOrchestrator:
             RuntimeError: a run is already active, or the conversation has none.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        return await self._go(run, providers, RunStart.resume)
+        return await self._run_loop(run, providers, RunStart.resume)
 
     def _new_run(
         self,
@@ -201,27 +201,27 @@ class InteractiveOrchestrator:
             message_cache=self._session_state.cached_messages(),
         )
 
-    async def _go(
+    async def _run_loop(
         self, run: Run, providers: Mapping[str, Provider], begin: Callable[[RunStart], Awaitable[None]]
     ) -> str:
         """Run the loop with this start."""
         loop = self._activate(run)
         start = RunStart(run, loop, self._queue, self._receipts, self._session_state)
         # A separate task: cancelling the caller stops the loop in order, and interrupts no step of it.
-        loop_task = CancellableTask(loop.go(partial(begin, start), providers))
+        loop_task = CancellableTask(loop.run(partial(begin, start), providers))
         with run.session_stop.watch(run.follow):
             outcome = await self._run_to_end(run, loop, loop_task)
-        if loop_task.finished():
+        if loop_task.has_outcome():
             loop_task.task.result()  # raises what the loop raised
         return outcome.text
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Cancel the timer that would keep the cached conversation in memory."""
         self._session_state.cancel_release()
 
     def _activate(self, run: Run) -> Loop:
         """Make this the active run, and return its loop."""
-        self._running, self._in_doubt = run, None
+        self._running, self._unconfirmed = run, None
         self._queue.open()
         self._receipts.begin()
         self._session_state.cancel_release()
@@ -231,37 +231,37 @@ class InteractiveOrchestrator:
         """Wait for the run, report its end, and become free for the next one."""
         try:
             with run.stop.watch(partial(self._enforce_deadline, run, loop_task)), observe_compaction(run, NAME):
-                await loop_task.end(run.cancel)
+                await loop_task.wait(run.cancel)
         finally:
             self._queue.close()
             outcome, home = _outcome_of(loop_task, run), run.coordinator
             try:
                 await self._emit_end(run, loop, outcome)
             finally:
-                if not loop_task.finished():
+                if not loop_task.has_outcome():
                     if run.is_in_doubt and outcome.status == "cancelled":
-                        self._in_doubt = run.context, run.parts.next_number
-                    run.give_up()
+                        self._unconfirmed = run.context, run.interim_texts.next_number
+                    run.detach()
                 self._running = None
-                self._session_state.schedule_release(home.get_capability("context.rest") if home else None)
+                self._session_state.schedule_release(home.get_capability("context.compress") if home else None)
         return outcome
 
     async def _emit_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
         end_task = CancellableTask(self._report_end(run, loop, outcome))
         try:
-            await end_task.end(run.cancel)
+            await end_task.wait(run.cancel)
         finally:
-            error = end_task.task.exception() if end_task.finished() else None
+            error = end_task.task.exception() if end_task.has_outcome() else None
             if error is not None:
                 log.error("run.end_not_reported", run_id=run.id, exc_info=error)
 
     def _enforce_deadline(self, run: Run, loop_task: CancellableTask[RunOutcome]) -> None:
         """Cancel the run some time after a stop, so that a log that hangs cannot block the caller of the stop."""
         grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
-        asyncio.get_running_loop().call_later(grace_s + _ENDED_WITHIN_S, loop_task.cut)
+        asyncio.get_running_loop().call_later(grace_s + _DEADLINE_S, loop_task.cancel)
 
     async def _report_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        self._session_state.note_end(run.spent, outcome)
+        self._session_state.note_end(run.usage, outcome)
         ended = _ENDED.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
         status = "incomplete" if outcome.status in ("error", "suspended") else outcome.status
@@ -275,17 +275,17 @@ class InteractiveOrchestrator:
         return {
             "iterations": run.iterations,
             "status": outcome.status,
-            "part": run.parts.next_number,
+            "part": run.interim_texts.next_number,
             **{key: value for key, value in why.items() if value is not None},
             "waiting": len(self._queue),
             "messages": self._receipts.to_event(),
             "tools": loop.calls.to_event(),
-            "usage": run.spent.told(),
-            "conversation_usage": (self._session_state.spent or run.spent).told(),
+            "usage": run.usage.to_dict(),
+            "conversation_usage": (self._session_state.usage or run.usage).to_dict(),
         }
 
 
 def _outcome_of(loop_task: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
-    if not loop_task.finished():
-        return SUSPENDED if run.is_suspended else RunOutcome(run.parts.unshown, "cancelled")
+    if not loop_task.has_outcome():
+        return SUSPENDED if run.is_suspended else RunOutcome(run.interim_texts.pending_text, "cancelled")
     return RunOutcome("", "error") if loop_task.task.exception() else loop_task.task.result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from orchestrator_interactive.transcript.answer_parts import cut_of
+from orchestrator_interactive.transcript.answer_parts import partial_reason_of
 from orchestrator_interactive.transcript.rows import marked, metadata_of
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def outcome_of(text: str, incomplete: Incomplete | None) -> RunOutcome:
 
 def incomplete_row(row: Row, incomplete: Incomplete | None) -> Row:
     """Record in the row of an answer why it is incomplete; used if the answer is the run's last."""
-    return marked(row, lack={"reason": incomplete.reason, "detail": incomplete.detail}) if incomplete else row
+    return marked(row, incomplete={"reason": incomplete.reason, "detail": incomplete.detail}) if incomplete else row
 
 
 def outcome_in(row: Row, text: str) -> RunOutcome:
     """Return the outcome of a run that ended with this row."""
-    if cut_of(row) == "stopped":
+    if partial_reason_of(row) == "stopped":
         return RunOutcome(text, "cancelled")
-    match metadata_of(row).get("lack"):
+    match metadata_of(row).get("incomplete"):
         case {"reason": str(reason), "detail": str() | None as detail}:
             return outcome_of(text, Incomplete(reason, detail))
     return outcome_of(text, None)

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call, named
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.loop.outcome import outcome_in
-from orchestrator_interactive.loop.tool_call import is_harmless, label_of
-from orchestrator_interactive.loop.tool_results import CompletedCall, lost_row, results_in
-from orchestrator_interactive.loop.usage import spent_in
-from orchestrator_interactive.transcript.answer_parts import InterimTexts, cut_of
+from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_of
+from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in
+from orchestrator_interactive.loop.usage import usage_in
+from orchestrator_interactive.transcript.answer_parts import InterimTexts, partial_reason_of
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
-from orchestrator_interactive.transcript.rows import call_ids, delivered_in, is_of_hook, is_prompt, metadata_of, text_of
+from orchestrator_interactive.transcript.rows import (
+    call_ids,
+    delivered_ids_in,
+    is_of_hook,
+    is_prompt,
+    metadata_of,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,20 +42,20 @@ class ResumeState:
 
     Args:
         prompt: text of the prompt.
-        before: usage of all earlier runs.
-        spent: usage of this run.
+        earlier_usage: usage of all earlier runs.
+        usage: usage of this run.
         texts: texts that the run has shown to people.
-        parts: continues their numbering.
+        interim_texts: continues their numbering.
         rows: rows of the run, from the prompt on, without hook rows.
         lost: row to add for postponed calls whose results were lost.
         lost_calls: these calls.
     """
 
     prompt: str
-    before: UsageTotals
-    spent: UsageTotals
+    earlier_usage: UsageTotals
+    usage: UsageTotals
     texts: tuple[InterimText, ...]
-    parts: InterimTexts
+    interim_texts: InterimTexts
     rows: Sequence[Row]
     lost: Row | None
     lost_calls: Sequence[ToolCall]
@@ -60,7 +67,7 @@ class ResumeState:
     @property
     def iterations(self) -> int:
         """The number of the model's answers."""
-        return sum(cut_of(row) != "stopped" for row in self._answers)
+        return sum(partial_reason_of(row) != "stopped" for row in self._answers)
 
     @property
     def turns(self) -> int:
@@ -73,9 +80,9 @@ class ResumeState:
         count = 0
         for row in self.rows:
             is_answer = row["role"] == "assistant" and not call_ids(row)
-            if is_answer and cut_of(row) == "length":
+            if is_answer and partial_reason_of(row) == "length":
                 count += 1
-            elif (is_answer and cut_of(row) is None) or call_ids(row) or "injections" in metadata_of(row):
+            elif (is_answer and partial_reason_of(row) is None) or call_ids(row) or "injections" in metadata_of(row):
                 count = 0
         return count
 
@@ -96,7 +103,7 @@ class ResumeState:
         deliveries, answers = [], 0
         for row in self.rows:
             answers += row["role"] == "assistant"
-            if (ids := delivered_in(row)) and not is_prompt(row):
+            if (ids := delivered_ids_in(row)) and not is_prompt(row):
                 deliveries.append((ids, answers + 1))
         return deliveries
 
@@ -104,10 +111,10 @@ class ResumeState:
     def outcome(self) -> RunOutcome | None:
         """The outcome of the run, if its last row is a final answer."""
         last = self.rows[-1]
-        goes_on = last["role"] != "assistant" or call_ids(last) or cut_of(last) in ("length", "urgent")
-        return None if goes_on or self.lost else outcome_in(last, self.parts.unshown)
+        goes_on = last["role"] != "assistant" or call_ids(last) or partial_reason_of(last) in ("length", "urgent")
+        return None if goes_on or self.lost else outcome_in(last, self.interim_texts.pending_text)
 
-    def settled(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
+    def completed(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
         """Return the calls with a result, in the order of their rows."""
         made = {call.id: call for row in self._answers for call in _calls(row)}
         ends = [
@@ -124,7 +131,7 @@ class ResumeState:
         again: list[CompletedCall] = []
         others: list[CompletedCall] = []
         for call in self._unanswered():
-            is_harmless_again = problem_of(call.arguments) is not None or is_harmless(tools.get(call.name))
+            is_harmless_again = problem_of(call.arguments) is not None or is_side_effect_free(tools.get(call.name))
             kind = again if is_harmless_again else others
             kind.append(CompletedCall(call, _label(call, tools), "lost"))
         return again, others
@@ -153,27 +160,27 @@ def resume_state_of(rows: Sequence[Row]) -> ResumeState:
         raise RuntimeError(_NO_RUN)
     own, parts = rows[begin:], InterimTexts()
     texts = tuple(part for row in own if (part := parts.add(row)))
-    lost = lost_row(rows)
+    lost = lost_results_row(rows)
     return ResumeState(
         prompt=text_of(own[0]),
-        before=spent_in(rows[:begin]),
-        spent=spent_in(own),
+        earlier_usage=usage_in(rows[:begin]),
+        usage=usage_in(own),
         texts=texts,
-        parts=parts,
+        interim_texts=parts,
         rows=own,
         lost=lost,
         lost_calls=_calls_with(rows, metadata_of(lost)["results"]) if lost else (),
     )
 
 
-def said_since(rows: Sequence[Row], number: int) -> str:
+def text_since(rows: Sequence[Row], number: int) -> str:
     """Return the text of the last run of a conversation, from the part with this number on.
 
     Raises:
         RuntimeError: there is no run.
     """
     state = resume_state_of(rows)
-    return "".join(part.text for part in state.texts if part.number >= number) + state.parts.unshown
+    return "".join(part.text for part in state.texts if part.number >= number) + state.interim_texts.pending_text
 
 
 def prompt_in(rows: Sequence[Row]) -> str:
@@ -206,9 +213,9 @@ def _calls(row: Row) -> list[ToolCall]:
     blocks = [] if isinstance(message.content, str) else message.content
     calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
     inside = {call.id for call in calls}
-    return calls + [_beside(call) for call in calls_beside(message) if is_call(call) and call["id"] not in inside]
+    return calls + [_beside(call) for call in calls_in_field(message) if is_call(call) and call["id"] not in inside]
 
 
 def _beside(call: dict[str, Any]) -> ToolCall:
-    arguments = named(call).get("arguments")
-    return ToolCall(id=call["id"], name=named(call)["name"], arguments={} if arguments is None else arguments)
+    arguments = function_of(call).get("arguments")
+    return ToolCall(id=call["id"], name=function_of(call)["name"], arguments={} if arguments is None else arguments)

@@ -31,9 +31,9 @@ log = structlog.get_logger(__name__)
 
 PROVIDER_FALLBACK = "provider:fallback"
 
-_LONGEST_BACKOFF_S = 30.0
+_MAX_BACKOFF_S = 30.0
 # If `Retry-After` is longer, fall back to another provider: a run that shows nothing for minutes looks dead.
-_LONGEST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 # Factor for the token budget after a request that was too long: estimates are off by tens of percent.
 _SHRINK_TO = 0.85
 # Errors without fallback: another provider would, or should, refuse the request too.
@@ -83,11 +83,11 @@ class RetryPolicy:
         if not error.retryable or self._failures >= self._options.max_retries:
             return None
         doubled = 2.0 ** min(self._failures, 60)  # a larger exponent may overflow
-        backoff_s = min(self._options.retry_base_delay_s * doubled, _LONGEST_BACKOFF_S)
+        backoff_s = min(self._options.retry_base_delay_s * doubled, _MAX_BACKOFF_S)
         jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - jitter, not security
         if error.retry_after is None:
             return backoff_s - jitter_s
-        return max(error.retry_after, 0) + jitter_s if error.retry_after <= _LONGEST_WAIT_S else None
+        return max(error.retry_after, 0) + jitter_s if error.retry_after <= _MAX_WAIT_S else None
 
     async def _wait(self, error: LLMError, delay_s: float) -> None:
         self._failures += 1
@@ -96,8 +96,8 @@ class RetryPolicy:
         await self._run.announce(events.PROVIDER_RETRY, data)
         await self._run.progress("retrying", **data, max_attempts=self._options.max_retries, reason=_reason(error))
         waiting = CancellableTask(asyncio.sleep(delay_s))
-        with self._run.ending.watch(waiting.cut):
-            await waiting.end()
+        with self._run.ending.watch(waiting.cancel):
+            await waiting.wait()
         self._run.check_end()
 
     async def _fall_back(self, error: Exception) -> None:

@@ -9,17 +9,17 @@ from uuid import uuid4
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded, nesting
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
-from orchestrator_interactive.kernel.error_boundary import contained
-from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, too_late_for_a_no
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
+from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, without_denial
 from orchestrator_interactive.kernel.interop import to_local
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.conversation_cache import MessageCache
 from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.loop.usage import NOTHING, UsageTotals
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded, nesting
-from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_words
+from orchestrator_interactive.loop.usage import NO_USAGE, UsageTotals
+from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_visible_text
 from orchestrator_interactive.transcript.rows import marked
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 # Time limit of a progress callback, in seconds: one that hangs must not block the run.
-_WATCHER_S = 10.0
+_PROGRESS_TIMEOUT_S = 10.0
 # Time limit of all hooks of one event, in seconds; each hook has its own, shorter limit.
-_LONGEST_S = 3600.0
+_HOOKS_TIMEOUT_S = 3600.0
 
 
 class SecretFilter(Protocol):
@@ -79,8 +79,8 @@ class Run:
         secret_filter: removes secrets from tool texts.
         token_budgets: by provider, after a request that was too long for it.
         iterations: answers of the model so far.
-        spent: usage of the model calls so far.
-        parts: texts for people so far.
+        usage: usage of the model calls so far.
+        interim_texts: texts for people so far.
         is_in_doubt: a row with text was interrupted on its way to the log.
     """
 
@@ -95,8 +95,8 @@ class Run:
     token_budgets: dict[str, int] = field(default_factory=dict)
     message_cache: MessageCache = field(default_factory=MessageCache)
     iterations: int = 0
-    spent: UsageTotals = NOTHING
-    parts: InterimTexts = field(default_factory=InterimTexts)
+    usage: UsageTotals = NO_USAGE
+    interim_texts: InterimTexts = field(default_factory=InterimTexts)
     is_suspended: bool = False
     is_in_doubt: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
@@ -136,7 +136,7 @@ class Run:
         """Whether a stop or a suspension was requested."""
         return self.is_suspended or self.is_stopped
 
-    def give_up(self) -> None:
+    def detach(self) -> None:
         """Detach the run, so that a step which still hangs can no longer write, emit or call hooks."""
         self.context, self.coordinator, self.hooks, self.on_progress = _NoContext(), None, HookRegistry(), None
 
@@ -167,31 +167,30 @@ class Run:
 
     async def write(self, row: dict[str, Any]) -> None:
         """Add a row to the log."""
+        was_written = False
         try:
             await self.context.add_message(bounded(row, MAX_ROW_NESTING))
-        except BaseException:
-            self.is_in_doubt = self.is_in_doubt or has_words(row)
-            raise
+            was_written = True
+        finally:
+            if not was_written and has_visible_text(row):
+                self.is_in_doubt = True
 
     async def emit_text(self, row: dict[str, Any]) -> None:
         """Show the text that a committed row completes, if any."""
-        await self.show(self.parts.add(row))
+        await self.show(self.interim_texts.add(row))
 
     async def show(self, part: InterimText | None) -> None:
         """Emit a part as a separate text for people."""
         if part is not None:
-            torn = {"cut": True} if part.is_torn else {}
-            await self.progress("text", text=part.text, part=part.number, **torn)
+            partial = {"partial": True} if part.is_partial else {}
+            await self.progress("text", text=part.text, part=part.number, **partial)
 
     async def progress(self, event: str, **data: Any) -> None:
         """Emit a progress event; errors of the callback are logged."""
         if self.on_progress is None:
             return
-        try:
-            with contained():
-                await within(_WATCHER_S, self.on_progress(event, data), self.stop)
-        except Exception:  # an event sink must not break the run
-            log.exception("progress.failed", progress_event=event)
+        with ErrorBoundary(log, "progress.failed", progress_event=event):
+            await with_timeout(_PROGRESS_TIMEOUT_S, self.on_progress(event, data), self.stop)
 
     async def consult(self, event: str, data: dict[str, Any]) -> HookResult:
         """Emit an event whose hooks may deny or modify it, process their result, and return it.
@@ -203,12 +202,12 @@ class Run:
         if not self.hooks.listens(event):
             return CONTINUE
         work = CancellableTask(self._consult(event, data))
-        with self.ending.watch(work.cut):
-            await work.end()
+        with self.ending.watch(work.cancel):
+            await work.wait()
         if self.is_suspended:
             raise RunSuspended
         if self.is_stopped:
-            answered = work.finished() and work.task.exception() is None
+            answered = work.has_outcome() and work.task.exception() is None
             raise RunStopped(hook_result=work.task.result() if answered else None)
         return work.task.result()
 
@@ -218,27 +217,27 @@ class Run:
         A stop cancels the hooks after a short grace period.
         """
         if self.hooks.listens(event):
-            await self.give_way(self._announce(event, data), event)
+            await self.await_hooks(self._announce(event, data), event)
 
     async def emit(self, event: str, data: dict[str, Any]) -> HookResult:
         """Emit an event like `announce`, and return the hooks' result for later processing."""
         if not self.hooks.listens(event):
             return CONTINUE
-        return await self.give_way(self._emitted(event, data), event) or CONTINUE
+        return await self.await_hooks(self._emit(event, data), event) or CONTINUE
 
-    async def give_way(self, hooks: Awaitable[T], event: str) -> T | None:
+    async def await_hooks(self, hooks: Awaitable[T], event: str) -> T | None:
         """Await hooks; a stop cancels them after a short grace period. Returns None if they were cancelled."""
         try:
-            return await within(_LONGEST_S, hooks, self.stop)
+            return await with_timeout(_HOOKS_TIMEOUT_S, hooks, self.stop)
         except TimeoutError:
             log.warning("hook.cancelled", hook_event=event)
             return None
 
     async def _announce(self, event: str, data: dict[str, Any]) -> None:
-        await self.route(await self._emitted(event, data), event)
+        await self.route(await self._emit(event, data), event)
 
-    async def _emitted(self, event: str, data: dict[str, Any]) -> HookResult:
-        return too_late_for_a_no(await self.hooks.emit(event, data), event)
+    async def _emit(self, event: str, data: dict[str, Any]) -> HookResult:
+        return without_denial(await self.hooks.emit(event, data), event)
 
     async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
         return await self.route(await self.hooks.emit(event, data), event)
@@ -271,13 +270,10 @@ class Run:
         if self.coordinator is not None:
             return await self.coordinator.process_hook_result(result, event, result.hook_name)
         if result.action == "ask_user":
-            raise RunDenied("This session has no user to ask for approval.")
+            raise RunDenied("No approval system is available, so the operation was denied.")
         for row in lasting_rows(result):
-            try:
-                with contained():
-                    await self.context.add_message(marked(row, source="hook", hook_name=result.hook_name, event=event))
-            except Exception:  # as the coordinator does
-                log.exception("hook.injection_lost", hook=result.hook_name, hook_event=event)
+            with ErrorBoundary(log, "hook.injection_failed", hook=result.hook_name, hook_event=event):
+                await self.context.add_message(marked(row, source="hook", hook_name=result.hook_name, event=event))
         return result
 
 
@@ -307,5 +303,5 @@ def changed(hook_result: HookResult, key: str, given: T) -> T:
             return value
     except ValidationError as e:
         problem = str(e)
-    log.warning("hook.modified_to_nonsense", hook=hook_result.hook_name, part=key, problem=problem)
+    log.warning("hook.modification_invalid", hook=hook_result.hook_name, part=key, problem=problem)
     return given

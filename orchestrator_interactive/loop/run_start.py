@@ -9,10 +9,10 @@ from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.loop.injection_queue import notice_row
 from orchestrator_interactive.loop.resume import prompt_in, resume_state_of
 from orchestrator_interactive.loop.run import changed
-from orchestrator_interactive.loop.tool_results import lost_row
-from orchestrator_interactive.loop.usage import spent_in
+from orchestrator_interactive.loop.tool_results import lost_results_row
+from orchestrator_interactive.loop.usage import usage_in
 from orchestrator_interactive.transcript.framing import without_frames
-from orchestrator_interactive.transcript.rows import delivered_in, user_row
+from orchestrator_interactive.transcript.rows import delivered_ids_in, user_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,12 +75,12 @@ class RunStart:
         await self._remove_delivered(rows)
         await self._loop.resume(state)
         self._session_state.knows_log = True
-        await run.give_way(run.route(hook_result, events.EXECUTION_START), events.EXECUTION_START)
+        await run.await_hooks(run.route(hook_result, events.EXECUTION_START), events.EXECUTION_START)
 
     def _restore_state(self, state: ResumeState) -> None:
         run = self._run
-        self._session_state.spent = state.before
-        run.spent, run.iterations, run.parts = state.spent, state.iterations, state.parts
+        self._session_state.usage = state.earlier_usage
+        run.usage, run.iterations, run.interim_texts = state.usage, state.iterations, state.interim_texts
         for ids, iteration in state.deliveries:
             self._receipts.deliver(ids, iteration)
 
@@ -92,15 +92,15 @@ class RunStart:
         """Restore the state from the log, and add a row for postponed calls whose results were lost."""
         rows = await self._run.context.get_messages()
         await self._remove_delivered(rows)
-        if lost := lost_row(rows):
+        if lost := lost_results_row(rows):
             await self._run.context.add_message(lost)
-        if self._session_state.spent is None:
-            self._session_state.spent = spent_in(rows)
+        if self._session_state.usage is None:
+            self._session_state.usage = usage_in(rows)
         self._session_state.knows_log = True
 
     async def _remove_delivered(self, rows: Sequence[Row]) -> None:
         """Remove pending messages whose row was committed just before the earlier run was interrupted."""
-        committed = {message_id for row in rows for message_id in delivered_in(row)}
+        committed = {message_id for row in rows for message_id in delivered_ids_in(row)}
         if delivered := [each for each in self._queue.waiting() if each.id in committed]:
             for each in delivered:
                 self._queue.withdraw(each.id)

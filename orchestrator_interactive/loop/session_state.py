@@ -26,14 +26,14 @@ class SessionState:
 
     Args:
         notices: notices for the next run.
-        spent: usage of all runs so far; `None`: not read from the log yet.
+        usage: usage of all runs so far; `None`: not read from the log yet.
         knows_log: this state reflects every row of the log.
         token_budgets: by provider, after a request that was too long for it.
         message_cache: the cached conversation; `None`: not cached.
     """
 
     notices: list[str] = field(default_factory=list)
-    spent: UsageTotals | None = None
+    usage: UsageTotals | None = None
     knows_log: bool = False
     token_budgets: dict[str, int] = field(default_factory=dict)
     message_cache: MessageCache | None = None
@@ -47,10 +47,10 @@ class SessionState:
             self.message_cache = MessageCache()
         return self.message_cache
 
-    def note_end(self, spent: UsageTotals, outcome: RunOutcome) -> None:
+    def note_end(self, usage: UsageTotals, outcome: RunOutcome) -> None:
         """Add the usage of a run that has ended."""
-        if self.spent is not None:
-            self.spent = self.spent.plus(spent)
+        if self.usage is not None:
+            self.usage = self.usage.plus(usage)
         # After any other outcome, the log may differ from this state.
         self.knows_log = self.knows_log and outcome.status in ("success", "incomplete")
 

@@ -48,8 +48,8 @@ class StreamingCall:
         """Wait until the call has ended or was cancelled."""
         self._watchdog = _Watchdog(self._work, self._stream, self._model.stall_timeout_s)
         try:
-            with ending.watch(self._work.cut), inbox.watch(self._on_message):
-                await self._work.end()
+            with ending.watch(self._work.cancel), inbox.watch(self._on_message):
+                await self._work.wait()
         finally:
             self._watchdog.disarm()
             self._stream.close()
@@ -62,7 +62,7 @@ class StreamingCall:
     @property
     def answer(self) -> ChatResponse | None:
         """The answer, if it is complete."""
-        finished = self._work.finished() and self._work.task.exception() is None
+        finished = self._work.has_outcome() and self._work.task.exception() is None
         answer = self._work.task.result() if finished else None
         return answer if isinstance(answer, ChatResponse) else None
 
@@ -74,7 +74,7 @@ class StreamingCall:
             return LLMTimeoutError(
                 f"The model sent no data for {model.stall_timeout_s or 0:g} seconds.", provider=model.name
             )
-        if not self._work.finished():
+        if not self._work.has_outcome():
             return ProviderUnavailableError("The call to the model was cancelled.", provider=model.name)
         if error := self._work.task.exception():
             return error
@@ -84,7 +84,7 @@ class StreamingCall:
     def _on_message(self, injection: Injection) -> None:
         if injection.urgent and not self._work.task.done():
             self._was_interrupted = True
-            self._work.cut()
+            self._work.cancel()
 
 
 async def _completed(model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:
@@ -114,7 +114,7 @@ class _Watchdog:
             return
         if self._stream.pieces == self._seen_pieces:
             self.has_expired = True
-            self._work.cut()
+            self._work.cancel()
         else:
             self._seen_pieces = self._stream.pieces
             self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._check)

@@ -33,13 +33,13 @@ class CancellableTask(Generic[T]):
         self._grace_timer: asyncio.TimerHandle | None = None
         self.task.add_done_callback(self._on_done)
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         if self.task.done() or self._grace_timer is not None:
             return
         self.task.cancel()
         self._grace_timer = self._loop.call_later(CANCEL_GRACE_S, self._abandon)
 
-    async def end(self, on_cancel: Callable[[], object] | None = None) -> None:
+    async def wait(self, on_cancel: Callable[[], object] | None = None) -> None:
         """Wait until the task has ended or was abandoned (`is_over`); its outcome is in `task`.
 
         Cancelling the waiter cancels the task, or calls `on_cancel`, and still waits for it.
@@ -51,11 +51,11 @@ class CancellableTask(Generic[T]):
                 await self._waiter
             except asyncio.CancelledError as e:
                 cancelled = e
-                (on_cancel or self.cut)()
+                (on_cancel or self.cancel)()
         if cancelled is not None:
             raise cancelled
 
-    def finished(self) -> bool:
+    def has_outcome(self) -> bool:
         """Return whether the task ended with a result or an error; False if it was cancelled."""
         return self.task.done() and not self.task.cancelled()
 

@@ -27,11 +27,11 @@ class ToolBatch:
         self._run = run
         self._calls = calls
         self._executions: list[ToolExecution] = []
-        self._over: deque[ToolExecution] = deque()
+        self._ended: deque[ToolExecution] = deque()
         self._is_urgent = False
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    async def go(self, row: dict[str, Any], calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
+    async def run(self, row: dict[str, Any], calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
         """Commit the answer's row, run the calls, and commit each result as it arrives.
 
         An urgent message ends the wait: running calls are postponed. A stop cancels them. Once the answer is
@@ -44,29 +44,29 @@ class ToolBatch:
         await self._calls.drop_early()
         await self._collect(inbox)
 
-    async def repeat(self, calls: Sequence[ToolCall], settled: int, inbox: InjectionQueue) -> None:
-        """Run calls of an answer that is in the log already, and commit their results like `go`.
+    async def repeat(self, calls: Sequence[ToolCall], earlier_calls: int, inbox: InjectionQueue) -> None:
+        """Run calls of an answer that is in the log already, and commit their results like `run`.
 
-        `settled` is the number of the answer's other calls.
+        `earlier_calls` is the number of the answer's other calls.
         """
-        self._executions = self._calls.begin(calls, settled)
+        self._executions = self._calls.begin(calls, earlier_calls)
         await self._collect(inbox)
 
     async def _collect(self, inbox: InjectionQueue) -> None:
         left = dict.fromkeys(self._executions)
         with inbox.watch(self._on_injection), self._listening():
             while left:
-                if self._over:
-                    execution = self._over.popleft()
+                if self._ended:
+                    execution = self._ended.popleft()
                     del left[execution]
-                    await self._calls.settle(execution, execution.close())
+                    await self._calls.complete(execution, execution.close())
                     await asyncio.sleep(0)  # a store without real I/O does not yield to other tasks
                 elif self._is_urgent:
                     await self._postpone(left)
                     break
                 else:
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         await self._calls.route_hook_results([execution for execution in self._executions if execution not in left])
 
     async def _postpone(self, executions: Collection[ToolExecution]) -> None:
@@ -78,7 +78,7 @@ class ToolBatch:
     def _listening(self) -> Iterator[None]:
         for execution in self._executions:
             if execution.is_over:
-                self._over.append(execution)
+                self._ended.append(execution)
             else:
                 execution.watch(partial(self._end, execution))
         try:
@@ -88,10 +88,10 @@ class ToolBatch:
                 execution.watch(None)
 
     def _end(self, execution: ToolExecution) -> None:
-        self._over.append(execution)
-        self._news.set()
+        self._ended.append(execution)
+        self._changed.set()
 
     def _on_injection(self, injection: Injection) -> None:
         if injection.urgent:
             self._is_urgent = True
-            self._news.set()
+            self._changed.set()

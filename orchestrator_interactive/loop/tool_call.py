@@ -14,8 +14,8 @@ import structlog
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
-from orchestrator_interactive.kernel.error_boundary import told
-from orchestrator_interactive.kernel.hooks import CONTINUE, too_late_for_a_no
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
+from orchestrator_interactive.kernel.hooks import CONTINUE, without_denial
 from orchestrator_interactive.kernel.tool_progress import reporting
 from orchestrator_interactive.loop.large_results import examined, moved_to_file
 from orchestrator_interactive.loop.run import RunDenied, changed
@@ -33,7 +33,7 @@ from orchestrator_interactive.loop.tool_results import (
     failure,
     result_row,
 )
-from orchestrator_interactive.transcript.rows import abridged
+from orchestrator_interactive.transcript.rows import truncate_middle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Limits of a tool's error message for the model, and of its logged traceback.
-_MOST_ERROR_CHARS = 2_000
-_MOST_TRACEBACK_CHARS = 20_000
+_MAX_ERROR_CHARS = 2_000
+_MAX_TRACEBACK_CHARS = 20_000
 
 Stage = Literal["waiting", "announced", "running", "known", "checked", "reported", "closed"]
 
@@ -55,7 +55,7 @@ Stage = Literal["waiting", "announced", "running", "known", "checked", "reported
 class ToolExecution:
     """One tool call: prepare (hooks may modify or deny it), execute, finalise.
 
-    The call acquires all semaphores of `turns` first and holds them until it is over. With `refused`, it fails with
+    The call acquires all semaphores of `slots` first and holds them until it is over. With `refused`, it fails with
     this message instead. It can be cancelled at any `stage`, also by its time limit, which starts with the tool.
     `result` is None until a result is known.
     """
@@ -65,7 +65,7 @@ class ToolExecution:
         run: Run,
         call: ToolCall,
         options: LoopOptions,
-        turns: Iterable[asyncio.Semaphore],
+        slots: Iterable[asyncio.Semaphore],
         refused: str | None = None,
     ) -> None:
         self._run = run
@@ -80,18 +80,18 @@ class ToolExecution:
         self._input = call.arguments
         self._label: str | None = None
         self._announced_at = 0.0
-        self._reached: Stage = "waiting"
+        self._stage_at_close: Stage = "waiting"
         self._row: dict[str, Any] | None = None
         self._is_dropped = False
         self._outcome: ToolOutcome = "cancelled"
         self._reports = _Reports(self._emit_progress)
-        self._turns = turns
-        self._held: list[asyncio.Semaphore] = []
+        self._slots = slots
+        self._held_slots: list[asyncio.Semaphore] = []
         self._is_filtered = False
         self._refused = refused
         self._on_over: Callable[[], object] | None = None
         self._work = CancellableTask(self._execute_call())
-        self._work.on_over = self._end_turn
+        self._work.on_over = self._release_slots
 
     @property
     def is_over(self) -> bool:
@@ -103,7 +103,7 @@ class ToolExecution:
         self._on_over = on_over
 
     def cancel(self) -> None:
-        self._work.cut()
+        self._work.cancel()
 
     def drop(self) -> None:
         """Cancel an early call that the complete answer does not contain."""
@@ -112,12 +112,12 @@ class ToolExecution:
 
     async def end(self) -> None:
         """Wait until it is over."""
-        await self._work.end()
+        await self._work.wait()
 
-    def _end_turn(self) -> None:
+    def _release_slots(self) -> None:
         # Also for a tool that ignores cancellation: it must not block waiting calls.
-        while self._held:
-            self._held.pop().release()
+        while self._held_slots:
+            self._held_slots.pop().release()
         if self._on_over is not None:
             self._on_over()
 
@@ -130,9 +130,9 @@ class ToolExecution:
             log.warning("tool.arguments_invalid", tool=self.call.name, id=self.call.id, problem=problem)
             self.result = failure(problem)
             return
-        for turns in self._turns:
-            await turns.acquire()
-            self._held.append(turns)
+        for slots in self._slots:
+            await slots.acquire()
+            self._held_slots.append(slots)
         if tool is None:
             known = ", ".join(sorted(self._run.tools)) or "none"
             self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
@@ -156,28 +156,28 @@ class ToolExecution:
         self._run.session_stop.register_tool_start(self.call.id, self.call.name)
         own_s = getattr(tool, "timeout_s", None)
         timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else self._timeout_s
-        limit = asyncio.get_running_loop().call_later(timeout_s, self._time_up, timeout_s)
+        limit = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout, timeout_s)
         try:
-            with reporting(self._reports.take):
+            with reporting(self._reports.report):
                 return await examined(await _result_of(tool, self._input))
         finally:
             limit.cancel()
             self._run.session_stop.register_tool_complete(self.call.id)
 
-    def _time_up(self, timeout_s: float) -> None:
+    def _on_timeout(self, timeout_s: float) -> None:
         log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
         self._timed_out, self._timeout_s = True, timeout_s
-        self._work.cut()
+        self._work.cancel()
 
     def close(self) -> dict[str, Any]:
         """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
         if self._row is None:
-            self._note_crash()
-            self._reached, self.stage = self.stage, "closed"
+            self._record_crash()
+            self._stage_at_close, self.stage = self.stage, "closed"
             self._outcome = self._outcome_at_close()
             if self.result is None:
                 self.result = failure(self._cancel_reason())
-            elif self._reached == "known" and self._run.hooks.listens(_event_of(self.result)):
+            elif self._stage_at_close == "known" and self._run.hooks.listens(_event_of(self.result)):
                 self.result = failure(UNCHECKED)  # a hook might have modified or withheld it
             label = None if self._input is self.call.arguments else self._label
             self._row = CallOutcome(self._outcome, label).mark(self._row_of(self.result))
@@ -188,54 +188,54 @@ class ToolExecution:
         return result_row(self.call, result, self._most_chars, hide)
 
     def _cancel_reason(self) -> str:
-        if self._reached != "running":
+        if self._stage_at_close != "running":
             return NOT_STARTED
         return TIMED_OUT.format(timeout_s=self._timeout_s) if self._timed_out else UNKNOWN_OUTCOME
 
     def _outcome_at_close(self) -> ToolOutcome:
         if self.result is not None:
             return "finished" if self.result.success else "failed"
-        if self._reached != "running" or is_harmless(self._tool):
+        if self._stage_at_close != "running" or is_side_effect_free(self._tool):
             return "cancelled"
         return "lost" if self._run.is_suspended and not self._timed_out else "unknown"
 
-    def settled(self) -> CompletedCall:
+    def completed_call(self) -> CompletedCall:
         """Return the outcome of the closed call."""
-        if self._reached == "waiting" and self._tool is not None:
-            self._label = self._labelled(self._tool)
+        if self._stage_at_close == "waiting" and self._tool is not None:
+            self._label = self._label_for(self._tool)
         return CompletedCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
-    def _note_crash(self) -> None:
+    def _record_crash(self) -> None:
         """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
-        error = self._work.task.exception() if self._work.finished() else None
+        error = self._work.task.exception() if self._work.has_outcome() else None
         if error is not None:
-            log.error("tool.use_failed", tool=self.call.name, exc_info=error)
-            self.result = self.result or failure(f"{type(error).__name__}: {told(error)}")
+            log.error("tool.execution_failed", tool=self.call.name, exc_info=error)
+            self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")
 
     async def report_cancelled(self) -> None:
         """Emit the missing end events of a cancelled call, with a short time limit for each."""
-        if self._reached not in {"announced", "running", "known", "checked"}:
+        if self._stage_at_close not in {"announced", "running", "known", "checked"}:
             return
-        if self._reached == "running":
+        if self._stage_at_close == "running":
             await self._within_grace(self._emit_cancelled())
         await self._within_grace(self._reports.end())
         await self._within_grace(self._report_end())
 
     async def _within_grace(self, emitting: Coroutine[Any, Any, None]) -> None:
         work = CancellableTask(emitting)
-        limit = asyncio.get_running_loop().call_later(CANCEL_GRACE_S, work.cut)
+        limit = asyncio.get_running_loop().call_later(CANCEL_GRACE_S, work.cancel)
         try:
-            await work.end()
+            await work.wait()
         finally:
             limit.cancel()
-        if not work.finished():
-            log.warning("tool.report_abandoned", tool=self.call.name)
+        if not work.has_outcome():
+            log.warning("tool.progress_abandoned", tool=self.call.name)
 
     async def _emit_cancelled(self) -> None:
         error = self.result.error if self.result else None
         hook_result = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
         # Processed, like all hook results, after all calls of the batch have their results.
-        self.hook_results.append((events.TOOL_ERROR, too_late_for_a_no(hook_result, events.TOOL_ERROR)))
+        self.hook_results.append((events.TOOL_ERROR, without_denial(hook_result, events.TOOL_ERROR)))
 
     def _is_closed(self) -> bool:
         return self.stage == "closed"
@@ -246,11 +246,11 @@ class ToolExecution:
 
     async def _announce(self, tool: Tool) -> None:
         self.stage, self._announced_at = "announced", time.monotonic()
-        self._label = self._labelled(tool)
+        self._label = self._label_for(tool)
         more = {} if self._label is None else {"label": self._label}
         await self._run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
 
-    def _labelled(self, tool: Tool) -> str | None:
+    def _label_for(self, tool: Tool) -> str | None:
         label = label_of(tool, self._input)
         return None if label is None else self._run.without_secrets(label)
 
@@ -320,7 +320,7 @@ class _Reports:
         self._emitting: CancellableTask[None] | None = None
         self._ended = False
 
-    def take(self, text: str) -> None:
+    def report(self, text: str) -> None:
         self._latest = text
         if self._emitting is None and not self._ended:
             self._emitting = CancellableTask(self._emit_all())
@@ -329,7 +329,7 @@ class _Reports:
         """Accept no more lines, and wait for the line being emitted."""
         self._ended = True
         if self._emitting is not None:
-            await self._emitting.end()
+            await self._emitting.wait()
 
     async def _emit_all(self) -> None:
         while self._latest is not None and not self._ended:
@@ -343,12 +343,12 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
         return as_result(await tool.execute(arguments))
     except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool must not break the run
         lines = "".join(traceback.TracebackException.from_exception(e).format())
-        log.error("tool.failed", tool=tool.name, exception=abridged(lines, _MOST_TRACEBACK_CHARS))  # noqa: TRY400 - cut
-        message = abridged(told(e), _MOST_ERROR_CHARS)
+        log.error("tool.failed", tool=tool.name, exception=truncate_middle(lines, _MAX_TRACEBACK_CHARS))  # noqa: TRY400 - cut
+        message = truncate_middle(error_text(e), _MAX_ERROR_CHARS)
         return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
 
 
-def is_harmless(tool: Tool | None) -> bool:
+def is_side_effect_free(tool: Tool | None) -> bool:
     """Return whether the tool is marked `side_effect_free`: its calls may be discarded and repeated."""
     return bool(getattr(tool, "side_effect_free", False))
 
@@ -358,11 +358,9 @@ def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:
     label = getattr(tool, "label", None)
     if not callable(label) or problem_of(arguments):
         return None
-    try:
+    with ErrorBoundary(log, "tool.label_failed", tool=tool.name):
         return str(label(arguments))
-    except (asyncio.CancelledError, SystemExit, Exception):  # a tool must not break the run
-        log.exception("tool.label_failed", tool=tool.name)
-        return None
+    return None
 
 
 def _event_of(result: ToolResult) -> str:

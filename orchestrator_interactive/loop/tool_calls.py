@@ -11,8 +11,8 @@ from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import is_plain
 from orchestrator_interactive.loop.run import RunDenied
-from orchestrator_interactive.loop.tool_call import ToolExecution, is_harmless
-from orchestrator_interactive.loop.tool_results import TOO_MANY, late_row
+from orchestrator_interactive.loop.tool_call import ToolExecution, is_side_effect_free
+from orchestrator_interactive.loop.tool_results import TOO_MANY, late_results_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Limit of a run's running calls, including postponed ones, as a multiple of `max_parallel_tools`.
-_MOST_AT_ONCE = 3
+_MAX_AT_ONCE = 3
 
 
 class ToolExecutor:
@@ -40,17 +40,17 @@ class ToolExecutor:
         self._run = run
         self._options = options
         self._open: dict[ToolExecution, None] = {}
-        self._turns = asyncio.Semaphore(options.max_parallel_tools)
-        self._all_turns = asyncio.Semaphore(_MOST_AT_ONCE * options.max_parallel_tools)
+        self._slots = asyncio.Semaphore(options.max_parallel_tools)
+        self._all_slots = asyncio.Semaphore(_MAX_AT_ONCE * options.max_parallel_tools)
         self._ids: set[str] = set()
         self._early: dict[str, ToolExecution] = {}
         self._pending: list[ToolExecution] = []
-        self._settled: list[CompletedCall] = []
+        self._completed: list[CompletedCall] = []
         self._grace: asyncio.TimerHandle | None = None
         self._is_cancelled = False
 
     @property
-    def are_pending(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether postponed calls have no result yet."""
         return bool(self._pending)
 
@@ -64,40 +64,40 @@ class ToolExecutor:
         """The ids of calls that began before their answer was complete and are not in a batch yet."""
         return self._early.keys()
 
-    def add_settled(self, settled: Iterable[CompletedCall]) -> None:
+    def add_completed(self, completed: Iterable[CompletedCall]) -> None:
         """Add calls that the run made in earlier processes."""
-        self._settled.extend(settled)
-        self._ids.update(each.call.id for each in self._settled)
+        self._completed.extend(completed)
+        self._ids.update(each.call.id for each in self._completed)
 
     @property
     def lost(self) -> list[CompletedCall]:
         """The calls whose process ended while they were running."""
-        return [each for each in self._settled if each.outcome == "lost"]
+        return [each for each in self._completed if each.outcome == "lost"]
 
     def to_event(self) -> list[dict[str, Any]]:
         """Return the settled calls for progress events, without dropped calls that were repeated later."""
-        settled = enumerate(self._settled)
-        return [each.to_event() for place, each in settled if not self._has_come_again(each, place + 1)]
+        settled = enumerate(self._completed)
+        return [each.to_event() for place, each in settled if not self._was_repeated(each, place + 1)]
 
-    def _has_come_again(self, call: CompletedCall, since: int) -> bool:
-        return call.was_dropped and any(map(call.is_same_as, self._settled[since:]))
+    def _was_repeated(self, call: CompletedCall, since: int) -> bool:
+        return call.was_dropped and any(map(call.is_same_as, self._completed[since:]))
 
     def is_used(self, call_id: str) -> bool:
         """Return whether a call of the run has this id, not counting early calls."""
         return call_id in self._ids and call_id not in self._early
 
-    def begin(self, calls: Sequence[ToolCall], settled: int = 0) -> list[ToolExecution]:
+    def begin(self, calls: Sequence[ToolCall], earlier_calls: int = 0) -> list[ToolExecution]:
         """Begin the calls of a committed answer, or continue those that began early.
 
-        Calls beyond `max_calls_per_answer` are refused; `settled` is the number of the answer's earlier calls.
+        Calls beyond `max_calls_per_answer` are refused; `earlier_calls` is the number of the answer's earlier calls.
         """
         early = {call.id: self._early.pop(call.id) for call in calls if self._has_begun(call)}
-        room = max(self._options.max_calls_per_answer - settled - len(early), 0)
+        room = max(self._options.max_calls_per_answer - earlier_calls - len(early), 0)
         others = [call for call in calls if call.id not in early]
         begun = {call.id: self._begin(call) for call in others[:room]}
         if refused := others[room:]:
             most = self._options.max_calls_per_answer
-            log.warning("tool.calls_refused", calls=settled + len(calls), max_calls_per_answer=most)
+            log.warning("tool.calls_refused", calls=earlier_calls + len(calls), max_calls_per_answer=most)
             begun |= {call.id: self._begin(call, TOO_MANY.format(most=most)) for call in refused}
         return [(early.get(call.id) or begun[call.id]) for call in calls]
 
@@ -118,22 +118,22 @@ class ToolExecutor:
         seen.add(block.id)
         if len(self._early) >= self._options.max_calls_per_answer:
             return
-        is_wanted = is_harmless(self._run.tools.get(block.name)) and problem_of(block.input) is None
+        is_wanted = is_side_effect_free(self._run.tools.get(block.name)) and problem_of(block.input) is None
         if is_wanted and not self._run.ending.is_cancelled and not self._grace:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall, refused: str | None = None) -> ToolExecution:
-        execution = ToolExecution(self._run, call, self._options, (self._turns, self._all_turns), refused)
+        execution = ToolExecution(self._run, call, self._options, (self._slots, self._all_slots), refused)
         self._open[execution] = None
         self._ids.add(call.id)
         if self._is_cancelled or self._grace is not None:
             execution.cancel()
         return execution
 
-    async def settle(self, execution: ToolExecution, row: dict[str, Any] | None) -> None:
+    async def complete(self, execution: ToolExecution, row: dict[str, Any] | None) -> None:
         """Commit the row of a closed call, if given, and emit its missing end events."""
         del self._open[execution]
-        self._settled.append(execution.settled())
+        self._completed.append(execution.completed_call())
         try:
             if row is not None:
                 await self._run.commit(row)
@@ -155,7 +155,7 @@ class ToolExecutor:
         for execution in dropped:
             await execution.end()
             execution.close()
-            await self.settle(execution, None)
+            await self.complete(execution, None)
 
     def postpone(self, executions: Collection[ToolExecution]) -> None:
         """Postpone the results of running calls to a later row.
@@ -163,7 +163,7 @@ class ToolExecutor:
         Calls of the next answer do not wait for them, up to the run's limit of running calls.
         """
         self._pending += executions
-        self._turns = asyncio.Semaphore(self._options.max_parallel_tools)
+        self._slots = asyncio.Semaphore(self._options.max_parallel_tools)
 
     async def commit_finished(self) -> None:
         """Commit the results of all postponed calls that have ended, as one row."""
@@ -172,11 +172,11 @@ class ToolExecutor:
 
     async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         over = [execution for execution in self._pending if execution.is_over]
-        await commit(late_row([execution.close() for execution in over]))
+        await commit(late_results_row([execution.close() for execution in over]))
         settled = set(over)
         self._pending = [execution for execution in self._pending if execution not in settled]
         for execution in over:
-            await self.settle(execution, None)
+            await self.complete(execution, None)
         await self.route_hook_results(over)
 
     async def route_hook_results(self, executions: Iterable[ToolExecution]) -> None:
@@ -185,9 +185,9 @@ class ToolExecutor:
             try:
                 await self._run.route(hook_result, event)
             except RunDenied:
-                log.info("hook.denied_too_late", hook=hook_result.hook_name, hook_event=event)
+                log.info("hook.denial_ignored", hook=hook_result.hook_name, hook_event=event)
 
-    async def wait_for_news(self, inbox: InjectionQueue) -> None:
+    async def wait_for_change(self, inbox: InjectionQueue) -> None:
         """Wait until a postponed call ends, a message is pending, or the run is to end."""
         woken = asyncio.Event()
 
@@ -198,14 +198,14 @@ class ToolExecutor:
             execution.watch(wake)
         try:
             with inbox.watch(wake), self._run.ending.watch(wake):
-                while not self._is_news(inbox):  # the message may have been withdrawn
+                while not self._has_changed(inbox):  # the message may have been withdrawn
                     woken.clear()
                     await woken.wait()
         finally:
             for execution in self._pending:
                 execution.watch(None)
 
-    def _is_news(self, inbox: InjectionQueue) -> bool:
+    def _has_changed(self, inbox: InjectionQueue) -> bool:
         return self._run.is_ending or len(inbox) > 0 or any(execution.is_over for execution in self._pending)
 
     def begin_stop(self) -> None:

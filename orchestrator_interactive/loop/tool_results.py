@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import structlog
 
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local
-from orchestrator_interactive.loop.large_results import MOST_KEPT_CHARS, bounded_result, is_large
+from orchestrator_interactive.loop.large_results import MAX_KEPT_CHARS, bounded_result, is_large
 from orchestrator_interactive.loop.run import changed
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, listed, without_frames
-from orchestrator_interactive.transcript.rows import abridged, marked, metadata_of, text_of, tool_row
+from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ Block = dict[str, Any]
 # process ended; the run's next owner reports it.
 ToolOutcome = Literal["finished", "failed", "cancelled", "unknown", "lost"]
 _OUTCOMES: tuple[ToolOutcome, ...] = get_args(ToolOutcome)
-# Outcomes of rows without the metadata `became`, by their text.
+# Outcomes of rows without the metadata `call_outcome`, by their text.
 _OUTCOME_BY_TEXT: Mapping[str, ToolOutcome] = {
     NOT_STARTED: "cancelled",
     UNKNOWN_OUTCOME: "unknown",
@@ -107,7 +108,7 @@ class CallOutcome:
     def mark(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the result's row with this outcome in its metadata, unless the row implies it."""
         is_implied = self.outcome in ("finished", "failed") and _outcome_in_row(row) == self
-        return row if is_implied else marked(row, became=self.to_dict())
+        return row if is_implied else marked(row, call_outcome=self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -119,18 +120,18 @@ def results_in(row: dict[str, Any]) -> list[tuple[str, CallOutcome]]:
     metadata = metadata_of(row)
     if row["role"] == "tool":
         return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), _outcome_in_row(row))]
-    ids, became = metadata.get("results"), metadata.get("became")
+    ids, call_outcome = metadata.get("results"), metadata.get("call_outcome")
     if not isinstance(ids, list):
         return []
-    if not isinstance(became, dict):  # without `became`, a row has either normal or lost results
+    if not isinstance(call_outcome, dict):  # without `call_outcome`, a row has either normal or lost results
         return [(str(each), CallOutcome("lost" if PROCESS_ENDED in text_of(row) else "finished")) for each in ids]
-    return [(str(each), _from_dict(became.get(str(each))) or CallOutcome("finished")) for each in ids]
+    return [(str(each), _from_dict(call_outcome.get(str(each))) or CallOutcome("finished")) for each in ids]
 
 
 def _outcome_in_row(row: dict[str, Any]) -> CallOutcome:
     """Return the outcome of the call whose result is this row."""
     metadata, content = metadata_of(row), row.get("content")
-    if recorded := _from_dict(metadata.get("became")):
+    if recorded := _from_dict(metadata.get("call_outcome")):
         return recorded
     if not metadata.get("is_error"):
         return CallOutcome("finished")
@@ -145,10 +146,10 @@ def _from_dict(data: Any) -> CallOutcome | None:
     return None
 
 
-def result_row(call: ToolCall, result: ToolResult, most_chars: int, hide: Callable[[str], str] = str) -> dict[str, Any]:
+def result_row(call: ToolCall, result: ToolResult, max_chars: int, hide: Callable[[str], str] = str) -> dict[str, Any]:
     """Return the row of a result.
 
-    A result longer than `most_chars` is truncated; the metadata keep it whole, up to `MOST_KEPT_CHARS`. Lines that look
+    A result longer than `max_chars` is truncated; the metadata keep it whole, up to `MAX_KEPT_CHARS`. Lines that look
     like frames (see `framing`) are indented. `hide` removes secrets.
     """
     content, failed = _serialized(result)
@@ -157,9 +158,9 @@ def result_row(call: ToolCall, result: ToolResult, most_chars: int, hide: Callab
     else:
         content = [{**block, "text": hide(block["text"])} if "text" in block else block for block in content]
     content = _without_large_images(content)
-    shown = _capped(content, most_chars)
+    shown = _capped(content, max_chars)
     row = tool_row(call, shown, failed=failed)
-    if shown != content and len(text_of(row | {"content": content})) <= MOST_KEPT_CHARS:
+    if shown != content and len(text_of(row | {"content": content})) <= MAX_KEPT_CHARS:
         row["metadata"] = {**row.get("metadata", {}), "whole": content}
     return row
 
@@ -173,7 +174,7 @@ def unknown_row(call: ToolCall) -> dict[str, Any]:
     return CallOutcome("lost").mark(tool_row(call, PROCESS_ENDED, failed=True))
 
 
-def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def late_results_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return one user row for the results of postponed calls; `rows` are their tool rows.
 
     Their text is indented, so that none of its lines can imitate a person's message.
@@ -181,14 +182,14 @@ def late_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     text = f"{LATE_PREFIX}\n{listed([_late_text(row) for row in rows])}"
     images = [block for row in rows for block in _blocks(row) if block.get("type") == "image"]
     late: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
-    became = {row["tool_call_id"]: _outcome_in_row(row).to_dict() for row in rows}
-    late["metadata"] = {"results": [row["tool_call_id"] for row in rows], "became": became}
+    call_outcome = {row["tool_call_id"]: _outcome_in_row(row).to_dict() for row in rows}
+    late["metadata"] = {"results": [row["tool_call_id"] for row in rows], "call_outcome": call_outcome}
     if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
         late["metadata"]["whole"] = whole
     return late
 
 
-def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def lost_results_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the row for postponed calls whose process ended before their results; None if there are none."""
     pending: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -200,7 +201,7 @@ def lost_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
         ids = metadata.get("results")
         for call_id in ids if isinstance(ids, list) else ():
             pending.pop(str(call_id), None)
-    return late_row(list(pending.values())) if pending else None
+    return late_results_row(list(pending.values())) if pending else None
 
 
 def _late_text(row: dict[str, Any]) -> str:
@@ -218,11 +219,9 @@ def _serialized(result: ToolResult) -> tuple[str | list[Block], bool]:
     """Return the content of a result for the model, and whether it is a failure."""
     if result.content:
         return [block.model_dump(exclude_none=True) for block in result.content], not result.success
-    try:
+    with ErrorBoundary(log, "tool.output_unreadable") as boundary:
         return result.get_serialized_output(), not result.success
-    except Exception as e:  # an output of an unknown type must not break the run
-        log.exception("tool.output_unreadable")
-        return f"The tool's output cannot be serialized: {type(e).__name__}.", True
+    return f"The tool's output cannot be serialized: {type(boundary.error).__name__}.", True
 
 
 def _without_large_images(content: str | list[Block]) -> str | list[Block]:
@@ -232,17 +231,17 @@ def _without_large_images(content: str | list[Block]) -> str | list[Block]:
     texts = [block for block in content if block.get("type") == "text"]
     images = [block for block in content if block.get("type") != "text"]
     size = sum(len(str(value)) for image in images for value in image.get("source", {}).values())
-    if size <= MOST_KEPT_CHARS:
+    if size <= MAX_KEPT_CHARS:
         return content
-    note = f"[{len(images)} images are left out: they have {size:,} characters; the limit is {MOST_KEPT_CHARS:,}.]"
+    note = f"[{len(images)} images are left out: they have {size:,} characters; the limit is {MAX_KEPT_CHARS:,}.]"
     return [*texts, {"type": "text", "text": note}]
 
 
-def _capped(content: str | list[Block], most_chars: int) -> str | list[Block]:
+def _capped(content: str | list[Block], max_chars: int) -> str | list[Block]:
     if isinstance(content, str):
-        return without_frames(abridged(content, most_chars))
-    if sum(len(block.get("text", "")) for block in content) > most_chars:
+        return without_frames(truncate_middle(content, max_chars))
+    if sum(len(block.get("text", "")) for block in content) > max_chars:
         text = "\n".join(block["text"] for block in content if block.get("type") == "text")
         others = [block for block in content if block.get("type") != "text"]
-        content = [{"type": "text", "text": abridged(text, most_chars)}, *others]
+        content = [{"type": "text", "text": truncate_middle(text, max_chars)}, *others]
     return [{**block, "text": without_frames(block["text"])} if "text" in block else block for block in content]

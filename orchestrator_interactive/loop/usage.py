@@ -38,7 +38,7 @@ class UsageTotals:
             sum(costs, Decimal()) if costs else None,
         )
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the form in progress events and in the log's rows."""
         return {
             "input_tokens": self.input_tokens,
@@ -49,14 +49,14 @@ class UsageTotals:
         }
 
 
-NOTHING = UsageTotals()
+NO_USAGE = UsageTotals()
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-def spent_on(usage: Usage | None) -> UsageTotals:
+def usage_totals(usage: Usage | None) -> UsageTotals:
     """Return the usage of one model call."""
     if usage is None:
-        return NOTHING
+        return NO_USAGE
     return UsageTotals(
         usage.input_tokens,
         usage.output_tokens,
@@ -68,12 +68,12 @@ def spent_on(usage: Usage | None) -> UsageTotals:
 
 def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
     """Add the usage of an answer to its row, if the provider reports it."""
-    return row if usage is None else marked(row, usage=spent_on(usage).told())
+    return row if usage is None else marked(row, usage=usage_totals(usage).to_dict())
 
 
-def spent_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
+def usage_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
     """Return the usage of the answers in these rows."""
-    total = NOTHING
+    total = NO_USAGE
     for row in rows:
         if data := metadata_of(row).get("usage"):
             total = total.plus(usage_from_dict(data))
@@ -86,6 +86,6 @@ def usage_from_dict(data: Any) -> UsageTotals:
         input_, output, cache_read, cache_write = (int(data.get(count) or 0) for count in _COUNTS)
         cost = None if data.get("cost_usd") is None else Decimal(data["cost_usd"])
     except (AttributeError, ValueError, TypeError, ArithmeticError):
-        return NOTHING
+        return NO_USAGE
     known = cost is not None and cost.is_finite()
     return UsageTotals(input_, output, cache_read, cache_write, cost if known else None)

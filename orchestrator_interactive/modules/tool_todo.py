@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 
@@ -75,7 +75,7 @@ class TodoTool:
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         """Set or show the list; the output is the list as text."""
         try:
-            wanted = read(_Input, input, "todo")
+            wanted = validate(_Input, input, "todo")
         except ValueError as e:
             return ToolResult(success=False, error={"message": str(e)})
         if wanted.action == "set" and wanted.items is not None:
@@ -98,7 +98,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> TodoT
     Raises:
         ValueError: the configuration is not empty.
     """
-    read(TodoOptions, config, "tool-todo")
+    validate(TodoOptions, config, "tool-todo")
     coordinator = to_local_coordinator(coordinator)
     tool = TodoTool()
     await coordinator.mount("tools", tool, name=tool.name)

@@ -2,14 +2,14 @@
 
 `tools` is the registry of tools, and `default_tools` the shared instance. `function_tool` makes a tool from a function,
 with `result_cache`, `effects` and `tool_context`. `agents` is the registry of agents and stores their configurations;
-`llm_agent` creates them, with a provider from `providers`. Agents call each other with `ask_agent_tool`; `reflection`
+`llm_agent` creates them, with a provider from `providers`. Agents call each other with `agent_tool`; `reflection`
 has another agent judge their results and parses its `verdict`.
 """
 
 from __future__ import annotations
 
+from orchestrator_interactive.registries.agent_tool import call_agent
 from orchestrator_interactive.registries.agents import Agent, AgentRegistry, AgentRepository
-from orchestrator_interactive.registries.ask_agent_tool import ask_agent
 from orchestrator_interactive.registries.default_tools import tool_registry
 from orchestrator_interactive.registries.effects import register_effect
 from orchestrator_interactive.registries.errors import AlreadyRegistered, NotRegistered, RegistryError
@@ -30,7 +30,7 @@ __all__ = [
     "ToolContext",
     "ToolFunction",
     "ToolRegistry",
-    "ask_agent",
+    "call_agent",
     "mount_tools",
     "register_effect",
     "tool",

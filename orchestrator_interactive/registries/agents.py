@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from orchestrator_interactive.config import read
-from orchestrator_interactive.outside_json import parse_json
-from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, unknown
+from orchestrator_interactive.config import validate
+from orchestrator_interactive.json_limits import parse_json
+from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, not_registered
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ class AgentRepository:
         """
         kept = await self._store.agents()
         if agent_id not in kept:
-            raise unknown("agent", agent_id, kept)
+            raise not_registered("agent", agent_id, kept)
         try:
-            return read(LLMAgentConfig, _parsed(kept[agent_id]), f"The stored configuration of agent '{agent_id}'")
+            return validate(LLMAgentConfig, _parsed(kept[agent_id]), f"The stored configuration of agent '{agent_id}'")
         except ValueError as e:
             raise RegistryError(f"{e} Register the agent anew.") from e
 
@@ -79,12 +80,11 @@ class AgentRegistry:
         if before not in (None, agent):
             raise AlreadyRegistered(f"There is an agent '{config.id}' already: unregister it first.")
         self._agents[config.id] = agent
-        try:
-            await self._repository.save(config)
-        except BaseException:
+        with ExitStack() as undo:
             if before is None:
-                self._agents.pop(config.id, None)
-            raise
+                undo.callback(self._agents.pop, config.id, None)
+            await self._repository.save(config)
+            undo.pop_all()
 
     async def get_agent(self, agent_id: str) -> Agent:
         """Return the agent with this id.
@@ -111,7 +111,7 @@ class AgentRegistry:
         """
         there = await self._repository.types()
         if agent_id not in there:
-            raise unknown("agent", agent_id, there)
+            raise not_registered("agent", agent_id, there)
         await self._repository.forget(agent_id)
         self._agents.pop(agent_id, None)
 

@@ -10,8 +10,8 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult
-from orchestrator_interactive.kernel.error_boundary import contained, told
-from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
+from orchestrator_interactive.registries.errors import AlreadyRegistered, not_registered
 from orchestrator_interactive.registries.tool_context import ToolContext
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def check_effects(names: Iterable[str]) -> None:
     """
     for name in names:
         if name not in _EFFECTS:
-            raise unknown("effect", name, _EFFECTS)
+            raise not_registered("effect", name, _EFFECTS)
 
 
 async def run_effects(result: ToolResult, names: Sequence[str], context: ToolContext | None) -> ToolResult:
@@ -65,12 +65,10 @@ async def run_effects(result: ToolResult, names: Sequence[str], context: ToolCon
 
 
 async def _failure_of(name: str, result: ToolResult, context: ToolContext | None) -> str:
-    try:
-        with contained():
-            running = _EFFECTS[name](result, context)
-            if inspect.isawaitable(running):
-                await running
-    except Exception as e:  # the tool has succeeded; its result stays
-        log.exception("tool.effect_failed", effect=name)
-        return f"[The call succeeded, but its effect '{name}' failed: {told(e)}]"
-    return ""
+    with ErrorBoundary(log, "tool.effect_failed", effect=name) as boundary:
+        running = _EFFECTS[name](result, context)
+        if inspect.isawaitable(running):
+            await running
+    if boundary.error is None:
+        return ""
+    return f"[The call succeeded, but its effect '{name}' failed: {error_text(boundary.error)}]"

@@ -20,6 +20,6 @@ class NotRegistered(RegistryError, LookupError):  # noqa: N818
     """The name is unknown."""
 
 
-def unknown(kind: str, name: str, there: Iterable[str]) -> NotRegistered:
+def not_registered(kind: str, name: str, there: Iterable[str]) -> NotRegistered:
     known = ", ".join(sorted(there)) or "none"
     return NotRegistered(f"There is no {kind} '{name}'. Registered: {known}.")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from pydantic import BaseModel, create_model
 
-from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.blocking import run_blocking
-from orchestrator_interactive.kernel.error_boundary import contained, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.loop.tool_results import as_result, failure
 from orchestrator_interactive.registries.effects import run_effects
 from orchestrator_interactive.registries.tool_context import ToolContext
@@ -54,8 +54,8 @@ class FunctionTool:
 
     config: ToolConfig
     _function: Callable[..., Any]
-    _kept: ResultCache
-    _takes: type[BaseModel]
+    _cache: ResultCache
+    _input_model: type[BaseModel]
     input_schema: dict[str, Any] = field(repr=False)
     _coordinator: ModuleCoordinator | None = None
 
@@ -95,13 +95,13 @@ class FunctionTool:
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         """Call the function and return its result; never raises."""
         try:
-            given = read(self._takes, input, self.name)
+            given = validate(self._input_model, input, self.name)
         except ValueError as e:
             return failure(str(e))
         context = ToolContext.of(self._coordinator) if self._coordinator else None
         if context is None and self.config.requires_context:
             return failure(f"{self.name} works in a session only: mount it there with mount_tools().")
-        return await self._kept.result_of(self._key(given, context), partial(self._run, given, context))
+        return await self._cache.result_of(self._key(given, context), partial(self._run, given, context))
 
     def _key(self, given: BaseModel, context: ToolContext | None) -> str:
         """Return the cache key of a call; includes the conversation if the tool depends on it."""
@@ -111,12 +111,10 @@ class FunctionTool:
         return json.dumps(parts, sort_keys=True)
 
     async def _run(self, given: BaseModel, context: ToolContext | None) -> ToolResult:
-        try:
-            with contained():
-                result = self._checked(as_result(await self._called(given, context)))
-        except Exception as e:  # a tool must not break the run
-            log.exception("tool.failed", tool=self.name)
-            return failure(f"{type(e).__name__}: {told(e)}")
+        with ErrorBoundary(log, "tool.failed", tool=self.name) as boundary:
+            result = self._checked(as_result(await self._called(given, context)))
+        if boundary.error is not None:
+            return failure(f"{type(boundary.error).__name__}: {error_text(boundary.error)}")
         if not result.success or not self.config.post_effects:
             return result
         return await run_effects(result, self.config.post_effects, context)
@@ -140,9 +138,9 @@ class FunctionTool:
             output = output.model_dump(mode="json")
         if self.config.output_schema is not None:
             try:
-                output = read(self.config.output_schema, output, f"The output of {self.name} is not as declared")
+                output = validate(self.config.output_schema, output, f"The output of {self.name} is not as declared")
             except ValueError as e:
-                log.warning("tool.wrong_output", tool=self.name, error=str(e))
+                log.warning("tool.output_invalid", tool=self.name, error=str(e))
                 return failure(str(e))
             output = output.model_dump(mode="json")
         return result.model_copy(update={"output": output})

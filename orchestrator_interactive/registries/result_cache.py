@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     Run = Callable[[], Coroutine[Any, Any, ToolResult]]
 
 # Entries per tool, evicted least recently used first; and the size of a result above which it is not cached.
-_MOST_KEPT = 256
-_MOST_CHARS = 100_000
+_MAX_KEPT = 256
+_MAX_CHARS = 100_000
 
 
 @dataclass(slots=True)
@@ -40,10 +40,10 @@ class ResultCache:
     """
 
     def __init__(self, cache_s: float | None, dedup_s: float | None, clock: Callable[[], float]) -> None:
-        self._for_s = max(cache_s or 0, dedup_s or 0)
+        self._ttl_s = max(cache_s or 0, dedup_s or 0)
         self._shares_calls = dedup_s is not None
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
+        self._results: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
         self._running: dict[str, _RunningCall] = {}
 
     async def result_of(self, key: str, run: Run) -> ToolResult:
@@ -53,24 +53,24 @@ class ResultCache:
             return kept
         if self._shares_calls:
             return await self._join(key, run)
-        return self._keep(key, await run())
+        return self._store(key, await run())
 
     def _fresh(self, key: str) -> ToolResult | None:
-        until, result = self._kept.get(key, (0.0, None))
+        until, result = self._results.get(key, (0.0, None))
         if result is None:
             return None
         if self._clock() >= until:
-            del self._kept[key]
+            del self._results[key]
             return None
-        self._kept.move_to_end(key)
+        self._results.move_to_end(key)
         return result.model_copy(deep=True)
 
-    def _keep(self, key: str, result: ToolResult) -> ToolResult:
-        if result.success and self._for_s and size_of(result, _MOST_CHARS) <= _MOST_CHARS:
+    def _store(self, key: str, result: ToolResult) -> ToolResult:
+        if result.success and self._ttl_s and size_of(result, _MAX_CHARS) <= _MAX_CHARS:
             # A copy: hooks may change the caller's result.
-            self._kept[key] = (self._clock() + self._for_s, result.model_copy(deep=True))
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._results[key] = (self._clock() + self._ttl_s, result.model_copy(deep=True))
+            if len(self._results) > _MAX_KEPT:
+                self._results.popitem(last=False)
         return result
 
     async def _join(self, key: str, run: Run) -> ToolResult:
@@ -85,12 +85,12 @@ class ResultCache:
             call.waiting -= 1
             if not call.waiting:
                 self._remove(key, call.task.task)
-                call.task.cut()
-                await call.task.end()
+                call.task.cancel()
+                await call.task.wait()
 
     async def _run_and_keep(self, key: str, running: Awaitable[ToolResult]) -> ToolResult:
         try:
-            return self._keep(key, await running)
+            return self._store(key, await running)
         finally:
             self._remove(key, asyncio.current_task())
 

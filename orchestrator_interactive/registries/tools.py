@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.registries.effects import check_effects
-from orchestrator_interactive.registries.errors import AlreadyRegistered, unknown
+from orchestrator_interactive.registries.errors import AlreadyRegistered, not_registered
 from orchestrator_interactive.registries.function_tool import FunctionTool, ToolFunction
 from orchestrator_interactive.registries.result_cache import ResultCache
 
@@ -56,7 +56,7 @@ class ToolRegistry:
             NotRegistered: there is none; the message lists the registered names.
         """
         if name not in self._tools:
-            raise unknown("tool", name, self._tools)
+            raise not_registered("tool", name, self._tools)
         return self._tools[name]
 
     def get_tools(self) -> list[Tool]:

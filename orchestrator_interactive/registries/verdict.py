@@ -9,7 +9,7 @@ from typing import Any
 
 # `score: 0.8` in a text; a number without "score" is not a verdict.
 _SCORE = re.compile(r"\bscore\b\W{0,5}(?P<score>\d+(?:\.\d+)?)(?P<of>\s*(?:/|out of|%))?", re.IGNORECASE)
-_MOST_CHARS = 2000
+_MAX_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +58,4 @@ def _verdict(score: Any, comment: Any) -> Verdict | None:
     if not 0 <= value <= 1:  # also true for NaN
         return None
     text = comment.strip() if isinstance(comment, str) else ""
-    return Verdict(value, text[:_MOST_CHARS])
+    return Verdict(value, text[:_MAX_CHARS])

@@ -11,9 +11,9 @@ class StoreError(Exception):
     """The store cannot be used."""
 
 
-class StoreAway(StoreError):  # noqa: N818 - the name says the state of the store
+class StoreUnavailable(StoreError):  # noqa: N818 - the name says the state of the store
     """The store cannot be reached at the moment; retry later."""
 
 
-class StoreGone(StoreError):  # noqa: N818
+class StoreReplaced(StoreError):  # noqa: N818
     """The open store was removed or replaced by another file; it does not come back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from redis import exceptions
 
 from orchestrator_interactive.storage import redis_url
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Concurrent commands to a cluster; further ones wait. (A single server's pool has its own limit.)
-_AT_ONCE = 64
+_MAX_CONCURRENT = 64
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class RedisClient:
         self.redis = redis
         self.ttl_s = server.ttl_s
         self.is_cluster = is_cluster
-        self.free = asyncio.Semaphore(_AT_ONCE)
+        self.free = asyncio.Semaphore(_MAX_CONCURRENT)
         self._detached: dict[str, set[asyncio.Task[Any]]] = {}
         self._active = 0
         self._is_idle = asyncio.Event()
@@ -67,54 +68,52 @@ class RedisClient:
         """
         server = redis_url.server(url)
         client = cls(server, server.client, is_cluster=False)
-        try:
-            async with client.asking():
+        async with AsyncExitStack() as at_end:
+            at_end.push_async_callback(client.aclose)
+            async with client.command():
                 is_cluster = await _is_cluster(client.redis)
-        except BaseException:
-            await client.aclose()
-            raise
-        if not is_cluster:
-            return client
-        await client.aclose()
+            if not is_cluster:
+                at_end.pop_all()
+                return client
         return cls(server, redis_url.cluster(server), is_cluster=True)
 
-    def underway(self) -> _Underway:
+    def keep_open(self) -> _KeepOpen:
         """Return a context that delays `aclose` until it exits; for work of several commands."""
-        return _Underway(self)
+        return _KeepOpen(self)
 
-    def asking(self, doubt: str = "") -> _Asking:
+    def command(self, doubt: str = "") -> _Command:
         """Return a context that converts errors to StoreError with a readable message.
 
         `doubt` is added if the server may have executed the command although its answer is missing.
 
         Raises:
-            StoreAway: the server cannot be reached at the moment.
+            StoreUnavailable: the server cannot be reached at the moment.
             StoreError: the server refused the command.
         """
-        return _Asking(self, doubt)
+        return _Command(self, doubt)
 
     async def run(
         self, script: RedisScript, keys: Sequence[str | bytes], arguments: Sequence[Any] = (), *, doubt: str = ""
     ) -> Any:
         """Run the script and return its result; all keys must be on one server."""
-        async with self.asking(doubt):
+        async with self.command(doubt):
             try:
                 return await self.redis.evalsha(script.sha, len(keys), *keys, *arguments)
             except exceptions.NoScriptError:
                 return await self.redis.eval(script.text, len(keys), *keys, *arguments)
 
-    async def to_its_end(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end even if the caller is cancelled; `settled(name)` then waits for it."""
+    async def run_detached(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` to its end even if the caller is cancelled; `wait_for_detached(name)` then waits for it."""
         task = asyncio.create_task(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
                 self._detached.setdefault(name, set()).add(task)
-                task.add_done_callback(lambda task: self._settle(name, task))
+                task.add_done_callback(lambda task: self._forget_detached(name, task))
             raise
 
-    async def settled(self, name: str) -> None:
+    async def wait_for_detached(self, name: str) -> None:
         """Wait for the work of this name whose callers were cancelled."""
         while tasks := self._detached.get(name):
             await asyncio.wait(tasks)
@@ -125,7 +124,7 @@ class RedisClient:
         await self._is_idle.wait()
         await self.redis.aclose()
 
-    def _settle(self, name: str, task: asyncio.Task[Any]) -> None:
+    def _forget_detached(self, name: str, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             task.exception()  # marks it as retrieved: the cancelled caller does not
         self._detached[name].discard(task)
@@ -145,7 +144,7 @@ class RedisClient:
 
 
 # Classes, because every push uses them: generator-based context managers take ten times as long.
-class _Underway:
+class _KeepOpen:
     __slots__ = ("_client",)
 
     def __init__(self, client: RedisClient) -> None:
@@ -158,7 +157,7 @@ class _Underway:
         self._client._end()  # noqa: SLF001
 
 
-class _Asking:
+class _Command:
     __slots__ = ("_client", "_doubt", "_task", "_was_cancelled")
 
     def __init__(self, client: RedisClient, doubt: str) -> None:
@@ -170,11 +169,10 @@ class _Asking:
         self._was_cancelled = self._task.cancelling() if self._task else 0
         self._client._begin()  # noqa: SLF001
         if self._client.is_cluster:
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._client._end)  # noqa: SLF001
                 await self._client.free.acquire()
-            except BaseException:
-                self._client._end()  # noqa: SLF001
-                raise
+                undo.pop_all()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if self._client.is_cluster:
@@ -188,7 +186,9 @@ class _Asking:
             error = exceptions.ClusterDownError(str(error))
         if isinstance(error, exceptions.RedisError | exceptions.RedisClusterException | OSError):
             problem = redis_url.problem(self._client.place, error)
-            raise (StoreAway(problem + self._doubt) if redis_url.passes(error) else StoreError(problem)) from error
+            raise (
+                StoreUnavailable(problem + self._doubt) if redis_url.is_transient(error) else StoreError(problem)
+            ) from error
 
 
 async def _is_cluster(redis: Any) -> bool:

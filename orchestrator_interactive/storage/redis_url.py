@@ -19,7 +19,7 @@ TIMEOUT_S = 5
 _CONNECTIONS = 16
 _WAIT_S = 30
 _DAY_S = 24 * 60 * 60
-_MOST_DAYS = 100 * 366
+_MAX_DAYS = 100 * 366
 
 # The first match counts: some of these errors are subclasses of others.
 _REMEDIES = (
@@ -37,7 +37,7 @@ _REMEDIES = (
 
 # Transient errors, or errors that end once an operator frees space: a retry may succeed. The words are prefixes of
 # errors without a type.
-_PASSING = (
+_TRANSIENT = (
     exceptions.OutOfMemoryError,
     exceptions.ConnectionError,
     exceptions.TimeoutError,
@@ -49,8 +49,8 @@ _PASSING = (
     OSError,
 )
 _CANNOT_SAVE = "MISCONF"
-_PASSING_WORDS = (_CANNOT_SAVE, "NOREPLICAS", "UNBLOCKED", "MASTERDOWN", "LOADING")
-_LASTING = (
+_TRANSIENT_WORDS = (_CANNOT_SAVE, "NOREPLICAS", "UNBLOCKED", "MASTERDOWN", "LOADING")
+_PERMANENT = (
     exceptions.AuthenticationError,
     exceptions.AuthorizationError,
     exceptions.AuthenticationWrongNumberOfArgsError,
@@ -126,11 +126,11 @@ def cluster(server: Server) -> RedisCluster:
         ) from None
 
 
-def passes(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether a later retry may succeed."""
-    if isinstance(error, _LASTING):
+    if isinstance(error, _PERMANENT):
         return False
-    return isinstance(error, _PASSING) or str(error).startswith(_PASSING_WORDS)
+    return isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_WORDS)
 
 
 def problem(place: str, error: Exception) -> str:
@@ -162,6 +162,6 @@ def _ttl_s(days: str | None) -> int:
     """
     if days is None:
         return 0
-    if not 0 < float(days) <= _MOST_DAYS:
+    if not 0 < float(days) <= _MAX_DAYS:
         raise ValueError
     return max(int(float(days) * _DAY_S), 1)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import structlog
 
 from orchestrator_interactive.storage import sqlite_file
-from orchestrator_interactive.storage.errors import StoreAway, StoreError, StoreGone, TransactionError
-from orchestrator_interactive.storage.thread import OneThread
+from orchestrator_interactive.storage.errors import StoreError, StoreReplaced, StoreUnavailable, TransactionError
+from orchestrator_interactive.storage.thread import WorkerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ T = TypeVar("T")
 # Number of writes between two checkpoints of SQLite's write-ahead log.
 _CHECKPOINT_EVERY = 500
 # Errors of code that reads a value of an unexpected type.
-_UNFIT = (TypeError, ValueError, LookupError, AttributeError)
+_BAD_VALUES = (TypeError, ValueError, LookupError, AttributeError)
 
 
 class Database:
@@ -33,12 +33,12 @@ class Database:
     A small write runs on the event loop's thread: it copies into the system's cache and is much faster than a hop to
     another thread and back. Work that may wait for a lock or for the disk runs in a worker thread, one call at a time.
 
-    All methods raise StoreError if the file cannot be used; StoreAway if another process locks it, or if its disk is
-    full or unavailable.
+    All methods raise StoreError if the file cannot be used; StoreUnavailable if another process locks it, or if its
+    disk is full or unavailable.
     """
 
     def __init__(
-        self, path: Path, thread: OneThread, connection: sqlite3.Connection, writer: sqlite3.Connection
+        self, path: Path, thread: WorkerThread, connection: sqlite3.Connection, writer: sqlite3.Connection
     ) -> None:
         self._path = path
         self._thread = thread
@@ -57,25 +57,25 @@ class Database:
         Raises:
             StoreError: it cannot be used; nothing was changed.
         """
-        thread, connection = OneThread(name), None
+        thread = WorkerThread(name)
         try:
-            connection = await thread.run(sqlite_file.opened, path, prepare)
-            return cls(path, thread, connection, sqlite_file.writer(path))
-        except BaseException as e:
-            if connection is not None:
-                await thread.run(connection.close)
-            thread.end()
-            if isinstance(e, (sqlite3.Error, OSError, *_UNFIT)):
-                _fail(path, e)
-            raise
+            async with AsyncExitStack() as undo:
+                undo.callback(thread.end)
+                connection = await thread.run(sqlite_file.open_database, path, prepare)
+                undo.push_async_callback(thread.run, connection.close)
+                database = cls(path, thread, connection, sqlite_file.open_writer(path))
+                undo.pop_all()
+        except (sqlite3.Error, OSError, *_BAD_VALUES) as e:
+            _raise_store_error(path, e)
+        return database
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Call `work` with a connection and these arguments in the thread; return its result."""
         self._refuse_closed()
         try:
             return await self._thread.run(self._done, self._connection, work, *arguments)
-        except (sqlite3.Error, *_UNFIT) as e:
-            _fail(self._path, e)
+        except (sqlite3.Error, *_BAD_VALUES) as e:
+            _raise_store_error(self._path, e)
 
     async def write(self, work: Callable[..., T], *arguments: Any) -> T:
         """Call `work`, a small write, with a connection and arguments, on the loop's thread if no lock is held."""
@@ -84,9 +84,9 @@ class Database:
             self._refuse_closed()
             try:
                 given = self._done(self._writer, work, *arguments)
-            except (sqlite3.Error, *_UNFIT) as e:
+            except (sqlite3.Error, *_BAD_VALUES) as e:
                 if not isinstance(e, sqlite3.Error) or not sqlite_file.is_busy(e):
-                    _fail(self._path, e)
+                    _raise_store_error(self._path, e)
             else:
                 self._count_write()
                 return given
@@ -100,8 +100,8 @@ class Database:
         self._refuse_closed()
         try:
             return self._done(self._writer, work, *arguments)
-        except (sqlite3.Error, *_UNFIT) as e:
-            _fail(self._path, e)
+        except (sqlite3.Error, *_BAD_VALUES) as e:
+            _raise_store_error(self._path, e)
 
     async def aclose(self) -> None:
         """Close the file after pending writes have finished."""
@@ -138,7 +138,7 @@ class Database:
 
     def _done(self, file: sqlite3.Connection, work: Callable[..., T], *arguments: Any) -> T:
         if sqlite_file.identity(self._path) != self._identity:
-            raise StoreGone(
+            raise StoreReplaced(
                 f"The conversation log {self._path} was removed or replaced while it was open: nothing is saved. "
                 "Restart the process."
             )
@@ -152,9 +152,8 @@ def writing(file: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
         file.execute("COMMIT")
-    except BaseException:
-        file.rollback()
-        raise
+    finally:
+        file.rollback()  # does nothing after the commit
 
 
 @contextmanager
@@ -167,11 +166,11 @@ def reading(file: sqlite3.Connection) -> Iterator[None]:
         file.rollback()
 
 
-def _fail(path: Path, error: Exception) -> NoReturn:
+def _raise_store_error(path: Path, error: Exception) -> NoReturn:
     """Raise a StoreError with a readable message; errors about the value to be written pass unchanged."""
     if isinstance(error, UnicodeEncodeError | TransactionError):
         raise error
-    if isinstance(error, _UNFIT):
+    if isinstance(error, _BAD_VALUES):
         log.error("store.damaged", path=str(path), error=repr(error))  # or a bug
-    is_away = isinstance(error, sqlite3.Error) and sqlite_file.passes(error)
-    raise (StoreAway if is_away else StoreError)(sqlite_file.problem(path, error)) from error
+    is_away = isinstance(error, sqlite3.Error) and sqlite_file.is_transient(error)
+    raise (StoreUnavailable if is_away else StoreError)(sqlite_file.problem(path, error)) from error

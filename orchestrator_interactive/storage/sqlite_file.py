@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.storage.errors import StoreError
@@ -58,7 +58,7 @@ _REMEDIES = {
 }
 
 
-def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = None) -> sqlite3.Connection:
+def open_database(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = None) -> sqlite3.Connection:
     """Open a connection for the calling thread; the file is created or migrated as needed.
 
     `prepare` is called in the same transaction.
@@ -69,7 +69,8 @@ def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = No
     """
     _make(path)
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    try:
+    with ExitStack() as undo:
+        undo.callback(connection.close)
         connection.text_factory = _text
         _version(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -81,13 +82,11 @@ def opened(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = No
         if prepare is not None:
             prepare(connection)
         connection.execute("COMMIT")
-    except BaseException:
-        connection.close()
-        raise
+        undo.pop_all()
     return connection
 
 
-def writer(path: Path) -> sqlite3.Connection:
+def open_writer(path: Path) -> sqlite3.Connection:
     """Open a second connection that never blocks: it waits for no lock and runs no checkpoint."""
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -100,7 +99,7 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _name(error).startswith("SQLITE_BUSY")
 
 
-def passes(error: sqlite3.Error) -> bool:
+def is_transient(error: sqlite3.Error) -> bool:
     """Whether a retry may succeed later: the file is locked, or its disk is full or unavailable."""
     return _name(error).startswith(("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR"))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class OneThread:
+class WorkerThread:
     """Runs work in one thread, in the order of submission; a cancelled caller does not stop its work.
 
     The round trip takes half as long as with an executor.

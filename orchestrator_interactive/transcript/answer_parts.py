@@ -11,32 +11,32 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 # Why an answer was cut: at its length limit (the model continues it), by an urgent message, or by a stop.
-Cut = Literal["length", "urgent", "stopped"]
+PartialReason = Literal["length", "urgent", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
 class InterimText:
-    """A text for people; `number` counts the texts of its run from 1. With `is_torn` it may end in mid-sentence."""
+    """A text for people; `number` counts the texts of its run from 1. With `is_partial` it may end in mid-sentence."""
 
     number: int
     text: str
-    is_torn: bool
+    is_partial: bool
 
 
-def cut_row(row: Row, cut: Cut | None) -> Row:
+def mark_partial(row: Row, reason: PartialReason | None) -> Row:
     """Record in the row of an answer why it was cut."""
-    return row if cut is None else marked(row, cut=cut)
+    return row if reason is None else marked(row, partial=reason)
 
 
-def cut_of(row: Row) -> Any:
+def partial_reason_of(row: Row) -> Any:
     """Return why the answer in a row was cut; None if it was not."""
-    return metadata_of(row).get("cut")
+    return metadata_of(row).get("partial")
 
 
-def has_words(row: Row) -> bool:
+def has_visible_text(row: Row) -> bool:
     """Return whether a row is an answer with text for people; text next to tool calls is for the agent only."""
     is_answer = row.get("role") == "assistant" and not is_of_hook(row)
-    return is_answer and (not call_ids(row) or cut_of(row) == "urgent")
+    return is_answer and (not call_ids(row) or partial_reason_of(row) == "urgent")
 
 
 class InterimTexts:
@@ -48,20 +48,20 @@ class InterimTexts:
     """
 
     def __init__(self) -> None:
-        self._complete = 0
-        self._unshown = ""
-        self._is_torn = False
-        self._owed: set[str] = set()
+        self._completed = 0
+        self._pending_text = ""
+        self._is_partial = False
+        self._awaited_results: set[str] = set()
 
     @property
-    def unshown(self) -> str:
+    def pending_text(self) -> str:
         """The text since the last part."""
-        return self._unshown
+        return self._pending_text
 
     @property
     def next_number(self) -> int:
-        """The number of the part that `unshown` will be."""
-        return self._complete + 1
+        """The number of the part that `pending_text` will be."""
+        return self._completed + 1
 
     def add(self, row: Row) -> InterimText | None:
         """Add a committed row, and return the part that it completes, if any."""
@@ -70,34 +70,34 @@ class InterimTexts:
             case "assistant" if not is_of_hook(row):
                 return self._add_answer(row)
             case "tool" if metadata.get("pending") is True:
-                self._owed.add(str(row.get("tool_call_id")))
+                self._awaited_results.add(str(row.get("tool_call_id")))
             case "user" if "injections" in metadata:
-                return self.rest()
+                return self.flush()
             case "user" if isinstance(results := metadata.get("results"), list):
-                self._owed.difference_update(map(str, results))
-                return self.rest()
+                self._awaited_results.difference_update(map(str, results))
+                return self.flush()
         return None
 
     def _add_answer(self, row: Row) -> InterimText | None:
-        cut, complete = cut_of(row), None
+        cut, complete = partial_reason_of(row), None
         has_calls = bool(call_ids(row))
         if has_calls:
-            complete = self.rest()
-        if has_words(row):
-            self._say("" if metadata_of(row).get("unsaid") is True else text_of(row), is_torn=cut is not None)
-        if not has_calls and cut is None and self._owed:
-            complete = self.rest()
+            complete = self.flush()
+        if has_visible_text(row):
+            self._append("" if metadata_of(row).get("hidden") is True else text_of(row), is_partial=cut is not None)
+        if not has_calls and cut is None and self._awaited_results:
+            complete = self.flush()
         return complete
 
-    def _say(self, text: str, *, is_torn: bool) -> None:
+    def _append(self, text: str, *, is_partial: bool) -> None:
         if text:
-            self._unshown += text
-            self._is_torn = is_torn
+            self._pending_text += text
+            self._is_partial = is_partial
 
-    def rest(self) -> InterimText | None:
+    def flush(self) -> InterimText | None:
         """Complete the current part, and return it if it is not blank."""
-        text, self._unshown = self._unshown, ""
+        text, self._pending_text = self._pending_text, ""
         if not text.strip():
             return None
-        self._complete += 1
-        return InterimText(self._complete, text, self._is_torn)
+        self._completed += 1
+        return InterimText(self._completed, text, self._is_partial)

@@ -23,7 +23,7 @@ _IN_ITS_PLACE = user_row(REFUSED)
 def refused_row(row: Row) -> Row:
     """Mark the row of a refused answer, with its text up to the refusal."""
     if not row["content"]:  # a row needs content
-        row = marked({**row, "content": [{"type": "text", "text": _DECLINED}]}, unsaid=True)
+        row = marked({**row, "content": [{"type": "text", "text": _DECLINED}]}, hidden=True)
     return marked(row, refused=True)
 
 

@@ -23,8 +23,17 @@ LATE_PREFIX = "[Results of tool calls that were still at work:]"
 SUMMARY_PREFIX = "[Summary of the earlier conversation:"
 LEFT_OUT_PREFIX = "[To save space, "
 REFUSED = "[What was said here is left out: it was refused.]"
-GO_ON = "[Go on.]"
-_FRAMES = (PREFIX, NOTICE_PREFIX, LATE_PREFIX, SUMMARY_PREFIX, LEFT_OUT_PREFIX, REFUSED, GO_ON, "<system-reminder>")
+CONTINUE_PROMPT = "[Go on.]"
+_FRAMES = (
+    PREFIX,
+    NOTICE_PREFIX,
+    LATE_PREFIX,
+    SUMMARY_PREFIX,
+    LEFT_OUT_PREFIX,
+    REFUSED,
+    CONTINUE_PROMPT,
+    "<system-reminder>",
+)
 
 _NAME_CHARS = 80
 _ID_CHARS = 64
@@ -46,7 +55,7 @@ _FRAME_LETTERS_CHARS = 9
 _FRAME_LINES = 5
 # Cyrillic and Greek letters, and the lower-case Latin letters that they resemble.
 _LOOK_ALIKES = str.maketrans("авекмнорстухѕіјһԁӏαεικνορτυχ", "abekmhopctyxsijhdlaeiknoptyx")
-_LOOKED_AT_CHARS = 2_000
+_INSPECTED_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ def message_text(text: str, author: Author | None = None, files: Sequence[str] =
     Without an author and files it has no header, and a first line that looks like a header is indented.
     """
     if author is None and not files:
-        return indented(f"  {text}" if _HEADER.match(_visible(text[:_LOOKED_AT_CHARS])) else text)
+        return indented(f"  {text}" if _HEADER.match(_visible(text[:_INSPECTED_CHARS])) else text)
     author = author or Author("")
     name, author_id = plain_name(author.name) or "someone", _NOT_OF_IDS.sub("", author.id)[:_ID_CHARS] or "unknown"
     with_files = f", with files {', '.join(plain_name(each) or 'unnamed' for each in files)}" if files else ""
@@ -119,7 +128,7 @@ def _visible(text: str) -> str:
 
 def _letters(text: str) -> str:
     """Return the first Latin letters and digits of a text, without case, accents and look-alikes."""
-    plain = normalize("NFKD", _NO_LETTERS.sub("", text)[:_LOOKED_AT_CHARS]).casefold().translate(_LOOK_ALIKES)
+    plain = normalize("NFKD", _NO_LETTERS.sub("", text)[:_INSPECTED_CHARS]).casefold().translate(_LOOK_ALIKES)
     return "".join(sign for sign in plain if sign.isascii() and sign.isalnum())
 
 

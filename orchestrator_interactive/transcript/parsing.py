@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.kernel.contracts.messages import ContentBlockUnion, Message, ToolResultBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock

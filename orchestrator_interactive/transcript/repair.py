@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.contracts.request_validation import (
     can_be_sent,
     is_plain,
 )
-from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call, named
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.transcript.rows import own_ids, with_ids
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def with_own_ids(message: Message, is_used: Callable[[str], bool]) -> Message:
     """Return the message with a unique id for each of its calls."""
     blocks = [] if isinstance(message.content, str) else message.content
     inside = [block.id for block in blocks if isinstance(block, ToolCallBlock)]
-    beside = calls_beside(message)
+    beside = calls_in_field(message)
     own_inside, own_beside = own_ids(inside, [call["id"] for call in beside], is_used)
     changes: dict[str, Any] = {}
     if inside:
@@ -50,7 +50,7 @@ def _with_role_of_result(message: Message) -> Message | None:
 
 def _without_misplaced(message: Message) -> Message:
     kept = _without(RequestRule.MISPLACED)(message)
-    if calls_beside(message) and message.role != "assistant":
+    if calls_in_field(message) and message.role != "assistant":
         return kept.model_copy(update={"tool_calls": None})
     return kept
 
@@ -70,7 +70,7 @@ def _rule_of(message: Message, block: ContentBlock) -> RequestRule | None:
 
 
 def _without_unreadable_calls(message: Message) -> Message:
-    return message.model_copy(update={"tool_calls": [call for call in calls_beside(message) if is_call(call)]})
+    return message.model_copy(update={"tool_calls": [call for call in calls_in_field(message) if is_call(call)]})
 
 
 def _with_names(message: Message) -> Message:
@@ -120,7 +120,7 @@ def _with_calls(message: Message, repair: Callable[[str, Any], tuple[str, Any]])
     changes: dict[str, Any] = {}
     if not isinstance(message.content, str):
         changes["content"] = [_call_block(block, repair) for block in message.content]
-    if beside := calls_beside(message):
+    if beside := calls_in_field(message):
         changes["tool_calls"] = [_call_beside(call, repair) for call in beside]
     return message.model_copy(update=changes)
 
@@ -133,7 +133,7 @@ def _call_block(block: ContentBlock, repair: Callable[[str, Any], tuple[str, Any
 
 
 def _call_beside(call: dict[str, Any], repair: Callable[[str, Any], tuple[str, Any]]) -> dict[str, Any]:
-    part = named(call)
+    part = function_of(call)
     name, given = repair(part["name"], part.get("arguments"))
     changed = {**part, "name": name, "arguments": given}
     return changed if part is call else {**call, "function": changed}
@@ -162,7 +162,7 @@ def _without_last_thinking(message: Message) -> Message:
 def _with_some_content(message: Message) -> Message | None:
     if message.role == "tool":
         return message.model_copy(update={"content": _NO_OUTPUT})
-    return message.model_copy(update={"content": ""}) if calls_beside(message) else None
+    return message.model_copy(update={"content": ""}) if calls_in_field(message) else None
 
 
 def _left_out(_message: Message) -> None:
@@ -173,7 +173,7 @@ _REPAIRS: dict[RequestRule, Callable[[Message], Message | None]] = {
     RequestRule.ROLE: _with_role_of_result,
     RequestRule.MISPLACED: _without_misplaced,
     RequestRule.UNREADABLE_CALL: _without_unreadable_calls,
-    RequestRule.NAMELESS: _with_names,
+    RequestRule.NAME: _with_names,
     RequestRule.UNSENDABLE: _sendable,
     RequestRule.BLANK: _without_blanks,
     RequestRule.UNSIGNED: _without(RequestRule.UNSIGNED),

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.json_limits import MAX_NESTING, nesting
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec
 from orchestrator_interactive.kernel.contracts.request_validation import RequestRule, is_plain
-from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, is_call
-from orchestrator_interactive.outside_json import MAX_NESTING, nesting
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, is_call
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
 from orchestrator_interactive.transcript.transcript import Transcript
 
@@ -51,15 +52,15 @@ def unreadable(row: Any) -> str | None:
         message = message_of(row)
     except UNREADABLE as e:
         return f"{type(e).__name__}: {e}"
-    return None if all(map(is_call, calls_beside(message))) else RequestRule.UNREADABLE_CALL.value
+    return None if all(map(is_call, calls_in_field(message))) else RequestRule.UNREADABLE_CALL.value
 
 
 def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:
     for name, tool in tools.items():
-        try:
-            yield _spec(name, tool)
-        except (SystemExit, Exception):  # a tool must not break the run: one without a valid description is not offered
-            log.exception("tool.not_offered", tool=name)
+        with ErrorBoundary(log, "tool.not_offered", tool=name) as boundary:
+            spec = _spec(name, tool)
+        if boundary.error is None:
+            yield spec
 
 
 def _spec(name: str, tool: Tool) -> ToolSpec:

@@ -49,7 +49,7 @@ def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = (
     blocks += [ToolCallBlock(id=c.id, name=c.name, input=c.arguments) for c in calls if c.id not in inside]
     row: dict[str, Any] = {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in blocks]}
     if calls:
-        row["tool_calls"] = [wire_call(call.id, call.name, call.arguments) for call in calls]
+        row["tool_calls"] = [tool_call_dict(call.id, call.name, call.arguments) for call in calls]
     return row
 
 
@@ -79,7 +79,7 @@ def is_of_hook(row: Any) -> bool:
     return metadata_of(row).get("source") == "hook"
 
 
-def delivered_in(row: Any) -> list[str]:
+def delivered_ids_in(row: Any) -> list[str]:
     """Return the ids of the messages that a row delivers: that of the prompt, or those of the injections."""
     metadata = metadata_of(row)
     written = metadata.get("injections")
@@ -96,15 +96,15 @@ def text_of(row: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def abridged(text: str, most_chars: int, *, by_items: bool = False) -> str:
+def truncate_middle(text: str, max_chars: int, *, by_items: bool = False) -> str:
     """Return the beginning and the end of a text that is too long, with a mark between that counts the omitted part.
 
     With `by_items`, a line that is not indented begins an item, which includes the indented lines below it. The end
     then begins with an item, unless the text has only one.
     """
-    if len(text) <= most_chars:
+    if len(text) <= max_chars:
         return text
-    begin, end = most_chars - most_chars // 4, len(text) - most_chars // 4
+    begin, end = max_chars - max_chars // 4, len(text) - max_chars // 4
     indent = ""
     if by_items and _ITEM.match(text, end - 1) is None:
         if sum(1 for _ in _ITEM.finditer(text, 0, end)) <= 1:
@@ -210,6 +210,6 @@ def _free(call_id: str, is_taken: Callable[[str], bool]) -> str:
     return f"{base}-{free}"
 
 
-def wire_call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def tool_call_dict(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return a call in the format of `tool_calls`."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -12,7 +12,7 @@ from orchestrator_interactive.kernel.contracts.messages import Message
 from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, RequestRule
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in
 from orchestrator_interactive.transcript.filtering import is_refused, without_refused
-from orchestrator_interactive.transcript.framing import GO_ON, without_frames
+from orchestrator_interactive.transcript.framing import CONTINUE_PROMPT, without_frames
 from orchestrator_interactive.transcript.parsing import UNREADABLE, best_effort, message_of, split_results
 from orchestrator_interactive.transcript.repair import repaired, with_own_ids
 from orchestrator_interactive.transcript.rows import is_of_hook
@@ -34,7 +34,7 @@ NO_RESULT = (
 _UNREADABLE = "a row, or a part of one, that cannot be read"
 _RULES = list(RequestRule)
 _RESULTS = ("tool", "function")
-_GO_ON = Message(role="user", content=GO_ON)
+_CONTINUE_ROW = Message(role="user", content=CONTINUE_PROMPT)
 
 
 class Transcript:
@@ -128,7 +128,7 @@ class _Draft:
         end._report_all(end.check.unanswered())
         end._give_up()
         if not end.check.may_end:  # a hook injected an assistant row, or the model is to continue
-            end.messages.append(_GO_ON)
+            end.messages.append(_CONTINUE_ROW)
         return self.messages + end.messages
 
     def _read(self, rows: Iterable[Row]) -> list[Message]:
@@ -152,7 +152,7 @@ class _Draft:
         is_result = message.role in _RESULTS
         if is_result and self._renamed:
             message = self._for_renamed(message)
-        sound = self._repaired(message, problems) if (problems := self.check.look(message)) else message
+        sound = self._repaired(message, problems) if (problems := self.check.problems_of(message)) else message
         if sound is None:
             return
         if not is_result:
@@ -184,7 +184,7 @@ class _Draft:
                 repairing = with_own_ids(repairing, self.check.is_used)
             else:
                 repairing = repaired(repairing, rule)
-            problems = self.check.look(repairing) if repairing is not None else []
+            problems = self.check.problems_of(repairing) if repairing is not None else []
         return repairing
 
     def _give_up(self) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
+from orchestrator_interactive.json_limits import MAX_NESTING, nesting
 from orchestrator_interactive.kernel.contracts.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
-from orchestrator_interactive.outside_json import MAX_NESTING, nesting
 from orchestrator_interactive.validation import MODULE_TYPES, TIME_LIMIT_S, rendered
 from orchestrator_interactive.validation import validate as validated
 from service.config.config import Environment

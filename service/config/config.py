@@ -266,7 +266,7 @@ def _load_yaml(path: Path) -> Any:
         raise ConfigError(f"{path}: is not valid YAML: {' '.join(str(e).split())}.") from e
     except RecursionError as e:
         raise ConfigError(f"{path}: is nested too deeply.") from e
-    from orchestrator_interactive.outside_json import MAX_NESTING, nesting  # noqa: PLC0415 - not every command has a file
+    from orchestrator_interactive.json_limits import MAX_NESTING, nesting  # noqa: PLC0415 - not every command has a file
 
     if nesting(data, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
         raise ConfigError(f"{path}: is nested more than {MAX_NESTING} levels deep, or contains itself.")

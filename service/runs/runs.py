@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector.protocols import LeaseLost
-from orchestrator_interactive.storage.errors import StoreAway, StoreError, StoreGone
+from orchestrator_interactive.storage.errors import StoreError, StoreReplaced, StoreUnavailable
 from service.runs.leases import HeldLease, LeaseConfig, Leases
 from service.store.base import workspace_of
 from service.store.retry import StoreRetryPolicy
@@ -119,10 +119,12 @@ class StoredRuns:
 
         Raises:
             StoreError: the entry cannot be stored, and a retry would not help.
-            StoreAway: the store is unreachable, and `_MOST_WAITING` admissions wait for it already.
+            StoreUnavailable: the store is unreachable, and `_MOST_WAITING` admissions wait for it already.
         """
         if self._retry.is_unavailable and self._admitting >= _MOST_WAITING:
-            raise StoreAway(f"{_MOST_WAITING} entries already wait for the store; Slack will redeliver this one.")
+            raise StoreUnavailable(
+                f"{_MOST_WAITING} entries already wait for the store; Slack will redeliver this one."
+            )
         order = self._orders.setdefault(conversation_id, asyncio.Lock())
         self._admitting += 1
         try:
@@ -171,7 +173,7 @@ class StoredRuns:
             return False
         try:
             record = await self._store.record(conversation_id)
-        except StoreAway:
+        except StoreUnavailable:
             self._found_unsettled.pop(conversation_id, None)
             raise
         if record is None or record.owner in (None, self._owner):
@@ -189,7 +191,7 @@ class StoredRuns:
         if problem is None or self._entered_by is None:
             return
         match _root_cause(problem):
-            case StoreGone() as gone:
+            case StoreReplaced() as gone:
                 log.critical("store.replaced", problem=str(gone))
             case other:
                 log.critical("runs.failed", exc_info=other)
@@ -227,12 +229,12 @@ class StoredRuns:
         """Retry a store call until it succeeds.
 
         Raises:
-            StoreGone: the store cannot recover.
+            StoreReplaced: the store cannot recover.
         """
         while True:
             try:
                 return await self._retry.call(ask)
-            except StoreGone:
+            except StoreReplaced:
                 raise
             except StoreError as e:
                 log.error("store.unusable", problem=str(e))  # noqa: TRY400 - the message gives the reason

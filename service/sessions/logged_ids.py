@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.transcript.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +98,7 @@ def ids_in(node: Node) -> tuple[str, ...]:
         UnreadableState: the state is damaged.
     """
     row = row_of(decode(node.envelope))
-    return tuple(delivered_in(row)) if row is not None else ()
+    return tuple(delivered_ids_in(row)) if row is not None else ()
 
 
 def _ids_on(tree: Tree, branch: str, segments: Mapping[int, _Segment]) -> tuple[str, ...]:

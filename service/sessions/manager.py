@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript import framing
-from orchestrator_interactive.transcript.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.config.config import ConfigError
 from service.logging import hide_known, hide_secrets
 from service.sessions.delivered_ids import DeliveredIds
@@ -153,7 +153,7 @@ class InProcessSessionManager:
                     await self._store.fence(key, fence)
                 return await self._delivered_ids.of(key, ids)
             rows = await _rows(self._session_in_memory(key))
-        return frozenset(ids).intersection(each for row in rows for each in delivered_in(row))
+        return frozenset(ids).intersection(each for row in rows for each in delivered_ids_in(row))
 
     def _session_in_memory(self, key: Key) -> AmplifierSession:
         """Return the conversation's session, active or idle.

@@ -103,13 +103,13 @@ class SessionRun:
             self.suspend()
             working.task.cancel()
 
-        await working.end(suspend)
+        await working.wait(suspend)
         return working.task.result()
 
     async def full_answer(self, answer: str) -> str:
         """Return the answer, or text that is in the log although the loop was cancelled before it returned it."""
-        unsaid = self.capability("orchestrator.unsaid")
-        return (await unsaid() if unsaid else "") or answer
+        unconfirmed_text = self.capability("orchestrator.unconfirmed_text")
+        return (await unconfirmed_text() if unconfirmed_text else "") or answer
 
     async def emit_aborted(self, on_progress: ProgressCallback | None) -> str:
         """Emit the `complete` event of a run that was aborted before its loop started."""

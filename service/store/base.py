@@ -97,7 +97,7 @@ class RunStore(Protocol):
     Times are measured by the store's clock. Methods are idempotent: a call whose answer was lost can be retried and
     returns the result of the first call.
 
-    All methods raise StoreAway if the store is temporarily unreachable, and StoreError if it cannot be used.
+    All methods raise StoreUnavailable if the store is temporarily unreachable, and StoreError if it cannot be used.
     """
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -52,7 +52,7 @@ class StoreRetryPolicy:
         """Call the store; retry while it is unreachable."""
         try:
             answer = await step()
-        except StoreAway as e:
+        except StoreUnavailable as e:
             self._on_unavailable(e)
         else:
             self._on_available()
@@ -79,7 +79,7 @@ class StoreRetryPolicy:
                 await asyncio.sleep(self._backoff_s() * random.uniform(0.5, 1))  # noqa: S311 - jitter
                 try:
                     answer = await step()
-                except StoreAway as e:
+                except StoreUnavailable as e:
                     self._on_unavailable(e)
                 else:
                     self._is_answering = True  # resets the back-off of the waiting calls
@@ -91,7 +91,7 @@ class StoreRetryPolicy:
             return shortest_s
         return min(max(asyncio.get_running_loop().time() - self._since_s, shortest_s), longest_s)
 
-    def _on_unavailable(self, error: StoreAway) -> None:
+    def _on_unavailable(self, error: StoreUnavailable) -> None:
         self._is_answering = False
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
@@ -136,7 +136,7 @@ class RetryingStore:
         return await self._call(self._store.keys)
 
     async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        """Scan as the wrapped store does. Retries until the first row; an outage after it raises StoreAway."""
+        """Scan as the wrapped store does. Retries until the first row; an outage after it raises StoreUnavailable."""
         found: AsyncIterator[tuple[Key, Node]]
 
         async def begin() -> list[tuple[Key, Node]]:

@@ -52,7 +52,7 @@ def test_an_example_prints_what_the_page_says(example: str, printed: str, tmp_pa
 async def test_the_example_brings_a_function_and_an_agent_into_a_session() -> None:
     asked = [
         [ToolCallBlock(id="1", name="count_words", input={"text": "one two three"})],
-        [ToolCallBlock(id="2", name="ask_agent", input={"agent_id": "editor", "message": "Hello! What can you do?"})],
+        [ToolCallBlock(id="2", name="call_agent", input={"agent_id": "editor", "message": "Hello! What can you do?"})],
         "Done.",
     ]
     source = str(TESTS.parent / "docs" / "examples" / "tool_helpers.py")

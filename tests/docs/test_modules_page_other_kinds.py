@@ -67,7 +67,7 @@ async def test_the_provider_says_what_it_has_while_it_is_on_the_way(monkeypatch:
     request = ChatRequest(messages=[Message(role="user", content="Polly wants\na cracker.")])
     answer = await provider.complete(request, stream=stream)
     assert stream.pieces == 3
-    assert stream.kept() == answer.content
+    assert stream.valid_blocks() == answer.content
     assert provider.parse_tool_calls(answer) == []
 
 

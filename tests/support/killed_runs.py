@@ -20,7 +20,7 @@ from orchestrator_interactive.loop import tool_results
 from orchestrator_interactive.loop.resume import resume_state_of
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
-from orchestrator_interactive.transcript.rows import delivered_in, is_of_hook
+from orchestrator_interactive.transcript.rows import delivered_ids_in, is_of_hook
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -171,7 +171,7 @@ class Process:
 
     async def run(self) -> str:
         """Go on with whatever the world is at: with the run in the log, or the prompt that never got there."""
-        delivered = {each for row in await self.world.rows() for each in delivered_in(row)}
+        delivered = {each for row in await self.world.rows() for each in delivered_ids_in(row)}
         if self.world.is_stopped:
             self.session.coordinator.cancellation.request_graceful()
         if PROMPT.id not in delivered:
@@ -210,7 +210,7 @@ class Process:
 def texts_in(rows: Iterable[Row]) -> list[Text]:
     """What the rows say that people were told."""
     state = resume_state_of(list(rows))
-    told, rest = state.texts, state.parts.rest()
+    told, rest = state.texts, state.interim_texts.flush()
     return [(part.number, part.text) for part in (*told, *([rest] if rest else ()))]
 
 
@@ -259,8 +259,8 @@ def all_is_told(rows: list[Row], process: Process) -> None:
 def all_is_well(rows: list[Row], world: SharedState) -> None:
     """Whatever happened: a valid log, each message in it once and in order, nothing done twice that may do harm."""
     assert faults(rows) == []
-    ids = [each for row in rows for each in delivered_in(row) if each != PROMPT.id]
+    ids = [each for row in rows for each in delivered_ids_in(row) if each != PROMPT.id]
     assert ids == [each.id for each in world.written if each.id in ids]
-    assert sum(PROMPT.id in delivered_in(row) for row in rows) <= 1
+    assert sum(PROMPT.id in delivered_ids_in(row) for row in rows) <= 1
     twice = [text for text, times in Counter(world.done).items() if times > 1 and not text.startswith(HARMLESS)]
     assert twice == []

@@ -35,7 +35,7 @@ class RecordingStream(ResponseStream):
         self.handed = asyncio.Event()
 
     def alive(self) -> None:
-        super().alive()
+        super().heartbeat()
         self.began.set()
 
     def text(self, delta: str) -> None:

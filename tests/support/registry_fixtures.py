@@ -8,7 +8,7 @@ from agents import ScriptedProvider
 
 from orchestrator_interactive.interactions import InteractionStack, StackEntry
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.registries import AgentRegistry, AgentRepository, LLMAgents, ToolRegistry, ask_agent
+from orchestrator_interactive.registries import AgentRegistry, AgentRepository, LLMAgents, ToolRegistry, call_agent
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class RegistryFixture:
     def __init__(self, store: LogStore | None = None, tools: Sequence[Any] = (), **parts: Any) -> None:
         self.store = store or MemoryStore()
         self.scripts: dict[str, ScriptedProvider] = {}
-        self.tools = ToolRegistry([ask_agent, *tools])
+        self.tools = ToolRegistry([call_agent, *tools])
         self.repository = AgentRepository(self.store)
         providers = {"script": lambda name: self.scripts[name]}
         self.make = LLMAgents(self.store, self.tools, providers, **parts)

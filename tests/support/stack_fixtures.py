@@ -11,7 +11,7 @@ from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel.contracts.messages import ThinkingBlock, ToolCallBlock
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
-from orchestrator_interactive.transcript.rows import assistant_row, wire_call
+from orchestrator_interactive.transcript.rows import assistant_row, tool_call_dict
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.context_simple import SimpleContext
@@ -43,5 +43,5 @@ async def add(context: StackContext | SimpleContext, *rows: Row) -> None:
 
 LOOKS = [ToolCallBlock(id="1", name="look", input={"at": "a"}), ToolCallBlock(id="2", name="look", input={"at": "b"})]
 STEP = assistant_row([ThinkingBlock(thinking="Hm.", signature="c2ln"), *LOOKS], [])
-STEP["tool_calls"] = [wire_call(block.id, block.name, block.input) for block in LOOKS]
+STEP["tool_calls"] = [tool_call_dict(block.id, block.name, block.input) for block in LOOKS]
 TURN = [user("Hello!"), STEP, result("1", "one"), result("2", "two"), said("Done.", thinking("So."))]

@@ -10,12 +10,19 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from orchestrator_interactive.interactions.export.readable import cut, day_and_time, local, time_of_day, visible, zone
+from orchestrator_interactive.interactions.export.readable import (
+    day_and_time,
+    local,
+    time_of_day,
+    truncate,
+    visible,
+    zone,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-_MOST_CHARS = 20_000
+_MAX_CHARS = 20_000
 # Image types that a browser only displays; SVG could contain scripts.
 _IMAGES = tuple(f"data:image/{kind};base64," for kind in ("png", "jpeg", "gif", "webp"))
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
@@ -34,7 +41,7 @@ def page() -> Template:
         undefined=StrictUndefined,
     )
     environment.globals.update(
-        cut=lambda text: cut(text, _MOST_CHARS),
+        cut=lambda text: truncate(text, _MAX_CHARS),
         day_and_time=day_and_time,
         form_of=lambda item: type(item).__name__,
         is_shown=lambda url: url.startswith(_IMAGES),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.export.readable import cut, day_and_time, time_of_day, visible
+from orchestrator_interactive.interactions.export.readable import day_and_time, time_of_day, truncate, visible
 from orchestrator_interactive.interactions.export.transcript import (
     CallResult,
     ExportedQuestion,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.export.parts import ExportPart
     from orchestrator_interactive.interactions.export.transcript import Item
 
-_MOST_CHARS, _MOST_CHARS_OF_A_LINE = 4_000, 300
+_MAX_CHARS, _MAX_CHARS_OF_A_LINE = 4_000, 300
 _INDENT = " " * 8
 
 
@@ -71,7 +71,7 @@ def _body(parts: Iterable[ExportPart]) -> Iterator[str]:
 
 
 def _indented(text: str) -> Iterator[str]:
-    shown, missing = cut(text, _MOST_CHARS)
+    shown, missing = truncate(text, _MAX_CHARS)
     for line in visible(shown).split("\n"):
         yield f"{_INDENT}{line}".rstrip()
     if missing:
@@ -79,5 +79,5 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def _in_a_line(text: str) -> str:
-    shown, missing = cut(" ".join(visible(text).split()), _MOST_CHARS_OF_A_LINE)
+    shown, missing = truncate(" ".join(visible(text).split()), _MAX_CHARS_OF_A_LINE)
     return f"{shown} …" if missing else shown

@@ -17,9 +17,9 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(_sign, text.replace("\r\n", "\n"))
 
 
-def cut(text: str, most_chars: int) -> tuple[str, int]:
+def truncate(text: str, max_chars: int) -> tuple[str, int]:
     """Return the beginning of a text and the number of characters left out."""
-    return (text, 0) if len(text) <= most_chars else (text[:most_chars], len(text) - most_chars)
+    return (text, 0) if len(text) <= max_chars else (text[:max_chars], len(text) - max_chars)
 
 
 def local(ts: float | None) -> datetime | None:

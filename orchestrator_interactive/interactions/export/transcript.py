@@ -21,6 +21,7 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
     WaitingState,
 )
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.states import BaseState
 
 # Maximum number of items to hold back for the result of an earlier call.
-_MOST_HELD = 500
+_MAX_HELD = 500
 
 
 log = structlog.get_logger(__name__)
@@ -120,7 +121,7 @@ async def transcript(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
         if isinstance(state, AssistantMessageState):
             held.flush_declared()
         held.take(node, state, problem)
-        if not held.waits_for or len(held.items) > _MOST_HELD:
+        if not held.waits_for or len(held.items) > _MAX_HELD:
             for item in held.flush():
                 yield item
     held.flush_declared()
@@ -241,11 +242,9 @@ def _custom(node: Node, state: BaseState) -> Item:
 
 def _call_method(state: BaseState, method: str) -> Any:
     """Call a method of a custom state; return None if it is missing or fails, so that its data are shown."""
-    try:
+    with ErrorBoundary(log, "export.state_failed", kind=type(state).__name__, method=method):
         return getattr(state, method)() if callable(getattr(state, method, None)) else None
-    except Exception:  # third-party code: one faulty state must not break the export
-        log.exception("export.state_failed", kind=type(state).__name__, method=method)
-        return None
+    return None
 
 
 def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Literal["person", "note"], str, tuple[str, ...]]:

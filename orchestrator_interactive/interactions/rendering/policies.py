@@ -20,7 +20,7 @@ AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
 
 AGENT = "agent"
 # Maximum length of one text in a summary, and maximum number of texts.
-_MOST_CHARS, _MOST_TEXTS = 300, 20
+_MAX_CHARS, _MAX_TEXTS = 300, 20
 
 _POLICIES: dict[str, Policy] = {}
 
@@ -79,12 +79,12 @@ def apply_policy(name: str, messages: list[Message], **kwargs: Any) -> list[Mess
     if not isinstance(made, list) or not all(isinstance(each, dict) and "role" in each for each in made):
         raise PolicyError(f"The render policy {name!r} must return a list of messages, each a dict with a role.")
     shown = [message for message in made if AGENT not in message]
-    if problem := torn_pair(shown):
+    if problem := incomplete_pair(shown):
         raise PolicyError(f"The render policy {name!r} separates a call from its result: {problem}.")
     return shown
 
 
-def torn_pair(messages: list[Message]) -> str | None:
+def incomplete_pair(messages: list[Message]) -> str | None:
     """Describe the first call without a result directly after it, or the first result without a call."""
     waiting: dict[str, None] = {}
     for message in messages:
@@ -143,9 +143,9 @@ def _note(messages: list[Message]) -> str:
     others = Counter(m[AGENT]["agent_id"] for m in messages if m.get(AGENT, {}).get("kind") == "call")
     count = "1 message that is" if len(messages) == 1 else f"{len(messages)} messages that are"
     lines = [f"[Earlier in this conversation, {count} not shown:]"]
-    if len(user_texts) > _MOST_TEXTS:
-        lines.append(f"- {len(user_texts) - _MOST_TEXTS} more messages of people came before these.")
-    lines += [f"- A person wrote: {text}" for text in user_texts[-_MOST_TEXTS:]]
+    if len(user_texts) > _MAX_TEXTS:
+        lines.append(f"- {len(user_texts) - _MAX_TEXTS} more messages of people came before these.")
+    lines += [f"- A person wrote: {text}" for text in user_texts[-_MAX_TEXTS:]]
     if tools:
         lines.append(f"- Tools that ran: {_counted(tools)}.")
     if others:
@@ -169,7 +169,7 @@ def _text(message: Message) -> str:
 
 def _line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _MOST_CHARS else f"{line[:_MOST_CHARS]} …"
+    return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} …"
 
 
 def _between_agents(message: Message) -> Message:

@@ -113,7 +113,7 @@ def _rendered(entries: Iterable[StackEntry], excluded: tuple[type[BaseState], ..
     pairing, agent_ids = Pairing(), dict[str, str]()
     for entry in entries:
         if entry.state is None:
-            log.warning("render.state_left_out", ref=entry.ref, problem=entry.problem)
+            log.warning("render.state_skipped", ref=entry.ref, problem=entry.problem)
             pairing.add_message(None)
         else:
             _add(pairing, agent_ids, entry, shown=not isinstance(entry.state, excluded))
@@ -141,7 +141,7 @@ def _add(pairing: Pairing, agent_ids: dict[str, str], entry: StackEntry, *, show
 
 def _add_result(pairing: Pairing, entry: StackEntry, call_id: str, result: Any, *, shown: bool) -> None:
     if not pairing.add_result(sendable(str(call_id)), result_text(result), shown=shown):
-        log.warning("render.result_left_out", ref=entry.ref, problem="Its call is missing.")
+        log.warning("render.result_skipped", ref=entry.ref, problem="Its call is missing.")
 
 
 def _add_custom_message(pairing: Pairing, entry: StackEntry, message: Any) -> None:

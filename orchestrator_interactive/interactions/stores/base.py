@@ -91,8 +91,8 @@ def refuse_broken_text(*texts: str) -> None:
 class LogStore(Protocol):
     """Stores logs. Every method is atomic and safe for concurrent tasks.
 
-    All methods raise StoreError with a reason and a remedy if the store cannot be used. It is StoreAway if a later
-    retry may succeed.
+    All methods raise StoreError with a reason and a remedy if the store cannot be used. It is StoreUnavailable if a
+    later retry may succeed.
     """
 
     async def load(self, key: Key) -> Log | None:
@@ -102,8 +102,8 @@ class LogStore(Protocol):
     async def commit(self, key: Key, change: Change) -> None:
         """Write a change.
 
-        After a cancellation, the outcome is final once the next call for this key returns. After StoreAway the change
-        may have been written; a retry with the same change writes it once.
+        After a cancellation, the outcome is final once the next call for this key returns. After StoreUnavailable the
+        change may have been written; a retry with the same change writes it once.
 
         Raises:
             WriteConflict: the log's version differs from the change's; nothing was written. Fenced if the log's fencing

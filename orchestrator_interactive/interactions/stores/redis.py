@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 import time
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator_interactive.interactions import tree as trees
@@ -18,7 +19,7 @@ from orchestrator_interactive.interactions.stores.base import (
     refuse_broken_text,
     refuse_orphan,
 )
-from orchestrator_interactive.outside_json import parse_json
+from orchestrator_interactive.json_limits import parse_json
 from orchestrator_interactive.storage.redis import RedisClient
 
 if TYPE_CHECKING:
@@ -66,46 +67,45 @@ class RedisStore:
             StoreError: it cannot be used; nothing was changed.
         """
         store = cls(await RedisClient.open(url))
-        try:
-            async with store._client.asking():
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(store.aclose)
+            async with store._client.command():
                 # Removes nothing, but fails on a server that refuses writes.
                 await store._redis.zrem(_INDEX, "")
-        except BaseException:
-            await store.aclose()
-            raise
+            undo.pop_all()
         return store
 
     async def load(self, key: Key) -> Log | None:
-        await self._client.settled(key.path)
-        async with self._client.asking():
+        await self._client.wait_for_detached(key.path)
+        async with self._client.command():
             row = await self._redis.hmget(_place(key.path), ["version", "end", "written", "tree"])
         version, end, written, tree = row
         return stored.log(key, _number(version), _number(end), _number(written), tree) if any(row) else None
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
-        await self._client.settled(key.path)
-        with self._client.underway():
-            done = await self._client.to_its_end(key.path, self._write(key, change))
+        await self._client.wait_for_detached(key.path)
+        with self._client.keep_open():
+            done = await self._client.run_detached(key.path, self._write(key, change))
         if done != 1:
             raise conflict(key) if done == 0 else fenced(key)
 
     async def fence(self, key: Key, token: int) -> None:
-        await self._client.settled(key.path)
+        await self._client.wait_for_detached(key.path)
         done = await self._client.run(redis_scripts.FENCE, [_place(key.path)], [token, _FENCE_S])
         if not done:
             raise fenced(key)
         if done == _IS_THERE:  # the index may have been lost
-            async with self._client.asking():
+            async with self._client.command():
                 await self._redis.zadd(_INDEX, {key.path: time.time()}, nx=True)
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
-        await self._client.settled(key.path)
+        await self._client.wait_for_detached(key.path)
         return await self._read(key, [(segment, index) for index in range(start, stop)])
 
     async def keys(self) -> list[Key]:
-        with self._client.underway():
-            async with self._client.asking():
+        with self._client.keep_open():
+            async with self._client.command():
                 paths = await self._redis.zrange(_INDEX, 0, -1)
             written = await self._written(paths)
         keys = {key: when for path, when in written.items() if (key := _key_of(path)) is not None}
@@ -113,7 +113,7 @@ class RedisStore:
 
     async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
         for key in await self.keys():
-            async with self._client.asking():
+            async with self._client.command():
                 fields = await self._redis.hkeys(_place(key.path))
             places = sorted((int(found[1]), int(found[2])) for field in fields if (found := _STATE.fullmatch(field)))
             for at in range(0, len(places), _PAGE):
@@ -122,7 +122,7 @@ class RedisStore:
                         yield key, node
 
     async def remove(self, key: Key, version: int) -> None:
-        await self._client.settled(key.path)
+        await self._client.wait_for_detached(key.path)
         place = _place(key.path)
         arguments = [version, secrets.token_hex(8), _FENCE_S]
         done = await self._client.run(
@@ -133,22 +133,22 @@ class RedisStore:
 
     async def save_agent(self, agent_id: str, config: str) -> None:
         refuse_broken_text(agent_id, config)
-        async with self._client.asking():
+        async with self._client.command():
             await self._redis.hset(_AGENTS, agent_id, config)
 
     async def agents(self) -> dict[str, str]:
-        async with self._client.asking():
+        async with self._client.command():
             found = await self._redis.hgetall(_AGENTS)
         return dict(sorted((agent_id.decode(), config.decode()) for agent_id, config in found.items()))
 
     async def forget_agent(self, agent_id: str) -> None:
-        async with self._client.asking():
+        async with self._client.command():
             await self._redis.hdel(_AGENTS, agent_id)
 
     async def delete_expired(self) -> None:
         """Remove old entries without a log from the index."""
-        with self._client.underway():
-            async with self._client.asking():
+        with self._client.keep_open():
+            async with self._client.command():
                 entries = await self._redis.zrange(_INDEX, 0, -1, withscores=True)
             written = await self._written([path for path, _ in entries])
             gone = [each for each in entries if each[0] not in written and each[1] < time.time() - _ENTERED_S]
@@ -164,7 +164,7 @@ class RedisStore:
         place, arguments = _place(key.path), _arguments(change, self._client.ttl_s)
         if not change.version:
             # Before the log is written, so that the index misses no log.
-            async with self._client.asking(_COMMIT_DOUBT):
+            async with self._client.command(_COMMIT_DOUBT):
                 await self._redis.zadd(_INDEX, {key.path: time.time()})
         done: int = await self._client.run(redis_scripts.COMMIT, [place], arguments, doubt=_COMMIT_DOUBT)
         return done
@@ -172,7 +172,7 @@ class RedisStore:
     async def _read(self, key: Key, places: Sequence[tuple[int, int]]) -> list[Node]:
         if not places:
             return []
-        async with self._client.asking():
+        async with self._client.command():
             values = await self._redis.hmget(_place(key.path), [f"{segment}/{index}" for segment, index in places])
         return [_node(place, raw) for place, raw in zip(places, values, strict=True) if raw is not None]
 
@@ -181,7 +181,7 @@ class RedisStore:
         found: dict[bytes, float] = {}
         for at in range(0, len(paths), _PAGE):
             page = paths[at : at + _PAGE]
-            async with self._client.asking(), self._redis.pipeline(transaction=False) as pipe:
+            async with self._client.command(), self._redis.pipeline(transaction=False) as pipe:
                 for path in page:
                     pipe.hget(_place(path), "written")
                 times = await pipe.execute()

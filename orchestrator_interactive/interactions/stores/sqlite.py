@@ -32,7 +32,7 @@ _as_json = json.JSONEncoder(separators=(",", ":")).encode
 # States per read.
 _PAGE = 500
 # Maximum number of states of a write on the event loop's thread.
-_MOST_AT_ONCE = 50
+_MAX_AT_ONCE = 50
 
 _LOAD = """SELECT version, end, written, tree FROM logs LEFT JOIN trees ON log = id
     WHERE conversation = ? AND agent = ?"""
@@ -81,7 +81,7 @@ class SqliteStore:
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
-        is_small = len(change.nodes) <= _MOST_AT_ONCE and not change.cuts
+        is_small = len(change.nodes) <= _MAX_AT_ONCE and not change.cuts
         refused = await (self._database.write if is_small else self._run)(_commit, key, change)
         if refused is not None:
             raise refused

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Key, Node, StateEnvelope
 
 # Sanity limit: a damaged length must not cause an endless loop.
-_MOST_STATES = 10_000_000
+_MAX_STATES = 10_000_000
 # Types of the fields name, parent, base, end, created, written, origin.
 _SEGMENT = (str | None, int | None, int, int, int | float, int | float, str)
 
@@ -85,7 +85,7 @@ def _is_segment(tree: trees.Tree, number: int) -> bool:
     fields = (each.name, each.parent, each.base, each.end, each.created, each.written, each.origin)
     return (
         all(isinstance(value, kind) for value, kind in zip(fields, _SEGMENT, strict=True))
-        and 0 <= each.base <= each.end <= _MOST_STATES
+        and 0 <= each.base <= each.end <= _MAX_STATES
         # A parent is older than its children, which rules out cycles.
         and (each.parent is None or (each.parent < number and each.parent in tree.segments))
     )

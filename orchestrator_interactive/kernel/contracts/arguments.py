@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orchestrator_interactive.outside_json import (
+from orchestrator_interactive.json_limits import (
     MAX_NESTING,
     NestedTooDeeply,
     bounded,
@@ -22,7 +22,7 @@ INVALID_JSON = "INVALID_JSON"
 # Characters kept of a text that is not JSON; the model reads them in its next call.
 MAX_INVALID_CHARS = 50_000
 # Maximum size of an object; shared parts count each time.
-_MOST_CHARS = 50_000_000
+_MAX_CHARS = 50_000_000
 
 _AGAIN = "The tool was not started. Call it again with one complete JSON object that fits its schema."
 _FLATTER = "The tool was not started. Call it again with fewer levels, for example with the inner part as a JSON text."
@@ -92,7 +92,7 @@ def _kind(value: Any) -> str:
 
 
 def _is_huge(given: Any) -> bool:
-    return expanded_size(given, _MOST_CHARS) > _MOST_CHARS
+    return expanded_size(given, _MAX_CHARS) > _MAX_CHARS
 
 
 def _text_of(given: Any) -> str:

@@ -18,17 +18,17 @@ Visibility = Literal["internal", "developer", "user"]
 Arguments = Annotated[dict[str, Any], BeforeValidator(arguments_of)]
 
 
-class _Wire(BaseModel):
+class _ContractModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class TextBlock(_Wire):
+class TextBlock(_ContractModel):
     type: Literal["text"] = "text"
     text: str
     visibility: Visibility | None = None
 
 
-class ThinkingBlock(_Wire):
+class ThinkingBlock(_ContractModel):
     """Thinking of the model. It must not be sent back without a `signature` or provider state in `content`."""
 
     type: Literal["thinking"] = "thinking"
@@ -38,13 +38,13 @@ class ThinkingBlock(_Wire):
     content: list[Any] | None = None
 
 
-class RedactedThinkingBlock(_Wire):
+class RedactedThinkingBlock(_ContractModel):
     type: Literal["redacted_thinking"] = "redacted_thinking"
     data: str
     visibility: Visibility | None = None
 
 
-class ToolCallBlock(_Wire):
+class ToolCallBlock(_ContractModel):
     type: Literal["tool_call"] = "tool_call"
     id: str
     name: str
@@ -52,20 +52,20 @@ class ToolCallBlock(_Wire):
     visibility: Visibility | None = None
 
 
-class ToolResultBlock(_Wire):
+class ToolResultBlock(_ContractModel):
     type: Literal["tool_result"] = "tool_result"
     tool_call_id: str
     output: Any
     visibility: Visibility | None = None
 
 
-class ImageBlock(_Wire):
+class ImageBlock(_ContractModel):
     type: Literal["image"] = "image"
     source: dict[str, Any]
     visibility: Visibility | None = None
 
 
-class ReasoningBlock(_Wire):
+class ReasoningBlock(_ContractModel):
     type: Literal["reasoning"] = "reasoning"
     content: list[Any]
     summary: list[Any]
@@ -79,7 +79,7 @@ ContentBlockUnion = Annotated[ContentBlock, Field(discriminator="type")]
 Role = Literal["system", "developer", "user", "assistant", "function", "tool"]
 
 
-class Message(_Wire):
+class Message(_ContractModel):
     role: Role
     content: str | list[ContentBlockUnion]
     name: str | None = None
@@ -87,7 +87,7 @@ class Message(_Wire):
     metadata: dict[str, Any] | None = None
 
 
-class ToolSpec(_Wire):
+class ToolSpec(_ContractModel):
     """A tool as the model sees it; `parameters` is a JSON schema."""
 
     name: str
@@ -95,13 +95,13 @@ class ToolSpec(_Wire):
     description: str | None = None
 
 
-class ToolCall(_Wire):
+class ToolCall(_ContractModel):
     id: str
     name: str
     arguments: Arguments
 
 
-class Usage(_Wire):
+class Usage(_ContractModel):
     """Tokens of one call. `None`: the provider does not report it."""
 
     input_tokens: int
@@ -113,7 +113,7 @@ class Usage(_Wire):
     cost_usd: Decimal | None = None
 
 
-class ChatRequest(_Wire):
+class ChatRequest(_ContractModel):
     """One call to a model.
 
     `tool_choice` is `"auto"`, `"none"`, `"required"` or a provider's own dict; `timeout` is in seconds.
@@ -135,7 +135,7 @@ class ChatRequest(_Wire):
     timeout: float | None = None
 
 
-class ChatResponse(_Wire):
+class ChatResponse(_ContractModel):
     """A model's response. `finish_reason` is the provider's value (`end_turn`, `tool_use`, `max_tokens`, …)."""
 
     content: list[ContentBlockUnion]

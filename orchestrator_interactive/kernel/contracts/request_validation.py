@@ -25,7 +25,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolResultBlock,
 )
 from orchestrator_interactive.kernel.contracts.models import sendable
-from orchestrator_interactive.kernel.contracts.tool_calls import calls_beside, calls_in, is_call, named
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in, calls_in_field, function_of, is_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _THINKING = (ThinkingBlock, RedactedThinkingBlock, ReasoningBlock)
 
-_ASIDES = ("system", "developer")
+_NON_SPEAKERS = ("system", "developer")
 _PLACES: dict[str, tuple[type[ContentBlock], ...]] = {
     "system": (TextBlock,),
     "developer": (TextBlock,),
@@ -52,7 +52,7 @@ class RequestRule(StrEnum):
     NO_CALL = "result without a call"
     MISPLACED = "content that is not allowed in a message of this role"
     UNREADABLE_CALL = "a call without id and name"
-    NAMELESS = "a blank name"
+    NAME = "a blank name"
     UNSENDABLE = "characters that cannot be sent"
     BLANK = "blank text"
     UNSIGNED = "thinking without its signature"
@@ -61,7 +61,7 @@ class RequestRule(StrEnum):
     EMPTY = "no content"
     CALL_ID = "a call id that is blank or not its own"
     NO_RESULT = "call without a result"
-    LAST_WORD = "the last word is the model's"
+    ENDS_WITH_ANSWER = "the last word is the model's"
     TOOL_NAMES = "a tool without a name of its own"
     TOOL_CHOICE = "tool_choice without tools"
 
@@ -80,7 +80,7 @@ class RequestProblem:
 class RequestCheck:
     """Incremental check of a conversation: each message is checked once, in order.
 
-    `look` returns the problems of the next message, so that it can be repaired; `add` appends it. Results must
+    `problems_of` returns the problems of the next message, so that it can be repaired; `add` appends it. Results must
     directly follow their call (Anthropic, OpenAI, Gemini), and call ids must be unique (Anthropic).
     """
 
@@ -89,7 +89,7 @@ class RequestCheck:
         self._used_before = used_before
         self._used: set[str] = set()
         self._last_speaker: str | None = None
-        self._looked_at: tuple[Message | None, list[str]] = (None, [])
+        self._checked: tuple[Message | None, list[str]] = (None, [])
 
     def fork(self) -> RequestCheck:
         """Return an independent check with the current state."""
@@ -101,7 +101,7 @@ class RequestCheck:
         """Return whether a call of the conversation has this id."""
         return call_id in self._used or (self._used_before is not None and self._used_before(call_id))
 
-    def look(self, message: Message) -> list[RequestProblem]:
+    def problems_of(self, message: Message) -> list[RequestProblem]:
         problems = _content_problems(message)
         if message.role == "tool":
             if message.tool_call_id not in self.open:
@@ -109,7 +109,7 @@ class RequestCheck:
             return problems
         if message.role == "assistant":
             ids = calls_in(message)
-            self._looked_at = message, ids
+            self._checked = message, ids
             before: set[str] = set()
             for call_id in ids:
                 if self.is_used(call_id) or call_id in before or not is_plain(call_id):
@@ -122,12 +122,12 @@ class RequestCheck:
         if role == "tool":
             self.open.pop(message.tool_call_id or "", None)
         elif role == "assistant":
-            looked_at, ids = self._looked_at
-            self.open = dict.fromkeys(ids if looked_at is message else calls_in(message))
+            checked, ids = self._checked
+            self.open = dict.fromkeys(ids if checked is message else calls_in(message))
             self._used.update(self.open)
         elif self.open:
             self.open = {}
-        if role not in _ASIDES:
+        if role not in _NON_SPEAKERS:
             self._last_speaker = role
 
     @property
@@ -144,11 +144,11 @@ def problems_of(request: ChatRequest) -> list[str]:
     checking = RequestCheck()
     found: list[str] = []
     for place, message in enumerate(request.messages):
-        found += [f"message {place}: {problem}" for problem in checking.look(message)]
+        found += [f"message {place}: {problem}" for problem in checking.problems_of(message)]
         checking.add(message)
     at_end = checking.unanswered()
     if not at_end and not checking.may_end:
-        at_end.append(RequestProblem(RequestRule.LAST_WORD, "assistant" if request.messages else "no message"))
+        at_end.append(RequestProblem(RequestRule.ENDS_WITH_ANSWER, "assistant" if request.messages else "no message"))
     return found + [str(problem) for problem in (*at_end, *_tool_problems(request))]
 
 
@@ -190,14 +190,14 @@ def is_plain(name: str) -> bool:
 
 
 def _content_problems(message: Message) -> list[RequestProblem]:
-    role, content, beside = message.role, message.content, calls_beside(message)
+    role, content, beside = message.role, message.content, calls_in_field(message)
     if role not in _PLACES:
         return [RequestProblem(RequestRule.ROLE, role)]
     problems: list[RequestProblem] = []
     if message.name is not None and not is_plain(message.name):
-        problems.append(RequestProblem(RequestRule.NAMELESS, role))
+        problems.append(RequestProblem(RequestRule.NAME, role))
     if beside:
-        problems += _problems_beside(role, beside)
+        problems += _field_problems(role, beside)
     if isinstance(content, str):
         if content and (rule := _text_rule(content)):
             problems.append(RequestProblem(rule, role))
@@ -210,12 +210,12 @@ def _content_problems(message: Message) -> list[RequestProblem]:
     return problems
 
 
-def _problems_beside(role: str, beside: list[Any]) -> list[RequestProblem]:
+def _field_problems(role: str, beside: list[Any]) -> list[RequestProblem]:
     problems = [] if role == "assistant" else [RequestProblem(RequestRule.MISPLACED, f"tool_calls, {role}")]
     for call in beside:
         rule: RequestRule | None = RequestRule.UNREADABLE_CALL
         if is_call(call):
-            part = named(call)
+            part = function_of(call)
             rule = _call_rule(part["name"], part.get("arguments"))
         if rule:
             problems.append(RequestProblem(rule, role))
@@ -241,7 +241,7 @@ def _is_sendable(text: str) -> bool:
 
 def _call_rule(name: str, arguments: Any) -> RequestRule | None:
     if not is_plain(name):
-        return RequestRule.NAMELESS
+        return RequestRule.NAME
     return None if can_be_sent(arguments) else RequestRule.UNSENDABLE
 
 

@@ -28,7 +28,7 @@ class ResponseStream:
         self._blocks: list[ContentBlock] = []
         self._open_text: list[str] = []
 
-    def alive(self) -> None:
+    def heartbeat(self) -> None:
         """Report progress without visible content: thinking, a tool's input, a retry."""
         self.pieces += 1
 
@@ -48,7 +48,7 @@ class ResponseStream:
         """Stop calling `on_block`: blocks that arrive after the call ended are ignored."""
         self._on_block = None
 
-    def kept(
+    def valid_blocks(
         self, complete: list[ContentBlock] | None = None, calls: Collection[str] = frozenset()
     ) -> list[ContentBlock]:
         """Return the blocks of an interrupted response that may stay in the history.

@@ -14,7 +14,7 @@ def calls_in(message: Message) -> list[str]:
     """Return the ids of a message's calls. A call that is in both the blocks and `tool_calls` counts once."""
     content = message.content
     inside = [] if isinstance(content, str) else [block.id for block in content if isinstance(block, ToolCallBlock)]
-    beside = [call["id"] for call in calls_beside(message) if is_call(call)]
+    beside = [call["id"] for call in calls_in_field(message) if is_call(call)]
     if not beside or beside == inside:
         return inside
     ids, seen = list(inside), list(inside)
@@ -26,7 +26,7 @@ def calls_in(message: Message) -> list[str]:
     return ids
 
 
-def calls_beside(message: Message) -> list[Any]:
+def calls_in_field(message: Message) -> list[Any]:
     """Return the field `tool_calls`, in which other loops store calls; `[None]` if it is not a list."""
     beside = (message.model_extra or {}).get("tool_calls")
     if beside is None:
@@ -36,10 +36,10 @@ def calls_beside(message: Message) -> list[Any]:
 
 def is_call(call: Any) -> bool:
     """Return whether an entry of `tool_calls` is a call, in OpenAI's form or with id and name on one level."""
-    return isinstance(call, dict) and isinstance(call.get("id"), str) and isinstance(named(call).get("name"), str)
+    return isinstance(call, dict) and isinstance(call.get("id"), str) and isinstance(function_of(call).get("name"), str)
 
 
-def named(call: dict[str, Any]) -> dict[str, Any]:
+def function_of(call: dict[str, Any]) -> dict[str, Any]:
     """Return the part of such a call that contains the tool's name and the arguments."""
     function = call.get("function")
     return function if isinstance(function, dict) else call

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
-from orchestrator_interactive.kernel.error_boundary import told
+from orchestrator_interactive.kernel.error_boundary import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -78,7 +78,7 @@ def _refuse_another(name: str, location: ModuleLocation) -> None:
 
 
 def _named(error: BaseException) -> str:
-    text, kind = " ".join(told(error).split()), type(error).__name__
+    text, kind = " ".join(error_text(error).split()), type(error).__name__
     return kind if text == kind else f"{kind}: {text}"
 
 

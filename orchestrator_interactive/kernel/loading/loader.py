@@ -16,7 +16,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.conversion import to_local_error
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
-from orchestrator_interactive.kernel.error_boundary import contained, told
+from orchestrator_interactive.kernel.error_boundary import convert_exits, error_text
 from orchestrator_interactive.kernel.loading.importing import import_mount
 from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, locate, package_of
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.protocols import Coordinator
 
     MountFunction = Callable[..., Awaitable[Any]]
-    Ready = Callable[[Coordinator], Awaitable[None]]
+    ReadyCallback = Callable[[Coordinator], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -40,11 +40,11 @@ class Mount:
 
     function: MountFunction
     config: dict[str, Any]
-    on_session_ready: Ready | None = None
+    on_session_ready: ReadyCallback | None = None
 
     @classmethod
     def of(cls, function: MountFunction, config: dict[str, Any] | None) -> Mount:
-        return cls(function, config or {}, _ready_of(function))
+        return cls(function, config or {}, _ready_callback_of(function))
 
     async def __call__(self, coordinator: Coordinator) -> Any:
         """Mount the module.
@@ -59,7 +59,7 @@ class Mount:
         return await mounting
 
 
-def _ready_of(mount: MountFunction) -> Ready | None:
+def _ready_callback_of(mount: MountFunction) -> ReadyCallback | None:
     """Return `on_session_ready` of the mount function's module or of its top-level package."""
     name = str(getattr(mount, "__module__", ""))
     homes = (sys.modules.get(name), sys.modules.get(name.partition(".")[0]))
@@ -142,7 +142,7 @@ async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path
     """
     name = type(resolver).__name__
     try:
-        with contained():
+        with convert_exits():
             source = getattr(resolver, "async_resolve", resolver.resolve)(module_id, profile_source)
             source = await source if inspect.isawaitable(source) else source
             if hasattr(source, "resolve"):
@@ -150,8 +150,8 @@ async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path
     except Exception as e:  # a resolver is third-party code
         error = to_local_error(e)
         if isinstance(error, ModuleNotFoundError | builtins.ModuleNotFoundError):
-            raise ModuleNotFoundError(told(error)) from e
-        raise ModuleLoadError(f"Module '{module_id}': {name} cannot resolve its location: {told(error)}") from e
+            raise ModuleNotFoundError(error_text(error)) from e
+        raise ModuleLoadError(f"Module '{module_id}': {name} cannot resolve its location: {error_text(error)}") from e
     raise ModuleLoadError(f"Module '{module_id}': {name} returned {type(source).__name__}, not a ModuleSource.")
 
 
@@ -177,7 +177,7 @@ def _loaded(entry: Any, module_id: str) -> MountFunction:
     try:
         mount: MountFunction = entry.load()
     except (SystemExit, Exception) as e:  # third-party code may raise anything
-        raise ModuleLoadError(f"Module '{module_id}' ({entry.value}) cannot be imported: {told(e)}") from e
+        raise ModuleLoadError(f"Module '{module_id}' ({entry.value}) cannot be imported: {error_text(e)}") from e
     if not callable(mount):
         raise ModuleLoadError(
             f"Module '{module_id}': its entry point '{entry.value}' is not a function; write 'package:mount'."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.modules.context_simple.context import ContextOptions, SimpleContext
@@ -21,17 +21,17 @@ __all__ = ["ContextOptions", "SimpleContext", "mount"]
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> SimpleContext:
-    """Mount the context and the capability `context.rest`, a function that compresses its memory until the next use.
+    """Mount the context and the capability `context.compress`, which compresses its memory until the next use.
 
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.
     """
     coordinator = to_local_coordinator(coordinator)
-    options = read(ContextOptions, config, "context-simple")
+    options = validate(ContextOptions, config, "context-simple")
     coordinator.register_contributor(
         "observability.events", "context-simple", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )
     context = SimpleContext(options, coordinator.hooks)
-    coordinator.register_capability("context.rest", context.rest)
+    coordinator.register_capability("context.compress", context.compress)
     await coordinator.mount("context", context)
     return context

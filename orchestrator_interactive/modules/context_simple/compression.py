@@ -9,28 +9,28 @@ from typing import Any, NoReturn
 import zstandard
 
 # Rows and their token counts.
-Counted = tuple[list[dict[str, Any]], list[int]]
+SizedRows = tuple[list[dict[str, Any]], list[int]]
 
 _LEVEL = 1
 
 
-def packed(counted: Counted) -> bytes | None:
+def compress(counted: SizedRows) -> bytes | None:
     """Compress rows; `None` if they contain other types than JSON's."""
     buffer = io.BytesIO()
     try:
-        _Packer(buffer, pickle.HIGHEST_PROTOCOL).dump(counted)
+        _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(counted)
     except (pickle.PicklingError, RecursionError):
         return None
     # Copied to the exact size: the library's buffer has room for incompressible data.
     return bytes(memoryview(zstandard.compress(buffer.getbuffer(), _LEVEL)))
 
 
-def unpacked(data: bytes) -> Counted:
-    counted: Counted = pickle.loads(zstandard.decompress(data))  # noqa: S301 - the data never left this process
+def decompress(data: bytes) -> SizedRows:
+    counted: SizedRows = pickle.loads(zstandard.decompress(data))  # noqa: S301 - the data never left this process
     return counted
 
 
-class _Packer(pickle.Pickler):
+class _Pickler(pickle.Pickler):
     """Pickles only types that are fast and round-trip exactly: numbers, strings, lists and dictionaries."""
 
     def reducer_override(self, value: Any) -> NoReturn:

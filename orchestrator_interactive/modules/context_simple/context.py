@@ -10,15 +10,16 @@ from pydantic import Field
 
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.kernel.contracts import events
-from orchestrator_interactive.loop.usage import spent_on
-from orchestrator_interactive.modules.context_simple.history import MessageHistory, copied
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
+from orchestrator_interactive.loop.usage import usage_totals
+from orchestrator_interactive.modules.context_simple.history import MessageHistory, copy_of
 from orchestrator_interactive.modules.context_simple.summarising import Summariser
 from orchestrator_interactive.modules.context_simple.views import (
     ContextSummary,
     Draft,
+    full_view,
     view_from_dict,
     view_to_dict,
-    whole_view,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class SimpleContext:
         self._options = options
         self._hooks = hooks
         prompt = options.system_prompt
-        self._everything = whole_view([{"role": "system", "content": prompt}] if prompt else [])
+        self._everything = full_view([{"role": "system", "content": prompt}] if prompt else [])
         self._summariser = Summariser(options.summary_timeout_s)
         self._compacting = asyncio.Lock()
         self._history = MessageHistory([])
@@ -103,7 +104,7 @@ class SimpleContext:
 
     async def get_messages(self) -> list[Row]:
         """Return a copy of the whole history."""
-        return [copied(row) for row in self._history.rows]
+        return [copy_of(row) for row in self._history.rows]
 
     async def set_messages(self, messages: Iterable[Row]) -> None:
         """Replace the history, to resume a session."""
@@ -113,9 +114,9 @@ class SimpleContext:
     async def clear(self) -> None:
         await self.set_messages([])
 
-    def rest(self) -> None:
+    def compress(self) -> None:
         """Compress the history in memory until its next use."""
-        self._history.pack()
+        self._history.compress()
 
     @property
     def views(self) -> int:
@@ -169,7 +170,7 @@ class SimpleContext:
             if request is not None:
                 text, usage = await self._summariser.ask(provider, request)
                 if usage is not None:
-                    event_data["usage"] = spent_on(usage).told()
+                    event_data["usage"] = usage_totals(usage).to_dict()
                 if text:
                     summary, view = draft.with_summary(text)
                 else:
@@ -188,8 +189,6 @@ class SimpleContext:
 def _defaults_of(provider: Any | None) -> dict[str, Any]:
     if provider is None:
         return {}
-    try:
+    with ErrorBoundary(log, "context.window_unknown"):
         return provider.get_info().defaults or {}
-    except Exception:  # a provider without a usable window size must not fail the run
-        log.exception("context.window_unknown")
-        return {}
+    return {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.modules.context_simple.compression import packed, unpacked
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
+from orchestrator_interactive.modules.context_simple.compression import compress, decompress
 from orchestrator_interactive.transcript.rows import metadata_of
 from orchestrator_interactive.transcript.tokens import estimate
 
@@ -21,39 +21,39 @@ class MessageHistory:
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows: list[Row] = []
         self._sizes: list[int] = []
-        self._packed: bytes | None = None
+        self._compressed: bytes | None = None
         self.tokens = 0
         for row in rows:
             self.append(row)
 
     @property
     def rows(self) -> list[Row]:
-        self._unpack()
+        self._decompress()
         return self._rows
 
     @property
     def sizes(self) -> list[int]:
-        self._unpack()
+        self._decompress()
         return self._sizes
 
     def append(self, row: Row) -> None:
         row = bounded(row, MAX_ROW_NESTING)
         size = estimate(row)
-        self.rows.append(copied(row))
+        self.rows.append(copy_of(row))
         self.sizes.append(size)
         self.tokens += size
 
-    def pack(self) -> None:
+    def compress(self) -> None:
         """Compress the rows in memory until their next use."""
-        if self._packed is None:
-            self._packed = packed((self._rows, self._sizes))
-            if self._packed is not None:
+        if self._compressed is None:
+            self._compressed = compress((self._rows, self._sizes))
+            if self._compressed is not None:
                 self._rows, self._sizes = [], []
 
-    def _unpack(self) -> None:
-        if self._packed is not None:
-            self._rows, self._sizes = unpacked(self._packed)
-            self._packed = None
+    def _decompress(self) -> None:
+        if self._compressed is not None:
+            self._rows, self._sizes = decompress(self._compressed)
+            self._compressed = None
 
 
 def is_from_user(row: Row) -> bool:
@@ -78,10 +78,10 @@ def is_of_a_hook(row: Row) -> bool:
     return metadata_of(row).get("source") == "hook"
 
 
-def copied(value: Any) -> Any:
+def copy_of(value: Any) -> Any:
     """Deep-copy JSON values, no deeper than a row may be; strings are shared."""
     if isinstance(value, dict):
-        return {key: item if isinstance(item, str) else copied(item) for key, item in value.items()}
+        return {key: item if isinstance(item, str) else copy_of(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [copied(item) for item in value]
+        return [copy_of(item) for item in value]
     return value

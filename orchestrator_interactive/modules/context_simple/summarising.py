@@ -9,7 +9,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message, Usage
 from orchestrator_interactive.kernel.contracts.models import sendable
-from orchestrator_interactive.kernel.error_boundary import contained
+from orchestrator_interactive.kernel.error_boundary import convert_exits
 from orchestrator_interactive.kernel.interop import to_local_provider
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.modules.context_simple.render_text import render_text
@@ -39,7 +39,7 @@ _MARK_TOKENS = 20
 
 # Back-off after a failure; it doubles with each further failure.
 _BACK_OFF_S = 60.0
-_LONGEST_BACK_OFF_S = 3600.0
+_MAX_BACK_OFF_S = 3600.0
 
 
 class Summariser:
@@ -61,12 +61,12 @@ class Summariser:
     async def ask(self, provider: Any, request: ChatRequest) -> tuple[str, Usage | None]:
         """Return the summary, empty after a failure, and the token usage of the call."""
         work = CancellableTask(_response(provider, request.model_copy(update={"timeout": self._timeout_s})))
-        limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cut)
+        limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cancel)
         try:
-            await work.end()
+            await work.wait()
         finally:
             limit.cancel()
-        if not work.finished():
+        if not work.has_outcome():
             return self._failed("It took too long."), None
         if (error := work.task.exception()) is not None:
             return self._failed("The provider failed.", error), None
@@ -78,26 +78,26 @@ class Summariser:
         return text, answer.usage
 
     def _failed(self, reason: str, error: BaseException | None = None) -> str:
-        wait_s = min(_BACK_OFF_S * 2.0**self._failures, _LONGEST_BACK_OFF_S)
+        wait_s = min(_BACK_OFF_S * 2.0**self._failures, _MAX_BACK_OFF_S)
         self._failures += 1
         self._not_before_s = asyncio.get_running_loop().time() + wait_s
-        log.warning("context.not_summarised", reason=reason, not_again_for_s=wait_s, exc_info=error)
+        log.warning("context.summary_failed", reason=reason, retry_after_s=wait_s, exc_info=error)
         return ""
 
 
-def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float, most_tokens: int) -> ChatRequest:
+def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float, max_tokens: int) -> ChatRequest:
     """Build the request for a summary of these rows and of the summary before them.
 
-    It has at most `room_tokens`, and asks for at most `most_tokens`.
+    It has at most `room_tokens`, and asks for at most `max_tokens`.
     """
-    before = "" if earlier is None else f"{_EARLIER}\n  {indented(truncated(earlier, most_tokens))}\n\n"
+    before = "" if earlier is None else f"{_EARLIER}\n  {indented(truncated(earlier, max_tokens))}\n\n"
     used = _INSTRUCTIONS_TOKENS + estimate({"content": before}) + _MARK_TOKENS
-    text = render_text(rows, max(int(room_tokens) - used, most_tokens))
+    text = render_text(rows, max(int(room_tokens) - used, max_tokens))
     messages = [
         Message(role="system", content=_INSTRUCTIONS),
         Message(role="user", content=before + (text or _NOTHING)),
     ]
-    return ChatRequest(messages=messages, max_output_tokens=most_tokens)
+    return ChatRequest(messages=messages, max_output_tokens=max_tokens)
 
 
 async def _response(provider: Any, request: ChatRequest) -> ChatResponse:
@@ -106,7 +106,7 @@ async def _response(provider: Any, request: ChatRequest) -> ChatResponse:
     Raises:
         TypeError: the provider did not return a ChatResponse.
     """
-    with contained():
+    with convert_exits():
         answer = await to_local_provider(provider).complete(request)
     if not isinstance(answer, ChatResponse):
         raise TypeError(f"It answered with {type(answer).__name__}, not with a ChatResponse.")

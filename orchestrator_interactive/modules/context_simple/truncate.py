@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.history import is_from_user, is_result
-from orchestrator_interactive.transcript.rows import MARK_END, abridged, is_prompt, metadata_of
+from orchestrator_interactive.transcript.rows import MARK_END, is_prompt, metadata_of, truncate_middle
 from orchestrator_interactive.transcript.tokens import BYTES_PER_TOKEN, estimate
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def _truncated_row(row: Row, tokens: int) -> Row:
 def truncated(text: str, tokens: int, least_chars: int = 0, *, by_items: bool = False) -> str:
     """Return the beginning and end of a text, about `tokens` long, with a mark between that states the missing size.
 
-    `by_items` is passed to `abridged`.
+    `by_items` is passed to `truncate_middle`.
     """
     size = len(text.encode(errors="replace"))
     chars = max(int(len(text) * tokens * BYTES_PER_TOKEN / size) if size else 0, least_chars)
-    return abridged(text, chars, by_items=by_items)
+    return truncate_middle(text, chars, by_items=by_items)
 
 
 def plain_text(content: Any) -> str:

@@ -35,7 +35,7 @@ class Truncation:
     end: int
 
     @property
-    def whole_from(self) -> int:
+    def untruncated_from(self) -> int:
         """Start of the uninterrupted run of shown rows at the end."""
         index = self.end
         for shown in reversed(self.shown):
@@ -79,7 +79,7 @@ class _Candidates:
         self.cut_points = _cut_points(self.rows, self.calls)
         self.end = len(self.rows)
 
-    def cut(self, kept: Iterable[int], place: int) -> Truncation:
+    def truncate(self, kept: Iterable[int], place: int) -> Truncation:
         """Show these rows, and all rows from `place` on."""
         shown = [*sorted(i for i in kept if i < place), *range(place, self.end)]
         return Truncation(tuple(self.indices[i] for i in shown), self.indices[-1] + 1)
@@ -110,7 +110,7 @@ def truncate_history(history: MessageHistory, indices: Sequence[int], room: floa
     for kept, steps in ((required | optional, _awaited_steps(rows, required)), (required, [])):
         if (cut := _first_fitting(rows, room, kept, steps)) is not None:
             return cut
-    return rows.cut(required, rows.cut_points[-1])
+    return rows.truncate(required, rows.cut_points[-1])
 
 
 def _cut_points(rows: Sequence[Row], calls: Sequence[list[str]]) -> list[int]:
@@ -137,7 +137,7 @@ def _first_fitting(rows: _Candidates, room: float, kept: set[int], steps: Sequen
         if tokens > room * _OPTIONAL:
             awaited, tokens = [], 0
         if after[place] + before[place] + tokens <= room:
-            return rows.cut(kept.union(*(range(*step) for step in awaited)), place)
+            return rows.truncate(kept.union(*(range(*step) for step in awaited)), place)
     return None
 
 

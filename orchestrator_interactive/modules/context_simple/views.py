@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _COMPACT_TO = 0.75  # of the limit, so that the next compaction is not needed soon
 _SUMMARY_SHARE = 0.25  # maximum part of a view for the summary
-_LEAST_FOR_A_SUMMARY = 50
+_MIN_SUMMARY_TOKENS = 50
 _NOTE_TOKENS = 50
 
 
@@ -69,7 +69,7 @@ class ContextView:
         return {"message_count": messages, "token_count": self.tokens(history)}
 
 
-def whole_view(preface: Sequence[Row]) -> ContextView:
+def full_view(preface: Sequence[Row]) -> ContextView:
     return ContextView(tuple(preface), tuple(preface), (), 0, -sum(map(estimate, preface)))
 
 
@@ -109,79 +109,79 @@ class Draft:
     Args:
         before: the view that has become too large.
         limit: maximum size of a request, in tokens.
-        cut: the rows to show.
-        short: shortened forms of some of the rows.
+        truncation: the rows to show.
+        truncated: shortened forms of some of the rows.
         summary: the existing summary, if any.
-        most: maximum length of a summary in tokens; 0 for no summary.
+        max_tokens: maximum length of a summary in tokens; 0 for no summary.
     """
 
     history: MessageHistory
     before: ContextView
     limit: float
-    cut: Truncation
-    short: dict[int, Row]
+    truncation: Truncation
+    truncated: dict[int, Row]
     summary: ContextSummary | None
-    most: int
+    max_tokens: int
 
     @classmethod
     def of(
-        cls, history: MessageHistory, before: ContextView, limit: float, summary: ContextSummary | None, most: int
+        cls, history: MessageHistory, before: ContextView, limit: float, summary: ContextSummary | None, max_tokens: int
     ) -> Draft:
-        """Build the draft for a limit; `most` is reduced if there is little room."""
+        """Build the draft for a limit; `max_tokens` is reduced if there is little room."""
         target = limit * _COMPACT_TO
-        most = min(most, int(target * _SUMMARY_SHARE))
-        most = most if most >= _LEAST_FOR_A_SUMMARY else 0
-        reserved = sum(map(estimate, before.preface)) + most + _NOTE_TOKENS
+        max_tokens = min(max_tokens, int(target * _SUMMARY_SHARE))
+        max_tokens = max_tokens if max_tokens >= _MIN_SUMMARY_TOKENS else 0
+        reserved = sum(map(estimate, before.preface)) + max_tokens + _NOTE_TOKENS
         cut = truncate_history(history, before.indices(history), target - reserved)
         tokens = sum(history.sizes[i] for i in cut.shown)
         fits = tokens <= limit - reserved
         short = {} if fits else truncated_rows(history, cut.shown, tokens - (target - reserved))
-        return cls(history, before, limit, cut, short, summary, most)
+        return cls(history, before, limit, cut, short, summary, max_tokens)
 
     def view(self) -> ContextView:
         return self._view(self.summary)
 
     def with_summary(self, text: str) -> tuple[ContextSummary, ContextView]:
         """Return the new summary, which covers all rows left out, and the view with it."""
-        summary = ContextSummary(text, self.cut.whole_from)
+        summary = ContextSummary(text, self.truncation.untruncated_from)
         return summary, self._view(summary)
 
     def summary_request(self) -> ChatRequest | None:
         """Return the request for a summary; `None` if none is wanted, it does not fit, or it would save nothing."""
         since, earlier = (self.summary.until, self.summary.text) if self.summary else (0, None)
-        until, shown = self.cut.whole_from, set(self.cut.shown)
+        until, shown = self.truncation.untruncated_from, set(self.truncation.shown)
         left_out = sum(self.history.sizes[i] for i in range(since, until) if i not in shown)
-        if not 0 < self.most < left_out or self.view().tokens(self.history) + self.most > self.limit:
+        if not 0 < self.max_tokens < left_out or self.view().tokens(self.history) + self.max_tokens > self.limit:
             return None
         rows = [row for row in self.history.rows[since:until] if not is_system(row) or is_of_a_hook(row)]
-        return summary_request(rows, earlier, self.limit, self.most)
+        return summary_request(rows, earlier, self.limit, self.max_tokens)
 
     def _view(self, summary: ContextSummary | None) -> ContextView:
-        history, preface, shown = self.history, self.before.preface, self.cut.shown
-        rows: list[Row | int] = [*preface, *(self.short.get(i, i) for i in shown)]
-        note = _note(self.cut, summary, self.most)
+        history, preface, shown = self.history, self.before.preface, self.truncation.shown
+        rows: list[Row | int] = [*preface, *(self.truncated.get(i, i) for i in shown)]
+        note = _note(self.truncation, summary, self.max_tokens)
         if note is not None:
             # Directly after the system rows, so that it is never the user's last message.
             whole = (history.rows[row] if isinstance(row, int) else row for row in rows)
             rows.insert(next((i for i, row in enumerate(whole) if not is_system(row)), len(rows)), note)
-        saved = sum(history.sizes[: self.cut.end]) - _tokens(rows, history)
-        return ContextView(preface, tuple(rows), shown, self.cut.end, saved)
+        saved = sum(history.sizes[: self.truncation.end]) - _tokens(rows, history)
+        return ContextView(preface, tuple(rows), shown, self.truncation.end, saved)
 
 
 def _tokens(rows: Iterable[Row | int], history: MessageHistory) -> int:
     return sum(history.sizes[row] if isinstance(row, int) else estimate(row) for row in rows)
 
 
-def _note(cut: Truncation, summary: ContextSummary | None, most_tokens: int) -> Row | None:
+def _note(truncation: Truncation, summary: ContextSummary | None, max_tokens: int) -> Row | None:
     """Build the user row for the rows left out: their summary, and the number of rows that it does not cover."""
-    left_out = cut.left_out()
+    left_out = truncation.left_out()
     if not left_out:
         return None
     parts = []
     uncovered = left_out
-    if summary is not None and most_tokens:
-        parts.append(f"{SUMMARY_PREFIX} {indented(truncated(summary.text, most_tokens))}]")
-        uncovered = cut.left_out(since=summary.until)
+    if summary is not None and max_tokens:
+        parts.append(f"{SUMMARY_PREFIX} {indented(truncated(summary.text, max_tokens))}]")
+        uncovered = truncation.left_out(since=summary.until)
     if uncovered:
         which = "messages after these" if parts else "earlier messages of this conversation"
         parts.append(f"{LEFT_OUT_PREFIX}{uncovered} {which} are not shown here. What was done in them is done.]")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.kernel.contracts import events
@@ -30,7 +30,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     """Mount the context.
 
     It uses the store in the capability `interactions.store`, or opens its own. It registers the capabilities
-    `interactions.stack` (the log), `interactions.reward(tool_call_id, reward)`, and `context.rest()` as in
+    `interactions.stack` (the log), `interactions.reward(tool_call_id, reward)`, and `context.compress()` as in
     `context-simple`.
 
     Raises:
@@ -38,7 +38,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
         StoreError: the store cannot be opened.
     """
     coordinator = to_local_coordinator(coordinator)
-    options = read(StackOptions, config, "context-stack")
+    options = validate(StackOptions, config, "context-stack")
     shared = coordinator.get_capability("interactions.store")
     store = shared or await open_store(options.store)
     conversation = options.conversation_id or coordinator.session_id
@@ -53,7 +53,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     )
     coordinator.register_capability("interactions.stack", stack)
     coordinator.register_capability("interactions.reward", context.reward)
-    coordinator.register_capability("context.rest", context.rest)
+    coordinator.register_capability("context.compress", context.compress)
     await coordinator.mount("context", context)
 
     async def clean_up() -> None:

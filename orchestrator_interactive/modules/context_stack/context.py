@@ -17,6 +17,7 @@ from orchestrator_interactive.interactions.errors import (
 )
 from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
 from orchestrator_interactive.interactions.rendering.render import render_for_llm
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_stack.rows import (
@@ -28,7 +29,6 @@ from orchestrator_interactive.modules.context_stack.rows import (
     valid_states,
 )
 from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript.rows import is_prompt
 
@@ -169,9 +169,9 @@ class StackContext:
         """Start an empty history; the former one is kept on a new branch."""
         await self.set_messages([])
 
-    def rest(self) -> None:
+    def compress(self) -> None:
         """Compress the history in memory until its next use."""
-        self._shown.rest()
+        self._shown.compress()
 
     async def on_run(self, _event: str, data: dict[str, Any]) -> HookResult:
         """Handle the start or resumption of a run: it continues from the conversation's current state."""
@@ -220,7 +220,7 @@ class StackContext:
             except Fenced:
                 raise
             except (InteractionError, StoreError) as e:  # not fatal; the next row raises it if it persists
-                log.warning("context.view_not_kept", error=str(e))
+                log.warning("context.view_not_saved", error=str(e))
 
     async def _read(self) -> None:
         """Read the history from the log unless it is already read."""

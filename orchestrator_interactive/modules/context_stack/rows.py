@@ -17,7 +17,7 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
 )
 from orchestrator_interactive.modules.context_stack.states import RowState
-from orchestrator_interactive.transcript.rows import is_prompt, wire_call
+from orchestrator_interactive.transcript.rows import is_prompt, tool_call_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -115,7 +115,7 @@ def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
 
 
 def _tool_calls(calls: Sequence[ToolCallState]) -> list[dict[str, Any]]:
-    return [wire_call(call.id, call.function_name, call.arguments) for call in calls]
+    return [tool_call_dict(call.id, call.function_name, call.arguments) for call in calls]
 
 
 def _row(row: Row, meta: Any) -> Row:

@@ -38,7 +38,7 @@ async def mount(
     Raises:
         ValueError: an unknown configuration key, or an invalid value.
     """
-    settings = AnthropicConfig.read(config or {})
+    settings = AnthropicConfig.from_config(config or {})
     if not settings.api_key:
         log.warning(
             "provider.not_mounted",

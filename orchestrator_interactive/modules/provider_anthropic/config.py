@@ -43,7 +43,7 @@ class AnthropicConfig(BaseModel):
     prices: Prices | None = None
 
     @classmethod
-    def read(cls, config: Mapping[str, Any]) -> Self:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Validate a module configuration; key and address default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL.
 
         Raises:

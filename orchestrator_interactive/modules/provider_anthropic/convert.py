@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
-from orchestrator_interactive.modules.provider_anthropic.messages import system_blocks, wire_messages
+from orchestrator_interactive.modules.provider_anthropic.messages import api_messages, system_blocks
 from orchestrator_interactive.modules.provider_anthropic.model_rules import effort_for, thinking_for
-from orchestrator_interactive.modules.provider_anthropic.naming import wire_name
+from orchestrator_interactive.modules.provider_anthropic.naming import api_name
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec
@@ -23,7 +23,7 @@ _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any", "any": "any"
 
 
 @dataclass(frozen=True, slots=True)
-class WireRequest:
+class ApiRequest:
     """The request body. `tool_names` maps the API's tool names to the declared ones."""
 
     body: dict[str, Any]
@@ -35,7 +35,7 @@ class WireRequest:
         return model
 
 
-def wire_request(request: ChatRequest, config: AnthropicConfig) -> WireRequest:
+def api_request(request: ChatRequest, config: AnthropicConfig) -> ApiRequest:
     """Convert a request.
 
     `temperature` and `top_p` are not sent: API version 2026-10-21, which this SDK uses, rejects them.
@@ -44,8 +44,8 @@ def wire_request(request: ChatRequest, config: AnthropicConfig) -> WireRequest:
         InvalidRequestError: an unknown `tool_choice`.
     """
     model = request.model or config.model
-    system, messages = system_blocks(request.messages), wire_messages(request.messages, model)
-    tools = [_wire_tool(tool) for tool in request.tools or ()]
+    system, messages = system_blocks(request.messages), api_messages(request.messages, model)
+    tools = [_api_tool(tool) for tool in request.tools or ()]
     if config.prompt_cache:
         _mark_for_cache(system, tools, messages)
     body: dict[str, Any] = {"model": model, "messages": messages, **_limits(request, config, model)}
@@ -54,8 +54,8 @@ def wire_request(request: ChatRequest, config: AnthropicConfig) -> WireRequest:
     if tools:
         body["tools"] = tools
         if request.tool_choice is not None:
-            body["tool_choice"] = _wire_tool_choice(request.tool_choice)
-    return WireRequest(body, {wire_name(tool.name): tool.name for tool in request.tools or ()})
+            body["tool_choice"] = _api_tool_choice(request.tool_choice)
+    return ApiRequest(body, {api_name(tool.name): tool.name for tool in request.tools or ()})
 
 
 def _limits(request: ChatRequest, config: AnthropicConfig, model: str) -> dict[str, Any]:
@@ -73,14 +73,14 @@ def _limits(request: ChatRequest, config: AnthropicConfig, model: str) -> dict[s
     return limits
 
 
-def _wire_tool(tool: ToolSpec) -> dict[str, Any]:
-    wire: dict[str, Any] = {"name": wire_name(tool.name), "input_schema": {"type": "object", **tool.parameters}}
+def _api_tool(tool: ToolSpec) -> dict[str, Any]:
+    api_block: dict[str, Any] = {"name": api_name(tool.name), "input_schema": {"type": "object", **tool.parameters}}
     if tool.description:
-        wire["description"] = tool.description
-    return wire
+        api_block["description"] = tool.description
+    return api_block
 
 
-def _wire_tool_choice(choice: str | dict[str, Any]) -> dict[str, Any]:
+def _api_tool_choice(choice: str | dict[str, Any]) -> dict[str, Any]:
     if isinstance(choice, str):
         if kind := _TOOL_CHOICES.get(choice):
             return {"type": kind}
@@ -88,7 +88,7 @@ def _wire_tool_choice(choice: str | dict[str, Any]) -> dict[str, Any]:
         return choice
     elif name := choice.get("name") or choice.get("function", {}).get("name"):
         rest = {key: value for key, value in choice.items() if key != "function"}
-        return {**rest, "type": "tool", "name": wire_name(name)}
+        return {**rest, "type": "tool", "name": api_name(name)}
     raise InvalidRequestError(
         f'Anthropic does not support tool_choice {choice!r}. Use "auto", "none", "required", or '
         '{"type": "tool", "name": …}.',

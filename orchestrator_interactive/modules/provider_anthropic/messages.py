@@ -19,14 +19,14 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolResultBlock,
 )
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
-from orchestrator_interactive.modules.provider_anthropic.naming import wire_name
+from orchestrator_interactive.modules.provider_anthropic.naming import api_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock
 
-    WireBlock = dict[str, Any]
+    ApiBlock = dict[str, Any]
 
 _SYSTEM = ("system", "developer")
 _THINKING = ("thinking", "redacted_thinking")
@@ -34,14 +34,14 @@ _EARLIER = "(The beginning of this conversation is not shown.)"
 _NO_OUTPUT = "(no output)"
 
 
-def system_blocks(rows: Sequence[Message]) -> list[WireBlock]:
+def system_blocks(rows: Sequence[Message]) -> list[ApiBlock]:
     """Return the system prompt: the system and developer rows at the start of the history."""
     return [block for row in takewhile(_is_system, rows) for block in _text_blocks(_text_of(row))]
 
 
-def wire_messages(rows: Sequence[Message], model: str) -> list[WireBlock]:
+def api_messages(rows: Sequence[Message], model: str) -> list[ApiBlock]:
     """Convert the rows after the system prompt; rows of one side form one message, with its tool results first."""
-    messages: list[WireBlock] = []
+    messages: list[ApiBlock] = []
     for row in rows[len(list(takewhile(_is_system, rows))) :]:
         blocks = list(_row_blocks(row, model))
         role = "assistant" if row.role == "assistant" else "user"
@@ -63,7 +63,7 @@ def _is_system(row: Message) -> bool:
     return row.role in _SYSTEM
 
 
-def _row_blocks(row: Message, model: str) -> Iterable[WireBlock]:
+def _row_blocks(row: Message, model: str) -> Iterable[ApiBlock]:
     match row.role:
         case "system" | "developer":
             text = _text_of(row)
@@ -73,7 +73,7 @@ def _row_blocks(row: Message, model: str) -> Iterable[WireBlock]:
         case "tool" | "function" if row.tool_call_id is not None:
             return [_tool_result_row(row, row.tool_call_id)]
         case _:
-            return (wire for block in _blocks(row) for wire in _user_block(block))
+            return (api_block for block in _blocks(row) for api_block in _user_block(block))
 
 
 def _blocks(row: Message) -> list[ContentBlock]:
@@ -84,13 +84,13 @@ def _text_of(row: Message) -> str:
     return "\n\n".join(block.text for block in _blocks(row) if isinstance(block, TextBlock))
 
 
-def _text_blocks(text: str) -> list[WireBlock]:
+def _text_blocks(text: str) -> list[ApiBlock]:
     """Return a text block, or none if the text is blank: the API rejects blank blocks."""
     text = sendable(text)
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def _user_block(block: ContentBlock) -> list[WireBlock]:
+def _user_block(block: ContentBlock) -> list[ApiBlock]:
     match block:
         case TextBlock(text=text):
             return _text_blocks(text)
@@ -101,33 +101,35 @@ def _user_block(block: ContentBlock) -> list[WireBlock]:
     return []
 
 
-def _tool_result_row(row: Message, call_id: str) -> WireBlock:
+def _tool_result_row(row: Message, call_id: str) -> ApiBlock:
     is_error = bool((row.metadata or {}).get("is_error"))
     if isinstance(row.content, str):
         return _tool_result(call_id, sendable(row.content), is_error=is_error)
     nested = next((block for block in row.content if isinstance(block, ToolResultBlock)), None)
     if nested is not None:
         return _tool_result(call_id, ToolResult(output=nested.output).get_serialized_output(), is_error=is_error)
-    return _tool_result(call_id, [wire for block in row.content for wire in _user_block(block)], is_error=is_error)
+    return _tool_result(
+        call_id, [api_block for block in row.content for api_block in _user_block(block)], is_error=is_error
+    )
 
 
-def _tool_result(call_id: str, content: str | list[WireBlock], *, is_error: bool) -> WireBlock:
+def _tool_result(call_id: str, content: str | list[ApiBlock], *, is_error: bool) -> ApiBlock:
     if not content or (isinstance(content, str) and not content.strip()):
         content = _NO_OUTPUT
-    wire: WireBlock = {"type": "tool_result", "tool_use_id": wire_name(call_id), "content": content}
-    return {**wire, "is_error": True} if is_error else wire
+    api_block: ApiBlock = {"type": "tool_result", "tool_use_id": api_name(call_id), "content": content}
+    return {**api_block, "is_error": True} if is_error else api_block
 
 
-def _assistant_blocks(row: Message, model: str) -> list[WireBlock]:
-    wire = [converted for block in _blocks(row) for converted in _assistant_block(block, model)]
-    called = {block["id"] for block in wire if block["type"] == "tool_use"}
-    wire += [call for call in _calls_in_field(row) if call["id"] not in called]
-    while wire and wire[-1]["type"] in _THINKING:  # the API rejects a message that ends with thinking
-        wire.pop()
-    return wire
+def _assistant_blocks(row: Message, model: str) -> list[ApiBlock]:
+    api_block = [converted for block in _blocks(row) for converted in _assistant_block(block, model)]
+    called = {block["id"] for block in api_block if block["type"] == "tool_use"}
+    api_block += [call for call in _calls_in_field(row) if call["id"] not in called]
+    while api_block and api_block[-1]["type"] in _THINKING:  # the API rejects a message that ends with thinking
+        api_block.pop()
+    return api_block
 
 
-def _assistant_block(block: ContentBlock, model: str) -> list[WireBlock]:
+def _assistant_block(block: ContentBlock, model: str) -> list[ApiBlock]:
     match block:
         case TextBlock(text=text):
             return _text_blocks(text)
@@ -146,7 +148,7 @@ def _thought_by(block: ThinkingBlock | RedactedThinkingBlock, model: str) -> boo
     return thought_by == model
 
 
-def _calls_in_field(row: Message) -> Iterator[WireBlock]:
+def _calls_in_field(row: Message) -> Iterator[ApiBlock]:
     """Yield the calls in the row's `tool_calls` field, in OpenAI's format or as the kernel's `ToolCall`."""
     for call in (row.model_extra or {}).get("tool_calls") or ():
         function = call.get("function") or call
@@ -155,8 +157,8 @@ def _calls_in_field(row: Message) -> Iterator[WireBlock]:
             yield _tool_use(str(call.get("id") or ""), str(name), function.get("arguments"))
 
 
-def _tool_use(call_id: str, name: str, given: Any) -> WireBlock:
-    return {"type": "tool_use", "id": wire_name(call_id), "name": wire_name(name), "input": _object(given)}
+def _tool_use(call_id: str, name: str, given: Any) -> ApiBlock:
+    return {"type": "tool_use", "id": api_name(call_id), "name": api_name(name), "input": _object(given)}
 
 
 def _object(given: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import accepts_both
-from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
+from orchestrator_interactive.modules.provider_anthropic.convert import api_request
 from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, incomplete_stream, kernel_error
 from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.stream import ResponseStream
     from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
-    from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
+    from orchestrator_interactive.modules.provider_anthropic.convert import ApiRequest
 
 log = structlog.get_logger(__name__)
 
 _CONNECT_TIMEOUT_S = 10.0
-_LONGEST_BACKOFF_S = 30.0
+_MAX_BACKOFF_S = 30.0
 # The provider does not wait longer than this for a retry: a run without output for minutes looks dead.
-_LONGEST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 # Time slice for reading events before other tasks run.
 _YIELD_EVERY_S = 0.002
 # After the answer is complete, the response is read to its end so that the connection can be reused.
@@ -92,10 +92,10 @@ class AnthropicProvider:
             LLMError: an error of the kernel's family; it states whether and when a retry may succeed.
         """
         config = self._config.with_thinking() if kwargs.get("extended_thinking") else self._config
-        wire = wire_request(request, config)
+        api_call = api_request(request, config)
         stream: ResponseStream | None = kwargs.get("stream")
-        async with _deadline(request.timeout, wire.model):
-            return await (self._with_retries(wire) if stream is None else self._ask(wire, stream))
+        async with _deadline(request.timeout, api_call.model):
+            return await (self._with_retries(api_call) if stream is None else self._ask(api_call, stream))
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
         if response.tool_calls is not None:
@@ -103,24 +103,24 @@ class AnthropicProvider:
         calls = [block for block in response.content if isinstance(block, ToolCallBlock)]
         return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
 
-    async def _with_retries(self, wire: WireRequest) -> ChatResponse:
+    async def _with_retries(self, api_call: ApiRequest) -> ChatResponse:
         for attempt in count(1):
             try:
-                return await self._ask(wire, None)
+                return await self._ask(api_call, None)
             except LLMError as error:
                 delay_s = self._delay_s(error, attempt)
                 if delay_s is None:
                     raise
-                await self._announce_retry(wire.model, attempt, delay_s, error)
+                await self._announce_retry(api_call.model, attempt, delay_s, error)
                 await asyncio.sleep(delay_s)
         raise AssertionError  # pragma: no cover - count() has no end
 
-    async def _ask(self, wire: WireRequest, stream: ResponseStream | None) -> ChatResponse:
-        answer = StreamedAnswer(wire, stream, self._config.prices if wire.model == self._config.model else None)
+    async def _ask(self, api_call: ApiRequest, stream: ResponseStream | None) -> ChatResponse:
+        answer = StreamedAnswer(api_call, stream, self._config.prices if api_call.model == self._config.model else None)
         timeout = Timeout(self._config.timeout_s, connect=_CONNECT_TIMEOUT_S)
         try:
             async with asyncio.timeout(None) as tail:
-                async with await self._client.messages.create(**wire.body, stream=True, timeout=timeout) as events:
+                async with await self._client.messages.create(**api_call.body, stream=True, timeout=timeout) as events:
                     last_s = time.monotonic()
                     async for event in events:
                         answer.feed(event)
@@ -131,20 +131,20 @@ class AnthropicProvider:
                             tail.reschedule(asyncio.get_running_loop().time() + _TAIL_S)
         except (*FAILURES, TimeoutError) as e:
             if not answer.complete:
-                raise self._kernel_error(e, wire.model) from e
+                raise self._kernel_error(e, api_call.model) from e
         if not answer.complete:
-            raise incomplete_stream(wire.model)
+            raise incomplete_stream(api_call.model)
         return answer.response()
 
     def _delay_s(self, error: LLMError, attempt: int) -> float | None:
         """Return the delay before a retry in seconds; `None` if a retry is useless."""
         if not error.retryable or attempt > self._config.max_retries:
             return None
-        backoff_s = min(self._config.retry_base_delay_s * 2.0 ** (attempt - 1), _LONGEST_BACKOFF_S)
+        backoff_s = min(self._config.retry_base_delay_s * 2.0 ** (attempt - 1), _MAX_BACKOFF_S)
         jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - spreads retries; not security-relevant
         if error.retry_after is None:
             return backoff_s - jitter_s
-        return error.retry_after + jitter_s if error.retry_after <= _LONGEST_WAIT_S else None
+        return error.retry_after + jitter_s if error.retry_after <= _MAX_WAIT_S else None
 
     async def _announce_retry(self, model: str, attempt: int, delay_s: float, error: LLMError) -> None:
         log.info("provider.retry", provider=self.name, model=model, attempt=attempt, delay_s=delay_s, error=str(error))

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Usage
     from orchestrator_interactive.kernel.contracts.stream import ResponseStream
-    from orchestrator_interactive.modules.provider_anthropic.convert import WireRequest
+    from orchestrator_interactive.modules.provider_anthropic.convert import ApiRequest
     from orchestrator_interactive.modules.provider_anthropic.prices import Prices
 
 # Limit of an answer: many times the output limit of any model.
-_MOST_CHARS = 10_000_000
+_MAX_CHARS = 10_000_000
 _CUT = ("max_tokens", "model_context_window_exceeded")
 
 
@@ -50,7 +50,7 @@ class StreamedAnswer:
     truncated by the length limit is dropped and named in `degradation`.
     """
 
-    def __init__(self, request: WireRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
+    def __init__(self, request: ApiRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
         self.complete = False
         self._chars = 0
         self._request = request
@@ -68,7 +68,7 @@ class StreamedAnswer:
     def feed(self, event: Event) -> None:
         """Process one event; this is the hot path."""
         if self._sink is not None:
-            self._sink.alive()
+            self._sink.heartbeat()
         self._take(event)
 
     def _take(self, event: Event) -> None:
@@ -135,9 +135,9 @@ class StreamedAnswer:
 
     def _count_chars(self, block: _OpenBlock) -> None:
         self._chars += len(block.pieces[-1]) if block.pieces else 0
-        if self._chars > _MOST_CHARS:
+        if self._chars > _MAX_CHARS:
             raise LLMError(
-                f"The answer has more than {_MOST_CHARS:,} characters: it was cut off.",
+                f"The answer has more than {_MAX_CHARS:,} characters: it was cut off.",
                 provider="anthropic",
                 model=self._request.model,
             )

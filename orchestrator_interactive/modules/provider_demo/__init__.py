@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.modules.provider_demo.plan import plan
 from orchestrator_interactive.modules.provider_demo.provider import DemoOptions, DemoProvider
@@ -24,6 +24,6 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> DemoP
     Raises:
         ValueError: the configuration has an unknown option or a value out of range.
     """
-    provider = DemoProvider(read(DemoOptions, config, "provider-demo"))
+    provider = DemoProvider(validate(DemoOptions, config, "provider-demo"))
     await to_local_coordinator(coordinator).mount("providers", provider, name=provider.name)
     return provider

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from orchestrator_interactive.modules.provider_demo.conversation import Task
-    from orchestrator_interactive.modules.provider_demo.rows import Used, Wrote
+    from orchestrator_interactive.modules.provider_demo.rows import InjectedText, ToolUse
     from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
 _ABOUT_ME = (
@@ -57,7 +57,7 @@ def while_waiting(subject: DemoSubject) -> str:
     return _joined([f"I am still waiting for {awaited}; then I go on.", *found, _in_between(subject)])
 
 
-def afterwards(uses: Sequence[Used]) -> str:
+def afterwards(uses: Sequence[ToolUse]) -> str:
     """Compose the text about results that arrived after the answer."""
     lines = [f"- {named(use)} {'failed' if use.failed else 'is done'}: {_short(use.output)}" for use in uses]
     return "\n".join(("**The rest has come in.** I had answered without it:", *lines))
@@ -152,7 +152,7 @@ def _in_between(subject: DemoSubject) -> str:
     return "\n".join(("**While I was working you also wrote:**", *lines))
 
 
-def _done_about(subject: DemoSubject, wrote: Wrote, wish: intents.Intent) -> str:
+def _done_about(subject: DemoSubject, wrote: InjectedText, wish: intents.Intent) -> str:
     if subject.is_steered and wrote is subject.wishes[0][0] and not isinstance(wish, intents.Search):
         return "that is what this answers."
     match wish:

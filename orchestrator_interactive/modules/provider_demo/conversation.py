@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.provider_demo.rows import (
     PAUSE,
-    CameLate,
     DemoQuestion,
     DemoText,
     Event,
-    Used,
-    Wrote,
+    InjectedText,
+    LateResults,
+    ToolUse,
     events_in,
 )
 
@@ -38,18 +38,18 @@ class Task:
     prompt: str
     steps: tuple[Event, ...]
     before: tuple[Event, ...]
-    afterwards: tuple[Used, ...] = ()
+    afterwards: tuple[ToolUse, ...] = ()
 
     @property
-    def wrote(self) -> list[Wrote]:
-        return [step for step in self.steps if isinstance(step, Wrote)]
+    def wrote(self) -> list[InjectedText]:
+        return [step for step in self.steps if isinstance(step, InjectedText)]
 
     @property
-    def used(self) -> list[Used]:
-        return [step for step in self.steps if isinstance(step, Used)]
+    def used(self) -> list[ToolUse]:
+        return [step for step in self.steps if isinstance(step, ToolUse)]
 
     @property
-    def pending(self) -> list[Used]:
+    def pending(self) -> list[ToolUse]:
         """The calls that are still running."""
         return [use for use in self.used if use.is_pending]
 
@@ -63,7 +63,7 @@ class Task:
     def user_texts(self) -> list[str]:
         """All texts of the user, oldest first, including the task."""
         everything = (*self.before, *self.steps)
-        texts = [event.text for event in everything if isinstance(event, DemoQuestion | Wrote)]
+        texts = [event.text for event in everything if isinstance(event, DemoQuestion | InjectedText)]
         return texts if any(text == self.prompt for text in texts) else [*texts, self.prompt]
 
     @property
@@ -71,7 +71,7 @@ class Task:
         answers = [event.text for event in self.before if _is_answer(event) and isinstance(event, DemoText)]
         return answers[-1] if answers else ""
 
-    def result(self, name: str, given: dict[str, Any]) -> Used | None:
+    def result(self, name: str, given: dict[str, Any]) -> ToolUse | None:
         """Return the latest result of exactly this call."""
         return next((use for use in reversed(self.used) if use.name == name and use.input == given), None)
 
@@ -86,23 +86,25 @@ def task_of(messages: Iterable[Message]) -> Task:
         start = asked.pop()
     answered = [i for i in range(after, len(events)) if _is_answer(events[i])]
     since = events[answered[-1] :] if answered else []
-    if steered := next((i for i, event in enumerate(since) if isinstance(event, Wrote)), 0):
+    if steered := next((i for i, event in enumerate(since) if isinstance(event, InjectedText)), 0):
         steered += answered[-1]
         return Task(_text_at(events, steered), tuple(events[steered:]), tuple(events[:steered]))
     leading = start
-    while leading > 0 and isinstance(events[leading - 1], Wrote | CameLate):  # left over from a run that was stopped
+    while leading > 0 and isinstance(
+        events[leading - 1], InjectedText | LateResults
+    ):  # left over from a run that was stopped
         leading -= 1
     return Task(
         prompt=_text_at(events, start),
         steps=(*events[max(leading, 0) : max(start, 0)], *events[start + 1 :]),
         before=tuple(events[: max(leading, 0)]),
-        afterwards=tuple(use for event in since if isinstance(event, CameLate) for use in event.uses),
+        afterwards=tuple(use for event in since if isinstance(event, LateResults) for use in event.uses),
     )
 
 
 def _text_at(events: Sequence[Event], index: int) -> str:
     event = events[index] if index >= 0 else None
-    return event.text if isinstance(event, DemoQuestion | Wrote) else ""
+    return event.text if isinstance(event, DemoQuestion | InjectedText) else ""
 
 
 def _is_answer(event: Event) -> bool:

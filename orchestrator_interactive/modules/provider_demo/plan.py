@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _CALL_ID = re.compile(r"demo-(\d+)")
 # Number of words of both pause sentences: the part that was shown measures the elapsed pause.
 _PAUSE_WORDS = 10
-_MOST_WORDS = 15
+_MAX_WORDS = 15
 _LONG_ANSWER = (
     "This answer is longer than a model may write at once. The demo stops it after fifteen words and reports that it "
     "was cut; then it is asked to continue, until all of it is there: you should read it in one piece."
@@ -96,7 +96,7 @@ def _scripted(task: Task) -> DemoStep | None:
         case "demo: cut":
             said = sum(len(step.text.split()) for step in task.steps if isinstance(step, DemoText))
             words = _LONG_ANSWER.split()[said:]
-            piece, is_cut = words[:_MOST_WORDS], len(words) > _MOST_WORDS
+            piece, is_cut = words[:_MAX_WORDS], len(words) > _MAX_WORDS
             text = " ".join(piece) + (" " if is_cut else "")
             return DemoStep([TextBlock(text=text)], finish_reason="max_tokens" if is_cut else "end_turn")
     return None

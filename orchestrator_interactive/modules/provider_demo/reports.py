@@ -10,10 +10,10 @@ from orchestrator_interactive.modules.provider_demo.suggestions import suggestio
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings
-    from orchestrator_interactive.modules.provider_demo.rows import Used
+    from orchestrator_interactive.modules.provider_demo.rows import ToolUse
     from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
-_MOST_HITS = 10
+_MAX_HITS = 10
 _EXCERPT_LINES = 15
 
 
@@ -74,7 +74,7 @@ def failures(subject: DemoSubject) -> str:
     return "\n".join(("**What did not work**", *map(_failure_line, subject.failures)))
 
 
-def named(use: Used) -> str:
+def named(use: ToolUse) -> str:
     """Name a tool call and its subject."""
     about = next((use.input[key] for key in ("path", "query") if isinstance(use.input.get(key), str)), "")
     return f"`{use.name}`{f' of `{about}`' if about else ''}"
@@ -118,9 +118,9 @@ def _file_line(file: FileFindings) -> str:
 
 
 def _hit_lines(found: list[Hit]) -> list[str]:
-    shown = [f"- `{hit.path}:{hit.line}` {hit.text.removeprefix('- ')}" for hit in found[:_MOST_HITS]]
-    return [*shown, f"- … and {len(found) - _MOST_HITS} more"] if len(found) > _MOST_HITS else shown
+    shown = [f"- `{hit.path}:{hit.line}` {hit.text.removeprefix('- ')}" for hit in found[:_MAX_HITS]]
+    return [*shown, f"- … and {len(found) - _MAX_HITS} more"] if len(found) > _MAX_HITS else shown
 
 
-def _failure_line(use: Used) -> str:
+def _failure_line(use: ToolUse) -> str:
     return f"- {named(use)}: {sentence(use.output)}"

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.json_limits import parse_json
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock, ToolResultBlock
 from orchestrator_interactive.loop.tool_results import STILL_RUNNING
-from orchestrator_interactive.outside_json import parse_json
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class DemoQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class InjectedText:
     """A message that arrived while the agent was working. `text` is without the author's name, `line` includes it.
 
     An `is_urgent` message began with `!`, which is not part of `text`.
@@ -54,7 +54,7 @@ class DemoText:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class ToolUse:
     """A tool call with its result. If `is_pending`, the tool is still running."""
 
     name: str
@@ -69,13 +69,13 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class CameLate:
+class LateResults:
     """Results of pending calls that have arrived."""
 
-    uses: tuple[Used, ...]
+    uses: tuple[ToolUse, ...]
 
 
-Event = DemoQuestion | Wrote | DemoText | Used | CameLate
+Event = DemoQuestion | InjectedText | DemoText | ToolUse | LateResults
 
 
 def events_in(messages: Iterable[Message]) -> list[Event]:
@@ -118,7 +118,7 @@ class _Reader:
             if text and not text.startswith(NOTICE_PREFIX):
                 self.events.append(DemoQuestion(text))
 
-    def _wrote(self, wrote: list[Wrote]) -> None:
+    def _wrote(self, wrote: list[InjectedText]) -> None:
         last = self.events[-1] if self.events else None
         if isinstance(last, DemoText) and any(each.is_urgent for each in wrote):
             self.events[-1] = replace(last, is_answer=False)  # the message interrupted it
@@ -130,7 +130,7 @@ class _Reader:
         uses = [self._result(entry[1], entry[4], failed=bool(entry[3])) for entry in found if entry]
         known = tuple(use for use in uses if use is not None)
         if known:
-            self.events.append(CameLate(known))
+            self.events.append(LateResults(known))
         return bool(known)
 
     def _assistant(self, message: Message) -> None:
@@ -142,10 +142,10 @@ class _Reader:
             self._open_calls[call_id] = len(self.events)
             self.events.append(use)
 
-    def _result(self, call_id: str, output: str, *, failed: bool) -> Used | None:
+    def _result(self, call_id: str, output: str, *, failed: bool) -> ToolUse | None:
         index = self._open_calls.get(call_id)
         call = None if index is None else self.events[index]
-        if index is None or not isinstance(call, Used):
+        if index is None or not isinstance(call, ToolUse):
             return None
         is_pending = output.strip() == STILL_RUNNING
         if not is_pending:
@@ -165,33 +165,33 @@ def _entries(text: str) -> list[str]:
     return [entry for entry in entries if entry.strip()]
 
 
-def _wrote(line: str) -> Wrote:
+def _wrote(line: str) -> InjectedText:
     text = line
     if named := _MESSAGE.fullmatch(line):
         text, line = named[2], f"{named[1]}: {named[2]}"
     at_once = text.lstrip()
     if not at_once.startswith("!"):
-        return Wrote(text, line)
-    return Wrote(at_once.lstrip("!").strip() or text, line, is_urgent=True)
+        return InjectedText(text, line)
+    return InjectedText(at_once.lstrip("!").strip() or text, line, is_urgent=True)
 
 
 def _is_only_a_pause(text: str) -> bool:
     return (text.startswith(PAUSE) and "\n\n" not in text) or PAUSE.startswith(text)
 
 
-def _calls(message: Message) -> list[tuple[str, Used]]:
+def _calls(message: Message) -> list[tuple[str, ToolUse]]:
     blocks = message.content if isinstance(message.content, list) else []
-    calls = [(block.id, Used(block.name, block.input)) for block in blocks if isinstance(block, ToolCallBlock)]
-    return calls or [_wire_call(call) for call in getattr(message, "tool_calls", None) or ()]
+    calls = [(block.id, ToolUse(block.name, block.input)) for block in blocks if isinstance(block, ToolCallBlock)]
+    return calls or [_function_call(call) for call in getattr(message, "tool_calls", None) or ()]
 
 
-def _wire_call(call: dict[str, Any]) -> tuple[str, Used]:
+def _function_call(call: dict[str, Any]) -> tuple[str, ToolUse]:
     function = call.get("function") or {}
     try:
         given = parse_json(function.get("arguments") or "{}")
     except ValueError:
         given = {}
-    return str(call.get("id")), Used(str(function.get("name")), given if isinstance(given, dict) else {})
+    return str(call.get("id")), ToolUse(str(function.get("name")), given if isinstance(given, dict) else {})
 
 
 def _results(message: Message) -> Iterator[tuple[str, str, bool]]:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.modules.provider_demo.conversation import Task
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings
-    from orchestrator_interactive.modules.provider_demo.rows import Used, Wrote
+    from orchestrator_interactive.modules.provider_demo.rows import InjectedText, ToolUse
 
-MOST_FILES = 6
+MAX_FILES = 6
 _LISTED = re.compile(r"(.+) \([\d,]+ bytes\)")
 _HIT = re.compile(r"(.+?):(\d+): (.*)")
 _TEXT_FILES = (".md", ".txt", ".csv", ".json", ".yaml", ".yml", ".toml", ".rst", ".html", ".py", ".js", ".log")
@@ -34,7 +34,7 @@ class DemoSubject:
 
     task: Task
     intent: intents.Intent
-    wishes: tuple[tuple[Wrote, intents.Intent], ...]
+    wishes: tuple[tuple[InjectedText, intents.Intent], ...]
     is_steered: bool
 
     @property
@@ -48,7 +48,7 @@ class DemoSubject:
         return any(isinstance(wish, intents.DemoAnswer) for _, wish in self.wishes)
 
     @property
-    def failures(self) -> list[Used]:
+    def failures(self) -> list[ToolUse]:
         return [use for use in self.task.used if use.failed]
 
     def has_used(self, name: str) -> bool:
@@ -62,7 +62,7 @@ class DemoSubject:
     def text_of(self, path: str) -> str | None:
         return next((use.output for use in self._succeeded("read_file") if use.input.get("path") == path), None)
 
-    def _succeeded(self, name: str) -> Sequence[Used]:
+    def _succeeded(self, name: str) -> Sequence[ToolUse]:
         return [use for use in self.task.used if use.name == name and use.succeeded]
 
 
@@ -98,7 +98,7 @@ def listed_files(task: Task) -> list[str]:
     if listing is None or not listing.succeeded:
         return []
     paths = [listed[1] for line in listing.output.splitlines() if (listed := _LISTED.fullmatch(line))]
-    return [path for path in paths if path.lower().endswith(_TEXT_FILES)][:MOST_FILES]
+    return [path for path in paths if path.lower().endswith(_TEXT_FILES)][:MAX_FILES]
 
 
 def _possible(wish: intents.Intent, *, is_steered: bool) -> intents.Intent:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, read
+from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.interop import to_local_coordinator
-from orchestrator_interactive.loop.large_results import MOST_CHARS
+from orchestrator_interactive.loop.large_results import MAX_CHARS
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError, WorkspaceFolder
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FilesystemOptions", "mount"]
 
-_LONGEST_LINE = 10_000
+_MAX_LINE = 10_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_MOST_OF_A_NAME = 60
+_MAX_OF_A_NAME = 60
 
 
 class FilesystemOptions(Options):
@@ -63,7 +63,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
         ValueError: an unknown option, or a value out of range.
     """
     coordinator = to_local_coordinator(coordinator)
-    options = read(FilesystemOptions, config, "tool-filesystem")
+    options = validate(FilesystemOptions, config, "tool-filesystem")
     root = options.root or Path(coordinator.get_capability("session.working_dir") or ".")
     workspace = WorkspaceFolder(root, options.limits())
 
@@ -77,9 +77,9 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
 
 
 def _save(workspace: WorkspaceFolder, name: str, text: str) -> str:
-    path = f"results/{_UNSAFE.sub('-', name)[:_MOST_OF_A_NAME]}-{secrets.token_hex(4)}.txt"
+    path = f"results/{_UNSAFE.sub('-', name)[:_MAX_OF_A_NAME]}-{secrets.token_hex(4)}.txt"
     try:
-        workspace.write(path, _with_short_lines(text).encode(errors="replace"), append=False, max_bytes=4 * MOST_CHARS)
+        workspace.write(path, _with_short_lines(text).encode(errors="replace"), append=False, max_bytes=4 * MAX_CHARS)
     except WorkspaceError as e:
         raise ValueError(str(e)) from e
     return path
@@ -88,9 +88,9 @@ def _save(workspace: WorkspaceFolder, name: str, text: str) -> str:
 def _with_short_lines(text: str) -> str:
     """Break lines that are too long for `read_file` to read in parts."""
     start, cuts = 0, [0]
-    while len(text) - start > _LONGEST_LINE:
-        end = text.rfind("\n", start, start + _LONGEST_LINE + 1)
-        start = end + 1 if end >= 0 else start + _LONGEST_LINE
+    while len(text) - start > _MAX_LINE:
+        end = text.rfind("\n", start, start + _MAX_LINE + 1)
+        start = end + 1 if end >= 0 else start + _MAX_LINE
         if end < 0:
             cuts.append(start)
     return "\n".join(text[begin:end] for begin, end in pairwise([*cuts, len(text)]))

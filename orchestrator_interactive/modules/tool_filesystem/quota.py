@@ -69,8 +69,8 @@ def free_bytes(path: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def usage_of(top: Path, most_files: int | None = None) -> FolderUsage:
-    """Measure a folder without following links; stop once it holds more than `most_files`.
+def usage_of(top: Path, max_files: int | None = None) -> FolderUsage:
+    """Measure a folder without following links; stop once it holds more than `max_files`.
 
     Removes the drafts of writes that were interrupted.
     """
@@ -88,7 +88,7 @@ def usage_of(top: Path, most_files: int | None = None) -> FolderUsage:
                         folders.append(entry.path)
                     else:
                         usage.size_bytes += entry.stat(follow_symlinks=False).st_size
-                    if most_files is not None and usage.files > most_files:
+                    if max_files is not None and usage.files > max_files:
                         return usage
         except OSError:  # removed since it was listed, or not readable
             continue
@@ -120,14 +120,10 @@ class Quota:
             growth = added_bytes if append else added_bytes - size
             if growth > 0 or missing:
                 self._refuse_excess(growth, missing, draft_bytes=size + growth)
-            try:
-                yield
-            except BaseException:
-                self._folder.usage = None
-                raise
-            if self._folder.usage is not None:
-                self._folder.usage.size_bytes += growth
-                self._folder.usage.files += missing
+            usage, self._folder.usage = self._folder.usage, None  # measured again if the block fails
+            yield
+            if usage is not None:
+                self._folder.usage = FolderUsage(usage.size_bytes + growth, usage.files + missing)
 
     def _present(self, parts: Sequence[str]) -> tuple[int, int]:
         """Return the size of a file, and how many parts of its path do not exist."""
@@ -146,8 +142,8 @@ class Quota:
                 f"Nothing was written: this needs {_mb(draft_bytes)}, the disk has {_mb(free)}, and the service keeps "
                 f"{_mb(self._limits.reserve_bytes)} free. Tell the people here that its operator must free disk space."
             )
-        most_bytes, most_files = self._limits.quota_bytes, self._limits.quota_files
-        if most_bytes is None and most_files is None:
+        max_bytes, max_files = self._limits.quota_bytes, self._limits.quota_files
+        if max_bytes is None and max_files is None:
             return
         usage = self._measured(_MEASURE_EVERY_S)
         if self._problem(usage, growth, missing):  # another program may have removed files
@@ -156,15 +152,15 @@ class Quota:
             raise NoRoom(f"Nothing was written: {problem}")
 
     def _problem(self, usage: FolderUsage, growth: int, missing: int) -> str | None:
-        most_bytes, most_files = self._limits.quota_bytes, self._limits.quota_files
-        if most_files is not None and missing and usage.files + missing > most_files:
+        max_bytes, max_files = self._limits.quota_bytes, self._limits.quota_files
+        if max_files is not None and missing and usage.files + missing > max_files:
             return (
-                f"the workspace may hold {most_files:,} files and folders, and it is full. Add the text to a file that "
+                f"the workspace may hold {max_files:,} files and folders, and it is full. Add the text to a file that "
                 "exists (append=true), or replace one that is not needed."
             )
-        if most_bytes is not None and growth > 0 and usage.size_bytes + growth > most_bytes:
+        if max_bytes is not None and growth > 0 and usage.size_bytes + growth > max_bytes:
             return (
-                f"the workspace may hold {_mb(most_bytes)}, it holds {_mb(usage.size_bytes)}, and this needs "
+                f"the workspace may hold {_mb(max_bytes)}, it holds {_mb(usage.size_bytes)}, and this needs "
                 f"{_mb(growth)} more. Write less, or first free space: replace files that are not needed by shorter or "
                 "empty ones."
             )

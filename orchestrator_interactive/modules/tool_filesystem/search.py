@@ -25,8 +25,8 @@ TIME_LIMIT_S = 3.0
 # Additional time of a process: to finish the current file at the time limit, and to start on a busy machine.
 _SPARE_S = 0.5
 _BEGUN_WITHIN_S = 20.0
-_MOST_PROCESSES = 4
-_MOST_OF_A_WORKSPACE = 2
+_MAX_PROCESSES = 4
+_MAX_OF_A_WORKSPACE = 2
 # Maximum wait for a free process; other calls take up to 3 seconds each.
 _WAIT_S = 60.0
 # How long a cancelled call waits for the end of its process.
@@ -99,7 +99,7 @@ def _end_process() -> None:
         process.end()
 
 
-_POOL = FairPool("search", _MOST_PROCESSES, _MOST_OF_A_WORKSPACE, at_rest=_end_process)
+_POOL = FairPool("search", _MAX_PROCESSES, _MAX_OF_A_WORKSPACE, on_thread_end=_end_process)
 
 
 class _Search:

@@ -29,9 +29,9 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe would block until a writer opens it.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Limits of a path in the workspace.
-MOST_FOLDERS = 20
-MOST_PATH_BYTES = 1_000
-MOST_NAME_BYTES = 255
+MAX_FOLDERS = 20
+MAX_PATH_BYTES = 1_000
+MAX_NAME_BYTES = 255
 
 _NOT_LOOKED_INTO = {"__pycache__", "node_modules"}
 _MAX_LINE = 2_000  # searched characters of a line
@@ -165,9 +165,9 @@ def is_short(parts: tuple[str, ...] | list[str]) -> bool:
     """Whether the length of a path (folders and a name) is within the limits."""
     sizes_bytes = [len(os.fsencode(part)) for part in parts]
     return (
-        len(parts) <= MOST_FOLDERS + 1
-        and max(sizes_bytes, default=0) <= MOST_NAME_BYTES
-        and sum(sizes_bytes) + len(parts) - 1 <= MOST_PATH_BYTES
+        len(parts) <= MAX_FOLDERS + 1
+        and max(sizes_bytes, default=0) <= MAX_NAME_BYTES
+        and sum(sizes_bytes) + len(parts) - 1 <= MAX_PATH_BYTES
     )
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.modules.tool_filesystem.reading import excerpt
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
-from orchestrator_interactive.modules.tool_filesystem.search_process import MOST_FOLDERS, MOST_PATH_BYTES
+from orchestrator_interactive.modules.tool_filesystem.search_process import MAX_FOLDERS, MAX_PATH_BYTES
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class FileTool(ABC, Generic[Input]):
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         try:
-            wanted = read(self.input_kind, input, self.name)
+            wanted = validate(self.input_kind, input, self.name)
             return ToolResult(output=await self._work(wanted))
         except (ValueError, OSError, WorkspaceError) as e:
             return ToolResult(success=False, error={"message": str(e)})
@@ -188,7 +188,7 @@ def _capped(lines: list[str], found: Found, *, nothing: str) -> str:
         notes.append(f"[… Not all files were searched within {TIME_LIMIT_S:g} seconds. Narrow the search.]")
     if found["too_deep"]:
         notes.append(
-            f"[… {found['too_deep']} files or folders are left out: their paths are longer than {MOST_FOLDERS} folders "
-            f"or {MOST_PATH_BYTES:,} bytes.]"
+            f"[… {found['too_deep']} files or folders are left out: their paths are longer than {MAX_FOLDERS} folders "
+            f"or {MAX_PATH_BYTES:,} bytes.]"
         )
     return "\n".join([*(lines or [nothing]), *notes])

@@ -18,9 +18,9 @@ from orchestrator_interactive.modules.tool_filesystem.quota import DRAFT, Limits
 from orchestrator_interactive.modules.tool_filesystem.search_process import (
     FILE,
     FOLDER,
-    MOST_FOLDERS,
-    MOST_NAME_BYTES,
-    MOST_PATH_BYTES,
+    MAX_FOLDERS,
+    MAX_NAME_BYTES,
+    MAX_PATH_BYTES,
     is_short,
 )
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNLIMITED = Limits()
 _TOO_LONG = (
-    f"This path is too long. Use at most {MOST_FOLDERS} folders, one inside the other, {MOST_PATH_BYTES:,} bytes in "
-    f"all, and {MOST_NAME_BYTES} bytes a name."
+    f"This path is too long. Use at most {MAX_FOLDERS} folders, one inside the other, {MAX_PATH_BYTES:,} bytes in "
+    f"all, and {MAX_NAME_BYTES} bytes a name."
 )
-_MOST_GIVEN = 4_096  # characters of a path argument, including the workspace's own path
+_MAX_GIVEN = 4_096  # characters of a path argument, including the workspace's own path
 
 
 class WorkspaceError(Exception):
@@ -108,7 +108,7 @@ class WorkspaceFolder:
 
     def _parts(self, path: str) -> list[str]:
         outside = f"'{path}' is not in the workspace. Give a path inside it, such as notes.md or plans/may.md."
-        if len(path) > _MOST_GIVEN:
+        if len(path) > _MAX_GIVEN:
             raise WorkspaceError(_TOO_LONG)
         if "\0" in path or ".." in PurePosixPath(path).parts:
             raise WorkspaceError(outside)
@@ -169,10 +169,9 @@ def _replace(name: str, folder: int, content: bytes, mode: int | None) -> None:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
         os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
+    finally:
+        with suppress(FileNotFoundError):  # renamed
             os.unlink(draft, dir_fd=folder)
-        raise
 
 
 def _not_a_file(path: str, mode: int) -> WorkspaceError:

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from jinja2.runtime import Context
 
-MOST_CHARS = 200_000
-MOST_STEPS = 50_000
+MAX_CHARS = 200_000
+MAX_STEPS = 50_000
 # Limit of a number in an argument: real widths, counts and indents are far smaller.
-_MOST_OF_A_NUMBER = 100_000
-_MOST_BITS = 10_000
+_MAX_OF_A_NUMBER = 100_000
+_MAX_BITS = 10_000
 # Limit of the product of two argument sizes: each character of one text may be replaced by the other text.
-_MOST_OF_A_PRODUCT = 20_000_000
+_MAX_OF_A_PRODUCT = 20_000_000
 # Total size of the texts in a nested list.
-_MOST_CHARS_INSIDE = 2_000_000
+_MAX_CHARS_INSIDE = 2_000_000
 # Number of items that a filter processes in about the time of a loop iteration.
 _ITEMS_OF_A_STEP = 200
 
@@ -81,9 +81,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 _check_size(len(many) * times)
             case "*", Sized() as many, int() as times:
                 _check_size(len(many) * times)
-            case "*", int(), int() if left.bit_length() + right.bit_length() > _MOST_BITS:
+            case "*", int(), int() if left.bit_length() + right.bit_length() > _MAX_BITS:
                 raise TemplateTooLarge("The template multiplies numbers with thousands of digits: use smaller ones.")
-            case "**", int(), int() if left.bit_length() * right > _MOST_BITS:
+            case "**", int(), int() if left.bit_length() * right > _MAX_BITS:
                 raise TemplateTooLarge(f"The template raises a number to the power of {right}: use smaller numbers.")
             case "%", str(), _:
                 raise SecurityError("Texts cannot be formatted by % here: join them with ~")
@@ -113,18 +113,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Count the steps of a call or a filter by the size of its arguments, which it may iterate over."""
         sizes = []
         for value in values:
-            if isinstance(value, int) and abs(value) > _MOST_OF_A_NUMBER:
-                raise TemplateTooLarge(f"The template passes the number {value}: {_MOST_OF_A_NUMBER} is the limit.")
+            if isinstance(value, int) and abs(value) > _MAX_OF_A_NUMBER:
+                raise TemplateTooLarge(f"The template passes the number {value}: {_MAX_OF_A_NUMBER} is the limit.")
             sizes.append(_size(value))
         *_, one, other = sorted([1, 1, *sizes])
-        if one * other > _MOST_OF_A_PRODUCT:
+        if one * other > _MAX_OF_A_PRODUCT:
             raise TemplateTooLarge("The template makes a call that could produce too much output: use shorter values.")
         self._step(1 + sum(sizes) // _ITEMS_OF_A_STEP)
 
     def _step(self, steps: int = 1) -> None:
         self._steps += steps
-        if self._steps > MOST_STEPS:
-            raise TemplateTooLarge(f"The template runs more than {MOST_STEPS} loop iterations and calls: use fewer.")
+        if self._steps > MAX_STEPS:
+            raise TemplateTooLarge(f"The template runs more than {MAX_STEPS} loop iterations and calls: use fewer.")
 
 
 class _Watched(NodeTransformer):
@@ -164,7 +164,7 @@ def _checked(value: Any) -> Any:
     if isinstance(value, str | list | tuple):
         _check_size(len(value))
     if isinstance(value, list | tuple | dict):
-        _count_inside(value, _MOST_CHARS_INSIDE)
+        _count_inside(value, _MAX_CHARS_INSIDE)
     return value
 
 
@@ -186,5 +186,5 @@ def _count_inside(value: Any, left: int) -> int:
 
 
 def _check_size(size: int) -> None:
-    if size > MOST_CHARS:
-        raise TemplateTooLarge(f"The template makes a value of size {size}: {MOST_CHARS} is the limit.")
+    if size > MAX_CHARS:
+        raise TemplateTooLarge(f"The template makes a value of size {size}: {MAX_CHARS} is the limit.")

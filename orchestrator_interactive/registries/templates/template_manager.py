@@ -19,7 +19,7 @@ from orchestrator_interactive.registries.templates.errors import (
     UndefinedVariable,
     UnknownTemplate,
 )
-from orchestrator_interactive.registries.templates.sandbox import MOST_CHARS, Sandbox
+from orchestrator_interactive.registries.templates.sandbox import MAX_CHARS, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,8 +119,8 @@ def _within_bounds(pieces: Iterator[str]) -> str:
     for piece in pieces:
         kept.append(piece)
         size += len(piece)
-        if size > MOST_CHARS:
-            raise TemplateTooLarge(f"The template makes more than {MOST_CHARS} characters: make it shorter.")
+        if size > MAX_CHARS:
+            raise TemplateTooLarge(f"The template makes more than {MAX_CHARS} characters: make it shorter.")
     return "".join(kept)
 
 

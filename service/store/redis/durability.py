@@ -16,7 +16,7 @@ logger = structlog.get_logger(__name__)
 async def warn(client: RedisClient) -> None:
     """Log a warning if the server's settings can lose data. Silent if the server does not reveal them."""
     settings: dict[str, str] = {}
-    async with client.asking():
+    async with client.command():
         for name in ("appendonly", "maxmemory", "maxmemory-policy"):
             try:
                 found = await client.redis.config_get(name)

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 import structlog
 
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store.base import workspace_of
 from service.store.redis import index_scripts as scripts
 from service.store.serialization import MAX_DUE_IN_S
@@ -48,7 +48,7 @@ def keys(conversation_id: str) -> list[str]:
 
 async def refuse_unwritable(client: RedisClient) -> None:
     """Raise StoreError if the server is not writable."""
-    async with client.asking():
+    async with client.command():
         await client.redis.zrem(_ALL, "")
 
 
@@ -66,7 +66,7 @@ class RedisIndex:
     async def due(self, workspace: str, most: int) -> list[str]:
         """See `RunStore.due`."""
         found: list[tuple[float, str]] = []
-        with self._client.underway():
+        with self._client.keep_open():
             while len(found) < most:
                 page = await self._client.run(scripts.CANDIDATES, [_due(workspace)], [len(found), _PAGE, _FAR_MS])
                 entries = list(zip(page[::2], page[1::2], strict=True))
@@ -78,24 +78,24 @@ class RedisIndex:
 
     async def all(self) -> list[str]:
         """Return the existing conversations, sorted by name."""
-        with self._client.underway():
+        with self._client.keep_open():
             return sorted(_id(name) for name, exists in await self._entered() if exists)
 
     async def idle_since(self, since_ms: float) -> list[str]:
         """Return the conversations that were last entered before then."""
-        async with self._client.asking():
+        async with self._client.command():
             names = await self._client.redis.zrangebyscore(_ALL, "-inf", f"({since_ms:.0f}")
         return [_id(name) for name in names if _is_id(name)]
 
     async def is_watched(self, conversation_id: str) -> bool:
         """Return whether the conversation is in its workspace's index of due conversations."""
-        async with self._client.asking():
+        async with self._client.command():
             index = _due(workspace_of(conversation_id))
             return await self._client.redis.zscore(index, _name(conversation_id)) is not None
 
     async def delete_expired(self) -> None:
         """Remove the conversations that no longer exist from the index."""
-        with self._client.underway():
+        with self._client.keep_open():
             gone = [name for name, exists in await self._entered() if not exists]
             for at in range(0, len(gone), _PAGE):
                 await self._client.run(scripts.GONE, [_ALL], [_ENTERED_MS, *gone[at : at + _PAGE]])
@@ -116,7 +116,7 @@ class RedisIndex:
                     later += [*entry, then]
                 case [-1, _]:
                     later += [*entry, ""]
-                case StoreError() if not isinstance(seen, StoreAway):
+                case StoreError() if not isinstance(seen, StoreUnavailable):
                     # Continue with the others; check this one again after a minute.
                     log.error("conversation.damaged", conversation=name, problem=str(seen))
                     later += [*entry, "damaged"]
@@ -128,24 +128,26 @@ class RedisIndex:
         """Return whether a part of the store is unreachable.
 
         Raises:
-            StoreAway: all of it is unreachable.
+            StoreUnavailable: all of it is unreachable.
             Exception: any other error.
         """
         problems = [each for each in found if isinstance(each, BaseException)]
         for problem in problems:
-            if not isinstance(problem, StoreError) or (isinstance(problem, StoreAway) and len(problems) == len(found)):
+            if not isinstance(problem, StoreError) or (
+                isinstance(problem, StoreUnavailable) and len(problems) == len(found)
+            ):
                 raise problem
-        return any(isinstance(problem, StoreAway) for problem in problems)
+        return any(isinstance(problem, StoreUnavailable) for problem in problems)
 
     async def _entered(self) -> list[tuple[bytes, bool]]:
         """Return the names in the index of all conversations, and whether each conversation exists."""
-        async with self._client.asking():
+        async with self._client.command():
             names = await self._client.redis.zrange(_ALL, 0, -1)
         found = [(name, False) for name in names if not _is_id(name)]
         names = [name for name in names if _is_id(name)]
         for start in range(0, len(names), _PAGE):
             page = names[start : start + _PAGE]
-            async with self._client.asking(), self._client.redis.pipeline(transaction=False) as pipe:
+            async with self._client.command(), self._client.redis.pipeline(transaction=False) as pipe:
                 for name in page:
                     for key in keys(_id(name)):
                         pipe.exists(key)

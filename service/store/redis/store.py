@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from connector.protocols import Claim
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.redis import RedisClient
 from service.store.base import Admission
 from service.store.redis import records, scripts
@@ -88,7 +88,7 @@ class RedisRunStore:
         # A retry after a lost answer has the same call id, so that the script returns the first result.
         call = self._uncertain_calls.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
         arguments = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
-        with self._client.underway():
+        with self._client.keep_open():
             with ExitStack() as on_failure:
                 on_failure.callback(self._remember_call, conversation_id, entry.id, call)
                 await self._index.enter(conversation_id, GRACE_S)
@@ -99,7 +99,7 @@ class RedisRunStore:
         return Admission(bool(is_new), owner.decode() or None)
 
     async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
-        with self._client.underway():
+        with self._client.keep_open():
             await self._index.enter(conversation_id, GRACE_S)
             found = await self._step(scripts.CLAIM, conversation_id, owner, int(lease_s * 1000))
         if found is None:
@@ -118,7 +118,7 @@ class RedisRunStore:
         return last
 
     async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
-        await self._client.settled(conversation_id)
+        await self._client.wait_for_detached(conversation_id)
         entries = await self._run(scripts.FETCH, conversation_id, token, after)
         if entries is None:
             raise lost(conversation_id)
@@ -126,11 +126,11 @@ class RedisRunStore:
             return tuple(map(entry_of, entries))
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
-        with self._client.underway():
+        with self._client.keep_open():
             if changes.run or changes.held_seq is not None:
                 await self._index.enter(conversation_id, GRACE_S)
             work = self._step(scripts.WRITE, conversation_id, token, *_arguments(changes))
-            if await self._client.to_its_end(conversation_id, work) < 0:
+            if await self._client.run_detached(conversation_id, work) < 0:
                 raise lost(conversation_id)
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
@@ -143,7 +143,7 @@ class RedisRunStore:
         return await self._index.due(workspace, most)
 
     async def wait_for_notifications(self, owner: str) -> Sequence[str]:
-        async with self._client.asking():
+        async with self._client.command():
             first = await self._client.redis.blpop([_news(owner)], timeout=_WAIT_S)
             if first is None:
                 return ()
@@ -151,7 +151,7 @@ class RedisRunStore:
         return tuple(dict.fromkeys(name.decode() for name in (first[1], *rest)))
 
     async def agent_of(self, conversation_id: str) -> str | None:
-        async with self._client.asking():
+        async with self._client.command():
             agent = await self._client.redis.hget(keys(conversation_id)[0], "agent")
         with readable(conversation_id):
             return None if agent is None else agent.decode()
@@ -160,7 +160,7 @@ class RedisRunStore:
         return await self._index.all()
 
     async def record(self, conversation_id: str) -> ConversationRecord | None:
-        await self._client.settled(conversation_id)
+        await self._client.wait_for_detached(conversation_id)
         result = await self._run(scripts.RECORD, conversation_id)
         with readable(conversation_id):
             found = records.record_of(*result)
@@ -178,7 +178,7 @@ class RedisRunStore:
         await self._index.delete_expired()
 
     async def forget(self, conversation_id: str) -> bool:
-        await self._client.settled(conversation_id)
+        await self._client.wait_for_detached(conversation_id)
         places = keys(conversation_id)
         call = secrets.token_hex(8)
         return bool(await self._client.run(scripts.FORGET, [*places, f"{places[0]}:forgotten"], [0, 0, call]))
@@ -188,9 +188,9 @@ class RedisRunStore:
         await self._client.aclose()
 
     async def _release(self, conversation_id: str, token: int, seen: int | str, due_in_s: float) -> bool:
-        with self._client.underway():
+        with self._client.keep_open():
             work = self._step(scripts.RELEASE, conversation_id, token, seen, int(due_in_s * 1000))
-            released: int = await self._client.to_its_end(conversation_id, work)
+            released: int = await self._client.run_detached(conversation_id, work)
             if released == 2:
                 # Its index entry may be scheduled for the end of the released lease.
                 await self._index.enter(conversation_id, due_in_s)
@@ -208,7 +208,7 @@ class RedisRunStore:
         return await self._client.run(script, keys(conversation_id), [self._client.ttl_s, KEPT_S, *arguments])
 
     async def _wake(self, owner: str, conversation_id: str) -> None:
-        with suppress(StoreAway):  # the owner sees a missed notification when it renews its lease
+        with suppress(StoreUnavailable):  # the owner sees a missed notification when it renews its lease
             await self._client.run(scripts.WAKE, [_news(owner)], [conversation_id, _MOST_NEWS, _NEWS_S])
 
     def _remember_call(self, conversation_id: str, entry_id: str, call: str) -> None:

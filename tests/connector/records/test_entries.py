@@ -9,6 +9,7 @@ from connector import texts
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry, StateChanges
 from connector.records.inbox import PendingMessage
+from connector.records.run_record import RunRecord
 
 UNKNOWN = {"a": "new form"}
 PENDING_POST = {"number": 1, "texts": ["a &lt; b"], "by_agent": True}
@@ -36,10 +37,10 @@ def stored(store, slack, thread):
 
 @pytest.fixture
 def earlier_run(slack, thread) -> dict:
-    """A run as a version stored it that did not count stops."""
+    """The record of a run that has begun."""
     message = SlackMessage(slack.team_id, thread.chat.general, thread.ts, None, "U0ANA", "look", (), direct=False)
-    first = {**PendingMessage(message, "alpha", "look", message.id).to_dict(), "id": message.id, "seq": 0}
-    return {"id": "r", "first": first, "was_waiting": False, "newest_ts": thread.ts, "stopped_by": None, "failed": None}
+    first = PendingMessage(message, "alpha", "look", message.id)
+    return RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, has_hourglass=False).to_dict()
 
 
 @pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"artifacts": ["a new form"]}])
@@ -78,23 +79,3 @@ async def test_an_unreadable_post_is_reported_beside_a_readable_run(process, thr
         await (await thread.next_run()).answer("ok")
         expected = sorted([texts.UNREADABLE_POST, "a &lt; b", "ok"])
         await chat.slack.until(lambda _: sorted(thread.texts) == expected)
-
-
-async def test_a_run_that_an_earlier_version_stopped_does_not_begin(process, thread, stored, earlier_run, sessions):
-    await stored(StateChanges(run={**earlier_run, "stopped_by": "U0BEN"}))
-    async with process():
-        await thread.shows("🛑 Stopped by Ben.")
-    assert sessions.prompts == []
-
-
-async def test_of_a_run_that_failed_in_an_earlier_version_only_the_artifacts_are_removed(  # noqa: PLR0917 - fixtures
-    process, thread, stored, earlier_run, sessions, client
-):
-    place = {"channel": thread.chat.general, "thread_ts": thread.ts}
-    posted = await client._client.chat_postMessage(**place, text="⚙️ Working…")
-    traces = {"channel": thread.chat.general, "first_ts": thread.ts, "statuses": [posted["ts"]], "has_hourglass": False}
-    run = {**earlier_run, "failed": "The model is away.", "artifacts": [traces]}
-    await stored(StateChanges(run=run, posts={"end": ""}))
-    async with process():
-        await thread.shows()
-    assert sessions.prompts == []

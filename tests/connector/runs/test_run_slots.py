@@ -17,10 +17,10 @@ class Queue:
 
     def __init__(self, limits: RunLimits) -> None:
         self.slots = RunSlots(limits)
-        self.wait_for_notifications: list[str] = []
+        self.notified: list[str] = []
         self.granted: list[str] = []
-        self.slots: dict[str, RunSlot] = {}
-        self.slots.watch(self.wait_for_notifications.append)
+        self.requested: dict[str, RunSlot] = {}
+        self.slots.watch(self.notified.append)
         self._written = 0
 
     def ask(self, person: str, channel: str = "C1", *, is_resumed: bool = False) -> str:
@@ -28,22 +28,22 @@ class Queue:
         self._written += 1
         name = f"{person}{self._written}"
         message = SlackMessage("T1", channel, f"{self._written}.0", None, person, "", (), direct=False)
-        self.slots[name] = self.slots.enter(name, message, is_resumed=is_resumed)
+        self.requested[name] = self.slots.enter(name, message, is_resumed=is_resumed)
         self._note()
         return name
 
     def end(self, name: str) -> None:
         self.slots.leave(name)
-        del self.slots[name]
+        del self.requested[name]
         self._note()
 
     @property
     def running(self) -> list[str]:
-        return [name for name, slot in self.slots.items() if slot.is_granted]
+        return [name for name, slot in self.requested.items() if slot.is_granted]
 
     @property
     def waiting(self) -> list[str]:
-        return [name for name, slot in self.slots.items() if not slot.is_granted]
+        return [name for name, slot in self.requested.items() if not slot.is_granted]
 
     def _note(self) -> None:
         self.granted += [name for name in self.running if name not in self.granted]
@@ -96,19 +96,19 @@ def test_the_position_counts_the_runs_that_begin_before():
     queue = Queue(RunLimits(runs=1))
     queue.ask("ana")
     asked = [queue.ask("ana"), queue.ask("ana"), queue.ask("ben"), queue.ask("ana")]
-    places = [queue.slots.place(queue.slots[name]) for name in asked]
+    places = [queue.slots.place(queue.requested[name]) for name in asked]
     assert places == [1, 3, 2, 4]
 
 
 def test_of_thousands_of_conversations_few_keep_a_lease_and_the_next_is_woken_when_there_is_room():
     queue = Queue(RunLimits(runs_per_person=1))
     asked = [queue.ask("ana") for _ in range(3000)]
-    shown = [name for name in asked if queue.slots[name].is_shown]
+    shown = [name for name in asked if queue.requested[name].is_shown]
     assert shown == asked[:6], "one active and five waiting"
     assert queue.ask("ben") in queue.running
     queue.end(asked[0])
     assert queue.running == [asked[1], "ben3001"]
-    assert queue.wait_for_notifications == [asked[6]]
+    assert queue.notified == [asked[6]]
 
 
 def test_a_conversation_whose_first_message_changes_waits_for_the_author_of_the_new_one():
@@ -133,16 +133,16 @@ class Slots(RuleBasedStateMachine):
     def ask(self, person: str, channel: str, is_resumed: bool) -> None:
         self.queue.ask(person, channel, is_resumed=is_resumed)
 
-    @precondition(lambda self: self.queue.slots)
+    @precondition(lambda self: self.queue.requested)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         queue = self.queue
-        name = data.draw(st.sampled_from(sorted(queue.slots)))
+        name = data.draw(st.sampled_from(sorted(queue.requested)))
         was_waiting = list(queue.waiting)
         queue.end(name)
         for begun in set(was_waiting) & set(queue.running):
-            slot = queue.slots[begun]
-            same = [queue.slots[each] for each in queue.waiting]
+            slot = queue.requested[begun]
+            same = [queue.requested[each] for each in queue.waiting]
             assert not [
                 each.conversation_id
                 for each in same
@@ -160,7 +160,7 @@ class Slots(RuleBasedStateMachine):
     def no_run_waits_for_a_free_slot(self) -> None:
         people, channels = self._active()
         for name in self.queue.waiting:
-            slot = self.queue.slots[name]
+            slot = self.queue.requested[name]
             assert (
                 people.total() == LIMITS.runs
                 or people[slot.person] == LIMITS.runs_per_person
@@ -169,20 +169,20 @@ class Slots(RuleBasedStateMachine):
 
     @invariant()
     def positions_are_within_the_queue(self) -> None:
-        slots = [self.queue.slots[name] for name in self.queue.waiting]
+        slots = [self.queue.requested[name] for name in self.queue.waiting]
         assert all(1 <= self.queue.slots.place(slot) <= len(slots) for slot in slots)
 
     def teardown(self) -> None:
         """Check that every slot is granted when there are no new ones."""
         waiting = set(self.queue.waiting)
-        while self.queue.slots:
+        while self.queue.requested:
             running = self.queue.running
             assert running, f"{self.queue.waiting} wait, and no run is active"
             self.queue.end(running[0])
         assert waiting <= set(self.queue.granted)
 
     def _active(self) -> tuple[Counter[str], Counter[str]]:
-        slots = [self.queue.slots[name] for name in self.queue.running]
+        slots = [self.queue.requested[name] for name in self.queue.running]
         return Counter(each.person for each in slots), Counter(each.channel for each in slots)
 
 

@@ -113,7 +113,7 @@ async def test_the_error_and_the_method_decide_what_is_done(method, error, end):
     async with RateLimiter("T1") as rate_limiter:
         with pytest.raises(SlackCallFailed) if fails else nullcontext() as failed:
             await call(SlackClient(web_client, rate_limiter), method)
-    assert not fails or failed.value.verdict == end
+    assert not fails or failed.value.decision == end
     assert len(web_client.calls) == (2 if end == REPEATED else 1)
 
 

@@ -388,7 +388,7 @@ class TestDamage:
         await store.remove(stack.key, 1)
         with capture_logs() as logs:
             await stack.refresh()
-        assert [(each["event"], each["had"], each["has"]) for each in logs] == [("log.forgotten", 1, 0)]
+        assert [(each["event"], each["had"], each["has"]) for each in logs] == [("log.expired", 1, 0)]
 
     async def test_the_tasks_are_counted_on(self, stack: InteractionStack, store: MemoryStore) -> None:
         await stack.push(HELLO, HI, HELLO, HI)

@@ -22,7 +22,7 @@ class Blocking:
         self.lock = threading.Lock()
         self.now: Counter[str] = Counter()
         self.most = 0
-        self.most_each = 0
+        self.max_per_key = 0
         self.order: list[str] = []
         self.gate = threading.Event()
         self.begun = threading.Semaphore(0)
@@ -31,7 +31,7 @@ class Blocking:
         with self.lock:
             self.now[key] += 1
             self.most = max(self.most, self.now.total())
-            self.most_each = max(self.most_each, self.now[key])
+            self.max_per_key = max(self.max_per_key, self.now[key])
             self.order.append(key)
         self.begun.release()
         assert self.gate.wait(30)
@@ -48,12 +48,12 @@ class Blocking:
 @given(
     keys=st.lists(st.tuples(KEYS, st.booleans()), max_size=25),
     threads=st.integers(1, 4),
-    most_each=st.integers(1, 3),
+    max_per_key=st.integers(1, 3),
 )
 async def test_calls_are_bounded_and_each_is_made_once_unless_it_is_cancelled(
-    keys: list[tuple[str, bool]], threads: int, most_each: int
+    keys: list[tuple[str, bool]], threads: int, max_per_key: int
 ) -> None:
-    pool, work = FairPool("test", threads, most_each), Blocking()
+    pool, work = FairPool("test", threads, max_per_key), Blocking()
     tasks = [asyncio.ensure_future(pool.run(key, work, key)) for key, _ in keys]
     for task, (_, is_cancelled) in zip(tasks, keys, strict=True):
         if is_cancelled:
@@ -65,11 +65,11 @@ async def test_calls_are_bounded_and_each_is_made_once_unless_it_is_cancelled(
         assert isinstance(outcome, asyncio.CancelledError) if is_cancelled else outcome == key
     assert Counter(work.order) == Counter(key for key, is_cancelled in keys if not is_cancelled)
     assert work.most <= threads
-    assert work.most_each <= most_each
+    assert work.max_per_key <= max_per_key
 
 
 async def test_one_key_with_many_calls_delays_another_by_one_call_at_most() -> None:
-    pool, work = FairPool("test", threads=1, most_each=1), Blocking()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Blocking()
     many = [asyncio.ensure_future(pool.run("many", work, "many")) for _ in range(20)]
     await work.begins()
     few = [asyncio.ensure_future(pool.run("few", work, "few")) for _ in range(2)]
@@ -80,7 +80,7 @@ async def test_one_key_with_many_calls_delays_another_by_one_call_at_most() -> N
 
 
 async def test_one_key_does_not_get_all_threads() -> None:
-    pool, work = FairPool("test", threads=2, most_each=1), Blocking()
+    pool, work = FairPool("test", threads=2, max_per_key=1), Blocking()
     many = [asyncio.ensure_future(pool.run("many", work, "many")) for _ in range(5)]
     other = asyncio.ensure_future(pool.run("other", work, "other"))
     await work.begins(2)
@@ -90,7 +90,7 @@ async def test_one_key_does_not_get_all_threads() -> None:
 
 
 async def test_a_call_that_waits_for_too_long_is_never_made() -> None:
-    pool, work = FairPool("test", threads=1, most_each=1), Blocking()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Blocking()
     first = asyncio.ensure_future(pool.run("a", work, "a"))
     await work.begins()
     with pytest.raises(TimeoutError):
@@ -101,7 +101,7 @@ async def test_a_call_that_waits_for_too_long_is_never_made() -> None:
 
 
 async def test_a_call_whose_thread_cannot_start_fails_and_is_never_made() -> None:
-    pool, work = FairPool("test", threads=1, most_each=1), Blocking()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Blocking()
     work.gate.set()
     before = threading.stack_size(1 << 46)
     try:

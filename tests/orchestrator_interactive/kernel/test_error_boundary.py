@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel import (
     HookResult,
     ModuleCoordinator,
 )
-from orchestrator_interactive.kernel.error_boundary import EscapedError, contained
+from orchestrator_interactive.kernel.error_boundary import EscapedError, convert_exits
 from orchestrator_interactive.kernel.loading.loader import Mount
 from orchestrator_interactive.testing import MockContextManager, MockProvider, ScriptedOrchestrator, TestCoordinator
 
@@ -304,7 +304,7 @@ async def test_a_cancellation_of_the_task_passes_every_boundary() -> None:
     inside = asyncio.Event()
 
     async def at_a_boundary() -> None:
-        with contained():
+        with convert_exits():
             inside.set()
             await asyncio.Event().wait()
 

@@ -70,7 +70,7 @@ INVALID = {
 async def test_an_invalid_result_is_logged_and_leaves_the_others_alone(hooks: HookRegistry, invalid: Any) -> None:
     with capture_logs() as logs:
         assert (await _answering(hooks, invalid).emit("e", {})).action == "continue"
-    assert [entry["hook"] for entry in logs if entry["event"] in {"hook.nonsense", "hook.failed"}] == ["0"]
+    assert [entry["hook"] for entry in logs if entry["event"] in {"hook.result_invalid", "hook.failed"}] == ["0"]
     assert (await _answering(hooks, DENY).emit("e", {})).reason == "no"
 
 

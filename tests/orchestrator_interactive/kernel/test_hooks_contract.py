@@ -148,7 +148,7 @@ class TestHandlesExceptionsGracefully:
 
         hooks.register("e", babbles, name="the hook")
         assert (await hooks.emit("e", {})).action == "continue"
-        assert logs.tell("warning", "hook.nonsense", "the hook")
+        assert logs.tell("warning", "hook.result_invalid", "the hook")
 
     async def test_a_handler_that_returns_nothing_counts_as_continue(self, hooks: HookRegistry) -> None:
         async def only_looks(_event: str, _data: dict[str, Any]) -> None:

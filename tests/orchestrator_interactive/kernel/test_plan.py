@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel.plan import MountPlan, merged
+from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
 
 SESSION = {"orchestrator": "o", "context": "c"}
 
@@ -39,19 +39,19 @@ def m(**config: Any) -> dict[str, Any]:
 )
 @pytest.mark.parametrize("section", ["providers", "tools", "hooks"])
 def test_the_modules_of_a_section_are_merged_by_name(section: str, base: Any, overlay: Any, expected: Any) -> None:
-    assert merged({section: base}, {section: overlay})[section] == expected
+    assert merge_configs({section: base}, {section: overlay})[section] == expected
 
 
 @pytest.mark.parametrize("nothing", [[], None])
 def test_an_empty_section_removes_every_module(nothing: Any) -> None:
     plan = {"session": SESSION, "tools": ["a", "b"]}
-    assert MountPlan.read(merged(plan, {"tools": nothing})).optional == ()
+    assert MountPlan.from_config(merge_configs(plan, {"tools": nothing})).optional == ()
 
 
 def test_lists_in_a_config_are_replaced() -> None:
     base = {"tools": [{"module": "m", "config": {"allowed_paths": ["/"]}}]}
     overlay = {"tools": [{"module": "m", "config": {"allowed_paths": ["/safe"]}}]}
-    assert merged(base, overlay)["tools"][0]["config"] == {"allowed_paths": ["/safe"]}
+    assert merge_configs(base, overlay)["tools"][0]["config"] == {"allowed_paths": ["/safe"]}
 
 
 @pytest.mark.parametrize("point", ["orchestrator", "context"])
@@ -70,7 +70,10 @@ def test_a_replacement_does_not_inherit_the_options_of_the_module(
     point: str, base: dict[str, Any], another: Any
 ) -> None:
     base = {**base, "session": {**SESSION, **base.get("session", {})}}
-    before, after = MountPlan.read(base), MountPlan.read(merged(base, {"session": {point: another}}))
+    before, after = (
+        MountPlan.from_config(base),
+        MountPlan.from_config(merge_configs(base, {"session": {point: another}})),
+    )
     [spec] = [spec for spec in after.required if spec.point == point]
     assert (spec.module, spec.source, spec.config) == ("another", None, {})
     assert [spec for spec in after.required if spec.point != point] == [
@@ -81,7 +84,7 @@ def test_a_replacement_does_not_inherit_the_options_of_the_module(
 def test_the_same_module_keeps_the_options_beside_it() -> None:
     base = {"session": {**SESSION, "orchestrator_source": "there"}, "orchestrator": {"config": {"a": 1}}}
     overlay = {"session": {"orchestrator": "o"}, "orchestrator": {"config": {"b": 2}}}
-    spec = MountPlan.read(merged(base, overlay)).required[0]
+    spec = MountPlan.from_config(merge_configs(base, overlay)).required[0]
     assert (spec.source, spec.config) == ("there", {"a": 1, "b": 2})
 
 
@@ -95,24 +98,24 @@ PLANS = st.fixed_dictionaries({}, optional={"providers": ENTRIES, "tools": ENTRI
 @given(PLANS, PLANS)
 def test_neither_plan_is_changed_or_shared(base: dict[str, Any], overlay: dict[str, Any]) -> None:
     given_base, given_overlay = deepcopy(base), deepcopy(overlay)
-    _spoil(merged(base, overlay))
+    _spoil(merge_configs(base, overlay))
     assert (base, overlay) == (given_base, given_overlay)
 
 
 @given(PLANS, PLANS)
 def test_merging_the_same_plan_again_changes_nothing(base: dict[str, Any], overlay: dict[str, Any]) -> None:
-    once = merged(base, overlay)
-    assert _modules(merged(once, overlay)) == _modules(once)
-    assert merged(once, overlay).get("mine") == once.get("mine")
+    once = merge_configs(base, overlay)
+    assert _modules(merge_configs(once, overlay)) == _modules(once)
+    assert merge_configs(once, overlay).get("mine") == once.get("mine")
 
 
 @given(PLANS)
 def test_merging_an_empty_plan_changes_nothing(base: dict[str, Any]) -> None:
-    assert merged(base, {}) == base
+    assert merge_configs(base, {}) == base
 
 
 def _modules(plan: dict[str, Any]) -> tuple[Any, ...]:
-    return MountPlan.read({"session": SESSION, **plan}).optional
+    return MountPlan.from_config({"session": SESSION, **plan}).optional
 
 
 def _spoil(value: Any) -> None:
@@ -126,4 +129,4 @@ def _spoil(value: Any) -> None:
 @pytest.mark.parametrize("wrong", [float("nan"), float("-inf"), -1, "5", True, [1]], ids=repr)
 def test_an_invalid_hook_timeout_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(ValueError, match="hook_timeout_s"):
-        MountPlan.read({"session": {**SESSION, "hook_timeout_s": wrong}})
+        MountPlan.from_config({"session": {**SESSION, "hook_timeout_s": wrong}})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from agents import soon
 
-from orchestrator_interactive.kernel.timeout import within
+from orchestrator_interactive.kernel.timeout import with_timeout
 
 
 @pytest.mark.parametrize("outcome", ["done", ValueError("broken")])
@@ -17,10 +17,10 @@ async def test_a_coroutine_that_does_not_wait_has_its_outcome(outcome: Any) -> N
         return str(outcome)
 
     if outcome == "done":
-        assert await within(0, at_once()) == "done"
+        assert await with_timeout(0, at_once()) == "done"
     else:
         with pytest.raises(ValueError, match="broken"):
-            await within(0, at_once())
+            await with_timeout(0, at_once())
 
 
 async def test_a_coroutine_gets_each_value_that_it_awaits() -> None:
@@ -29,7 +29,7 @@ async def test_a_coroutine_gets_each_value_that_it_awaits() -> None:
     async def awaits() -> list[Any]:
         return [await answer for answer in answers]
 
-    task = asyncio.create_task(within(10, awaits()))
+    task = asyncio.create_task(with_timeout(10, awaits()))
     for number, answer in enumerate(answers):
         await asyncio.sleep(0)
         answer.set_result(number)
@@ -45,7 +45,7 @@ async def test_a_coroutine_gets_an_error_that_it_awaits_and_may_raise_another() 
         except KeyError as e:
             raise ValueError("not found") from e
 
-    task = asyncio.create_task(within(10, translates()))
+    task = asyncio.create_task(with_timeout(10, translates()))
     await asyncio.sleep(0)
     answer.set_exception(KeyError("x"))
     with pytest.raises(ValueError, match="not found"):
@@ -63,7 +63,7 @@ async def test_a_coroutine_that_is_cancelled_may_clean_up(how: str) -> None:
             await asyncio.sleep(0)
             cleaned.append("up")
 
-    task = asyncio.create_task(within(0.001 if how == "timeout" else 10, hangs()))
+    task = asyncio.create_task(with_timeout(0.001 if how == "timeout" else 10, hangs()))
     if how == "cancellation":
         await asyncio.sleep(0)
         task.cancel()
@@ -81,7 +81,7 @@ async def test_a_coroutine_that_returns_after_its_cancellation_has_timed_out() -
         return "unreachable"
 
     with pytest.raises(TimeoutError):
-        await soon(within(0.001, swallows()))
+        await soon(with_timeout(0.001, swallows()))
 
 
 async def test_a_timeout_inside_a_timeout_works() -> None:
@@ -93,9 +93,9 @@ async def test_a_timeout_inside_a_timeout_works() -> None:
             return "inner"
         return "none"
 
-    assert await soon(within(10, impatient())) == "inner"
+    assert await soon(with_timeout(10, impatient())) == "inner"
 
 
 async def test_a_future_times_out_too() -> None:
     with pytest.raises(TimeoutError):
-        await within(0.001, asyncio.get_running_loop().create_future())
+        await with_timeout(0.001, asyncio.get_running_loop().create_future())

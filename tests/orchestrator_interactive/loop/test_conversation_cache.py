@@ -25,9 +25,9 @@ async def _session(rows: int) -> tuple[AmplifierSession, list[str]]:
 
     def rest() -> None:
         rests.append("now")
-        context.rest()
+        context.compress()
 
-    session.coordinator.register_capability("context.rest", rest)
+    session.coordinator.register_capability("context.compress", rest)
     return session, rests
 
 

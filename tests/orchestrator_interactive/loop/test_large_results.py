@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from agents import Agent, ScriptedTool, call, make_agent, results, returning, say, use
-from loop_rows import MOST_CHARS, MOST_KEPT_CHARS
+from loop_rows import MAX_CHARS, MAX_KEPT_CHARS
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
 from orchestrator_interactive.modules import tool_filesystem
 from orchestrator_interactive.registries.result_cache import ResultCache
 
-LARGE = "line\n" * (MOST_KEPT_CHARS // 5 + 1)
+LARGE = "line\n" * (MAX_KEPT_CHARS // 5 + 1)
 
 
 async def row_of(agent: Agent) -> dict[str, Any]:
@@ -60,8 +60,8 @@ async def test_data_are_saved_as_json(tmp_path: Path) -> None:
 
 
 async def test_a_result_of_the_largest_size_that_the_log_takes_is_kept_whole(tmp_path: Path) -> None:
-    row = await row_of(await with_files("x" * MOST_KEPT_CHARS, tmp_path))
-    assert row["metadata"] == {"whole": "x" * MOST_KEPT_CHARS}
+    row = await row_of(await with_files("x" * MAX_KEPT_CHARS, tmp_path))
+    assert row["metadata"] == {"whole": "x" * MAX_KEPT_CHARS}
     assert is_empty(tmp_path)
 
 
@@ -82,7 +82,7 @@ async def test_with_a_full_workspace_a_large_result_is_truncated_and_says_why(tm
 
 @pytest.mark.parametrize(
     "huge",
-    ["x" * (MOST_CHARS + 1), {"many": ["x" * 1_000_000] * 51}, ToolResult(content=[TextBlock(text="x" * 51_000_000)])],
+    ["x" * (MAX_CHARS + 1), {"many": ["x" * 1_000_000] * 51}, ToolResult(content=[TextBlock(text="x" * 51_000_000)])],
     ids=["text", "data", "blocks"],
 )
 async def test_a_huge_result_is_a_failed_one_that_says_why(tmp_path: Path, huge: Any) -> None:

@@ -70,7 +70,7 @@ class TestDeny:
         agent.inject("and this")
         with capture_logs() as logs:
             assert await agent.run() == "ok"
-        assert {entry["hook_event"] for entry in logs if entry["event"] == "hook.denied_too_late"} == {event}
+        assert {entry["hook_event"] for entry in logs if entry["event"] == "hook.denial_ignored"} == {event}
 
 
 class TestModify:
@@ -168,7 +168,7 @@ class TestModify:
         agent.on_hook(event, modify(**{part: invalid}))
         with capture_logs() as logs:
             assert await agent.run() == "ok"
-        assert part in {entry.get("part") for entry in logs if entry["event"] == "hook.modified_to_nonsense"}
+        assert part in {entry.get("part") for entry in logs if entry["event"] == "hook.modification_invalid"}
         assert _request(agent, 0) == [("user", "go")]
         assert await _results(agent) == ["one", "two"]
 

@@ -68,7 +68,7 @@ class TestTheRows:
         answers = ("assistant", "meanwhile"), LATE_A, ("assistant", "done")
         assert (await agent.told())[2:] == [("tool", STILL_RUNNING), NOW, *answers]
         rows = await agent.history()
-        late_metadata = {"results": ["a"], "became": {"a": {"outcome": "finished"}}}
+        late_metadata = {"results": ["a"], "call_outcome": {"a": {"outcome": "finished"}}}
         assert [rows[i].get("metadata") for i in (2, 5)] == [{"pending": True}, late_metadata]
         assert agent.progress.of("text") == [{"text": "meanwhile", "part": 1}]
         assert steered.tool.cancelled == 0
@@ -163,7 +163,7 @@ class TestTheRows:
         assert "50 characters are left out" in text["text"]
         assert sent_image == {"type": "image", "source": image.source}
         became = {name: {"outcome": "failed" if name == "break" else "finished"} for name in outputs}
-        assert row["metadata"] == {"results": list(outputs), "became": became, "whole": {"tell": "x" * 150}}
+        assert row["metadata"] == {"results": list(outputs), "call_outcome": became, "whole": {"tell": "x" * 150}}
         await goes_on(agent)
 
 
@@ -258,7 +258,7 @@ class TestWhileTheToolRuns:
         await agent.provider.asked(2)
         agent.progress.act_on("tool:end", lambda: [agent.inject(Injection("!now", id="1")), agent.withdraw("1")])
         assert await steered.ended() == "Done."
-        assert agent.progress.of("text") == [{"text": "It is", "part": 1, "cut": True}]
+        assert agent.progress.of("text") == [{"text": "It is", "part": 1, "partial": True}]
         assert [role for role, _ in await agent.told()][-3:] == ["assistant", "user", "assistant"]
 
     async def test_a_late_row_that_the_log_refuses_loses_no_message(self) -> None:

@@ -120,7 +120,7 @@ class TestAStalledModel:
         assert await agent.run("again") == "ok"
         release.set()
 
-    @pytest.mark.parametrize("sign", [lambda stream: stream.text("x"), lambda stream: stream.alive()], ids="ta")
+    @pytest.mark.parametrize("sign", [lambda stream: stream.text("x"), lambda stream: stream.heartbeat()], ids="ta")
     async def test_any_sign_of_life_starts_its_time_anew(self, sign: Any) -> None:
         async def talk(request: Any, stream: Any) -> Any:
             for _ in range(6):

@@ -10,13 +10,13 @@ from agents.provider import fail, never, say, use
 from agents.rows import faults, told
 from agents.session import Agent, make_agent
 from agents.tools import ScriptedTool, echo, gated, having
-from loop_rows import NOT_STARTED, PROCESS_ENDED, injection_row, late_row, still_running_row
+from loop_rows import NOT_STARTED, PROCESS_ENDED, injection_row, late_results_row, still_running_row
 
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
-from orchestrator_interactive.transcript.answer_parts import cut_row
-from orchestrator_interactive.transcript.rows import assistant_row, delivered_in, is_prompt, tool_row, user_row
+from orchestrator_interactive.transcript.answer_parts import mark_partial
+from orchestrator_interactive.transcript.rows import assistant_row, delivered_ids_in, is_prompt, tool_row, user_row
 
 Row = dict[str, Any]
 GO = user_row("go", "m0")
@@ -79,18 +79,18 @@ class TestWhereItGoesOn:
 
     @pytest.mark.parametrize("cut", ["length", "urgent"])
     async def test_an_answer_that_was_to_be_continued_is_continued(self, cut: Any) -> None:
-        agent = await killed(GO, cut_row(words("One, "), cut), steps=(say("two."),))
+        agent = await killed(GO, mark_partial(words("One, "), cut), steps=(say("two."),))
         assert await resumed(agent) == "One, two."
 
     async def test_an_answer_that_was_truncated_too_often_is_not_continued(self) -> None:
-        rows = [cut_row(words(text), "length") for text in "abc"]
+        rows = [mark_partial(words(text), "length") for text in "abc"]
         agent = await killed(GO, *rows, steps=(say("d", finish_reason="max_tokens"),))
         for _ in range(2):
             assert await resumed(agent) == "abcd"
             assert agent.complete().items() >= {"status": "incomplete", "reason": "length"}.items()
 
     async def test_the_text_of_a_stopped_run_is_its_answer(self) -> None:
-        agent = await killed(GO, cut_row(words("One, "), "stopped"), steps=())
+        agent = await killed(GO, mark_partial(words("One, "), "stopped"), steps=())
         assert await resumed(agent) == "One, "
         assert agent.complete()["status"] == "cancelled"
 
@@ -127,13 +127,13 @@ class TestTheRowOfAPrompt:
         await agent.run()
         with_id, _, without_id, _ = await agent.history()
         assert with_id == {"role": "user", "content": "go", "metadata": {"message": "m0"}}
-        assert delivered_in(with_id) == ["m0"]
+        assert delivered_ids_in(with_id) == ["m0"]
         assert is_prompt(with_id)
         assert without_id == {"role": "user", "content": "go"}
 
     @pytest.mark.parametrize("metadata", [None, "m0", {"message": 1}, {"injections": "m0"}, {"injections": [None, 2]}])
     def test_metadata_of_another_form_has_none(self, metadata: Any) -> None:
-        assert delivered_in({"role": "user", "content": "go", "metadata": metadata}) == []
+        assert delivered_ids_in({"role": "user", "content": "go", "metadata": metadata}) == []
 
 
 class TestEventsAndCounts:
@@ -152,10 +152,10 @@ class TestEventsAndCounts:
         await goes_on(agent)
 
     async def test_texts_are_reported_again_with_their_numbers(self) -> None:
-        agent = await killed(GO, words("One."), steer("m1"), cut_row(words("Tw"), "urgent"), steer("m2"))
+        agent = await killed(GO, words("One."), steer("m1"), mark_partial(words("Tw"), "urgent"), steer("m2"))
         agent.progress.act_on("thinking", lambda: agent.inject("!now"))
         assert await resumed(agent) == "ok"
-        texts = [{"text": "One.", "part": 1}, {"text": "Tw", "part": 2, "cut": True}]
+        texts = [{"text": "One.", "part": 1}, {"text": "Tw", "part": 2, "partial": True}]
         assert agent.progress.of("text") == texts
         assert agent.complete()["part"] == 3
 
@@ -219,7 +219,7 @@ class TestCallsWithoutAResult:
         assert agent.complete()["part"] == 2
 
     async def test_results_that_have_followed_are_known(self) -> None:
-        rows = [calling(DO_A), still_running_row(DO_A), steer("m1"), late_row([tool_row(DO_A, "x")])]
+        rows = [calling(DO_A), still_running_row(DO_A), steer("m1"), late_results_row([tool_row(DO_A, "x")])]
         agent = await killed(GO, *rows, tools=[echo("do")])
         await resumed(agent)
         assert agent.progress.of("resumed") == [NOTHING_LOST]

@@ -213,7 +213,7 @@ class TestRowsWithoutAnOutcome:
             ({**tool_row(A, NOT_STARTED), "metadata": OLD}, "cancelled", False),
             ({**tool_row(A, UNKNOWN_OUTCOME), "metadata": OLD}, "unknown", False),
             ({**tool_row(A, PROCESS_ENDED), "metadata": OLD}, "unknown", True),
-            ({**tool_row(A, "x"), "metadata": {"became": {"outcome": "exploded"}}}, "finished", False),
+            ({**tool_row(A, "x"), "metadata": {"call_outcome": {"outcome": "exploded"}}}, "finished", False),
             ({**tool_row(A, [{"type": "text", "text": "x"}]), "metadata": OLD}, "failed", False),
         ],
     )

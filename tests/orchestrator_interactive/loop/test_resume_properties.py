@@ -21,7 +21,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ThinkingBlock,
     ToolCallBlock,
 )
-from orchestrator_interactive.transcript.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in
 
 TICKS = st.integers(0, 60)
 # The same step says the same, whichever process asks for it, but for the ids of its calls.
@@ -184,7 +184,7 @@ async def _gone_on_with(world: SharedState, sayings: list[str], *, injects: bool
     assert (status == "cancelled") == world.is_stopped
     assert status in ("incomplete", "cancelled") or WHOLE.search(answered)
     if not world.is_stopped:
-        assert {each.id for each in world.written} <= {each for row in rows for each in delivered_in(row)}
+        assert {each.id for each in world.written} <= {each for row in rows for each in delivered_ids_in(row)}
         again = _Played(world, sayings, [], None)
         assert await again.play() == answered
         assert await world.rows() == rows

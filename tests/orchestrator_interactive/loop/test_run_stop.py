@@ -146,7 +146,7 @@ async def test_a_stop_ends_a_run_whose_log_hangs_at_any_kind_of_row(kind: str, h
 @in_virtual_time
 async def test_an_answer_that_was_committed_during_a_stop_is_unsaid(moment: Any) -> None:
     agent = await make_agent(doing(lambda: agent.inject("more"), say("first")), say("second"))
-    unsaid = agent.coordinator.get_capability("orchestrator.unsaid")
+    unsaid = agent.coordinator.get_capability("orchestrator.unconfirmed_text")
     agent.context.hold(moment, lambda row: row["content"] == [{"type": "text", "text": "second"}] and agent.stop())
     assert await agent.run() == ""
     assert agent.shown() == ["first"]

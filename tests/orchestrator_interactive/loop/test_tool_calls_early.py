@@ -153,7 +153,7 @@ class TestAnUrgentMessage:
         assert await results(agent) == {"a": "seen" if finished else STILL_RUNNING}
         assert len(await late_results(agent)) == (not finished)
         assert await delivered(agent) == ["1"]
-        assert agent.progress.of("text")[0] == {"text": "I will and", "part": 1, "cut": True}
+        assert agent.progress.of("text")[0] == {"text": "I will and", "part": 1, "partial": True}
         assert (len(tool.inputs), tool.cancelled) == (1, 0)
         assert agent.provider.prefix_breaks() == []
         await goes_on(agent)

@@ -23,7 +23,7 @@ from orchestrator_interactive.storage.errors import StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
-ALPHA = LLMAgentConfig(type="llm", id="agent_alpha", llm_model="demo/demo-1", tools=["ask_agent"])
+ALPHA = LLMAgentConfig(type="llm", id="agent_alpha", llm_model="demo/demo-1", tools=["call_agent"])
 
 
 class Parrot:

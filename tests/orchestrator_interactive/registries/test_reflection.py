@@ -29,7 +29,7 @@ async def a_house(*verdicts: Any, tools: tuple[Any, ...] = (weather,), **parts: 
     """An agent that asks for the weather, and one that judges."""
     house = RegistryFixture(tools=tools, **parts)
     asks = call(use(getattr(tools[0], "name", "weather"), "w", location="Paris"))
-    names = [name for name in house.tools.list_tools() if name != "ask_agent"]
+    names = [name for name in house.tools.list_tools() if name != "call_agent"]
     await house.add("alpha", asks, say("Done."), tools=names, **REFLECTING)
     await house.add("judge", *verdicts)
     return house
@@ -158,8 +158,8 @@ async def test_a_reflection_agent_is_not_judged_itself() -> None:
 
 async def test_the_answer_of_another_agent_gets_a_score() -> None:
     house = RegistryFixture()
-    asks = call(use("ask_agent", "q", agent_id="helper_agent", message="Please analyze this data"))
-    alpha = await house.add("alpha", asks, say("Done."), tools=["ask_agent"], **REFLECTING)
+    asks = call(use("call_agent", "q", agent_id="helper_agent", message="Please analyze this data"))
+    alpha = await house.add("alpha", asks, say("Done."), tools=["call_agent"], **REFLECTING)
     await house.add("helper_agent", say("Analysis complete"))
     await house.add("judge", say('{"score": 0.9, "comment": "Complete indeed."}'))
     await house.run("alpha")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from orchestrator_interactive.config import read
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.registries.schemas import LLMAgentConfig, ToolConfig
 
 
@@ -79,7 +79,7 @@ def test_a_configuration_does_not_change(config: BaseModel) -> None:
 )
 def test_what_is_wrong_with_an_agent_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the whole message is compared
-        read(LLMAgentConfig, given, "agent")
+        validate(LLMAgentConfig, given, "agent")
     assert str(refused.value) == sentence
 
 
@@ -102,5 +102,5 @@ def test_what_is_wrong_with_an_agent_is_a_sentence(given: dict[str, Any], senten
 )
 def test_what_is_wrong_with_a_tool_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the whole message is compared
-        read(ToolConfig, given, "tool")
+        validate(ToolConfig, given, "tool")
     assert str(refused.value) == sentence

@@ -193,7 +193,7 @@ async def test_a_provider_calls_tools(answer: Any, text: str, calls: list[ToolCa
 async def test_a_provider_streams_its_answer_first() -> None:
     stream = ResponseStream()
     response = await MockProvider(["Hello"]).complete(_request(), stream=stream)
-    assert stream.kept() == response.content
+    assert stream.valid_blocks() == response.content
     assert stream.pieces == 2
 
 

@@ -14,7 +14,7 @@ from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.framing import PREFIX, message_text, plain_name, without_frames
-from orchestrator_interactive.transcript.rows import abridged
+from orchestrator_interactive.transcript.rows import truncate_middle
 
 _OUR_LINES = re.compile(r"\[(The user sent|This happened|Results of tool|Summary of)|<system-reminder>")
 texts = st.lists(
@@ -141,7 +141,7 @@ def test_a_shortened_row_attributes_no_text_to_another_author(length: int) -> No
     said = [Injection(f"{number} {'more ' * length}\nand {number}", author=Author(f"U{number}")) for number in range(9)]
     row = injection_row(said)["content"]
     for chars in range(400, min(len(row), 2000), 3):
-        head, mark, tail = abridged(row, chars, by_items=True).partition("[… ")
+        head, mark, tail = truncate_middle(row, chars, by_items=True).partition("[… ")
         assert mark
         for each in messages_in([*head.splitlines()[:-1], *tail.splitlines()[1:]]):
             told = re.findall(r"\d+", each.text)

@@ -7,7 +7,7 @@ import asyncio
 from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.runs.expiry import expiring
 
 
@@ -24,7 +24,7 @@ class Store:
 
 @in_virtual_time
 async def test_every_store_is_tidied_about_every_hour_whatever_is_wrong_with_another():
-    away, there = Store(StoreAway("It is away.")), Store()
+    away, there = Store(StoreUnavailable("It is away.")), Store()
     with capture_logs() as lines:
         async with expiring(away, there):
             await asyncio.sleep(10 * 3600)

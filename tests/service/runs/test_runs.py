@@ -10,7 +10,7 @@ import pytest
 from redis_server import redis_server
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 from service.store.retry import StoreRetryPolicy
@@ -269,7 +269,7 @@ async def test_while_a_part_of_the_store_is_away_what_a_dead_process_had_goes_on
     patience = StoreRetryPolicy()
 
     async def never() -> None:
-        raise StoreAway
+        raise StoreUnavailable
 
     async with StoredRuns(store, "here", 0.3, patience) as runs:
         runs.watch("T", lambda _: None)

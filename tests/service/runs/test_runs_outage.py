@@ -14,7 +14,7 @@ from redis_server import redis_server
 from structlog.testing import capture_logs
 
 from connector.protocols import InboxEntry, StateChanges
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
@@ -210,7 +210,7 @@ async def test_more_than_a_thousand_entries_do_not_wait_for_a_store_that_is_away
                         await runs.admit(HERE, message(1))
                 except TimeoutError:
                     continue  # none of them had found the store away by then
-                except StoreAway:
+                except StoreUnavailable:
                     break
         redis.start()
         async with asyncio.timeout(30):

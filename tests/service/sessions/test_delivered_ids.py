@@ -18,7 +18,7 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.config.config import InstanceConfig, PersonaConfig, WorkspaceConfig
 from service.sessions.delivered_ids import DeliveredIds
 from service.sessions.manager import InProcessSessionManager
@@ -163,7 +163,7 @@ async def test_a_conversation_that_has_no_log_yet_is_kept_from_an_earlier_owner(
 
 @pytest.mark.parametrize(
     ("problem", "told"),
-    [(StoreError("Full."), StoreError), (StoreAway("Away."), StoreAway), (DamagedLog("X"), RunFailed)],
+    [(StoreError("Full."), StoreError), (StoreUnavailable("Away."), StoreUnavailable), (DamagedLog("X"), RunFailed)],
 )
 async def test_a_fault_that_may_pass_is_told_from_a_log_that_is_damaged(tmp_path, problem, told):
     store = Watched()

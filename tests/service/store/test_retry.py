@@ -13,7 +13,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store.retry import RetryingStore, StoreRetryPolicy
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Server:
     async def ask(self) -> int:
         self.asked.append(asyncio.get_running_loop().time())
         if not self.is_there:
-            raise StoreAway("The store is away: start it.")
+            raise StoreUnavailable("The store is away: start it.")
         return len(self.asked)
 
     def comes_back_in(self, delay_s: float) -> None:
@@ -164,7 +164,7 @@ class Away(MemoryStore):
         async def flaky(*given: Any) -> Any:
             if name not in self.failed:
                 self.failed.add(name)
-                raise StoreAway("The store is away.")
+                raise StoreUnavailable("The store is away.")
             return await method(*given)
 
         return flaky
@@ -172,7 +172,7 @@ class Away(MemoryStore):
     async def scan(self, *given: Any) -> AsyncIterator[Any]:
         if "scan" not in self.failed:
             self.failed.add("scan")
-            raise StoreAway("The store is away.")
+            raise StoreUnavailable("The store is away.")
         async for each in super().scan(*given):
             yield each
 

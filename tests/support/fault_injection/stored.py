@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fault_injection.model import TAG
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.transcript.rows import call_ids, delivered_in, is_prompt, metadata_of, text_of
+from orchestrator_interactive.transcript.rows import call_ids, delivered_ids_in, is_prompt, metadata_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +30,12 @@ class StoredConversation:
     @property
     def delivered(self) -> list[str]:
         """The ids of messages, in the order in which the model was given them."""
-        return [id_ for row in self.rows for id_ in delivered_in(row)]
+        return [id_ for row in self.rows for id_ in delivered_ids_in(row)]
 
     @property
     def prompts(self) -> set[str]:
         """The messages that runs began with."""
-        return {id_ for row in self.rows if is_prompt(row) for id_ in delivered_in(row)}
+        return {id_ for row in self.rows if is_prompt(row) for id_ in delivered_ids_in(row)}
 
     @property
     def answers(self) -> list[tuple[str, str]]:
@@ -43,7 +43,7 @@ class StoredConversation:
         found, prompt = [], ""
         for row in self.rows:
             if is_prompt(row):
-                prompt = next(iter(delivered_in(row)), "")
+                prompt = next(iter(delivered_ids_in(row)), "")
             elif _is_told(row):
                 found += [(tag, prompt) for tag in TAG.findall(text_of(row))]
         return found
@@ -82,5 +82,5 @@ async def told(conversation_id: str, runs: RunStore, logs: LogStore) -> StoredCo
 
 def _is_told(row: dict[str, Any]) -> bool:
     metadata = metadata_of(row)
-    is_words = not call_ids(row) or metadata.get("cut") == "urgent"
-    return row.get("role") == "assistant" and is_words and metadata.get("unsaid") is not True
+    is_words = not call_ids(row) or metadata.get("partial") == "urgent"
+    return row.get("role") == "assistant" and is_words and metadata.get("hidden") is not True

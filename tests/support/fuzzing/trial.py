@@ -44,7 +44,7 @@ Transport = Literal["socket", "http"]
 # Log events that mean that an outside input met code that did not expect it.
 CRASHES = (
     *("event.failed", "socket.crashed", "conversation.crashed", "run.crashed", "run.failed", "runs.failed"),
-    *("entry.unreadable", "run.unreadable", "post.unreadable", "log.unreadable", "tool.use_failed"),
+    *("entry.unreadable", "run.unreadable", "post.unreadable", "log.unreadable", "tool.execution_failed"),
 )
 _INSTANCE = InstanceConfig(
     persona=PersonaConfig(name="Alpha", emoji=":owl:"),

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from orchestrator_interactive.config import Options, read, schema
+from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 
@@ -33,7 +33,7 @@ class WorkdaysTool:
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:
         try:
-            arguments = read(WorkdaysInput, input, self.name)
+            arguments = validate(WorkdaysInput, input, self.name)
             day, remaining = arguments.start, arguments.days
             while remaining:
                 day += timedelta(days=1)
@@ -45,6 +45,6 @@ class WorkdaysTool:
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> WorkdaysTool:
-    tool = WorkdaysTool(read(WorkdaysOptions, config, "tool-workdays"))
+    tool = WorkdaysTool(validate(WorkdaysOptions, config, "tool-workdays"))
     await to_local_coordinator(coordinator).mount("tools", tool)
     return tool

@@ -221,9 +221,9 @@ async def test_a_damaged_result_is_told_as_unknown_and_the_result_of_a_damaged_c
         messages = await render_for_llm(await a_stack(*states, lost=frozenset({1, 4})))
     assert messages == [user("Hi"), calling("b"), result("b", NO_RESULT), user("Well?")]
     assert [(line["event"], line["ref"]) for line in logs] == [
-        ("render.state_left_out", "c/a/0/1"),
-        ("render.result_left_out", "c/a/0/3"),
-        ("render.state_left_out", "c/a/0/4"),
+        ("render.state_skipped", "c/a/0/1"),
+        ("render.result_skipped", "c/a/0/3"),
+        ("render.state_skipped", "c/a/0/4"),
     ]
 
 

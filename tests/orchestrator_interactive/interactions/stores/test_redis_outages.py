@@ -22,7 +22,7 @@ from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 
 LOG = "interactions:{T1:C1:1700000000.000100}/alpha"
 OTHER = Key("other", "beta")
@@ -131,7 +131,7 @@ async def test_a_server_whose_memory_is_full_takes_nothing_but_lets_go(redis, re
                 plant(store, Key("new", "alpha")),
                 store.save_agent("a", "{}"),
             ):
-                with pytest.raises(StoreAway, match=r"its memory is full\. Raise its `maxmemory`, or prune"):
+                with pytest.raises(StoreUnavailable, match=r"its memory is full\. Raise its `maxmemory`, or prune"):
                     await refused
             await store.remove(OTHER, 1)
         finally:
@@ -146,7 +146,9 @@ async def test_a_server_that_comes_back_is_used_again():
         async with _opened(server.url) as store:
             await asyncio.gather(*[plant(store, Key(f"c{number}", "a")) for number in range(20)])
             server.kill()
-            with pytest.raises(StoreAway, match=r"Check that it runs.*It is unknown whether the change was written"):
+            with pytest.raises(
+                StoreUnavailable, match=r"Check that it runs.*It is unknown whether the change was written"
+            ):
                 await plant(store, KEY)
             with pytest.raises(StoreError, match="Check that it runs"):
                 await store.load(KEY)
@@ -174,7 +176,7 @@ async def test_a_server_that_does_not_answer_is_given_up_on():
             await plant(store, KEY)
             os.kill(server.pid, signal.SIGSTOP)
             async with asyncio.timeout(9):
-                with pytest.raises(StoreAway, match="does not answer within 5 seconds"):
+                with pytest.raises(StoreUnavailable, match="does not answer within 5 seconds"):
                     await store.load(KEY)
             os.kill(server.pid, signal.SIGCONT)
             assert (await store.load(KEY)).version == 1
@@ -240,7 +242,7 @@ async def test_a_change_whose_reply_was_lost_for_good_is_written_once_when_it_is
         await plant(store, KEY)
         change = Change(1, 1, 1000.0, nodes=[state(0)])
         proxy.lose(b"EVALSHA", 9)
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await store.commit(KEY, change)
         proxy.lose(b"", 0)
         await store.commit(KEY, change)
@@ -252,7 +254,7 @@ async def test_what_does_not_pass_by_itself_is_not_away(redis, redis_url):
         redis.ask("SET", LOG, "theirs")
         with pytest.raises(StoreError) as refused:
             await store.load(KEY)
-        assert not isinstance(refused.value, StoreAway)
+        assert not isinstance(refused.value, StoreUnavailable)
 
 
 async def test_a_server_that_cannot_save_is_away_until_it_can(redis, redis_url):
@@ -266,7 +268,7 @@ async def test_a_server_that_cannot_save_is_away_until_it_can(redis, redis_url):
             async with asyncio.timeout(10):
                 while redis.ask("INFO", "persistence")["rdb_last_bgsave_status"] == "ok":  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.02)
-            with pytest.raises(StoreAway, match=r"it cannot save to its disk\. Free space there"):
+            with pytest.raises(StoreUnavailable, match=r"it cannot save to its disk\. Free space there"):
                 await store.save_agent("a", "{}")
         finally:
             redis.ask("CONFIG", "SET", "save", "")

@@ -26,7 +26,7 @@ from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece, to_dict
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from orchestrator_interactive.storage.sqlite import Database
 
 OTHER = Key("other", "beta")
@@ -195,7 +195,7 @@ async def test_a_file_that_somebody_keeps_locked_is_told(tmp_path):
         writing = store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
         refused = await asyncio.gather(writing, open_store(f"sqlite:{path}"), return_exceptions=True)
     for each in refused:
-        assert isinstance(each, StoreAway)
+        assert isinstance(each, StoreUnavailable)
         assert "another process has held it locked for 5 seconds. Try again" in str(each)
     assert await indices(store, KEY) == [0]
     await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
@@ -264,7 +264,7 @@ async def test_a_disk_that_is_full_takes_nothing_along(tmp_path):
     await _made(path, states(0, 3))
     store = await open_store(f"sqlite:{path}")
     change = Change(1, 4, 1000.0, nodes=[state(3, data="x" * 2_000_000)])
-    with _room_for(500_000), pytest.raises(StoreAway, match=r"Check whether it is full|its disk is full"):
+    with _room_for(500_000), pytest.raises(StoreUnavailable, match=r"Check whether it is full|its disk is full"):
         await store.commit(KEY, change)
     assert (await store.load(KEY)).version == 1
     assert await indices(store, KEY) == [0, 1, 2]

@@ -78,9 +78,9 @@ def test_looking_at_a_message_does_not_add_it() -> None:
     checking = RequestCheck()
     checking.add(Message(role="user", content="Hello"))
     answer = Message.model_validate(assistant(called("a")))
-    assert checking.look(answer) == checking.look(answer) == []
+    assert checking.problems_of(answer) == checking.problems_of(answer) == []
     checking.add(answer)
-    assert [problem.rule for problem in checking.look(answer)] == [RequestRule.CALL_ID, RequestRule.NO_RESULT]
+    assert [problem.rule for problem in checking.problems_of(answer)] == [RequestRule.CALL_ID, RequestRule.NO_RESULT]
 
 
 def test_a_fork_is_independent() -> None:
@@ -149,9 +149,9 @@ REFUSED: list[tuple[RequestRule, list[Row]]] = [
     (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=["a"]), USER]),
     (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls={"id": "a"}), USER]),
     (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=[{"id": "a", "type": "function"}]), USER]),
-    (RequestRule.NAMELESS, [USER, assistant(called("a", name=" ")), result("a")]),
-    (RequestRule.NAMELESS, [USER, assistant(tool_calls=[beside("a", name="")]), result("a")]),
-    (RequestRule.NAMELESS, [{**USER, "name": ""}]),
+    (RequestRule.NAME, [USER, assistant(called("a", name=" ")), result("a")]),
+    (RequestRule.NAME, [USER, assistant(tool_calls=[beside("a", name="")]), result("a")]),
+    (RequestRule.NAME, [{**USER, "name": ""}]),
     (RequestRule.BLANK, [{"role": "user", "content": " \n"}]),
     (RequestRule.BLANK, [USER, assistant(text("Hi."), text("")), USER]),
     (RequestRule.BLANK, [USER, assistant(called("a")), result("a", [text(" ")])]),
@@ -187,10 +187,10 @@ REFUSED: list[tuple[RequestRule, list[Row]]] = [
         RequestRule.UNSENDABLE,
         [USER, assistant(called("a"), tool_calls=[beside("a", arguments=LONE_SURROGATE)]), result("a")],
     ),
-    (RequestRule.LAST_WORD, []),
-    (RequestRule.LAST_WORD, [{"role": "system", "content": "Be brief."}]),
-    (RequestRule.LAST_WORD, [USER, assistant(text("Hi."))]),
-    (RequestRule.LAST_WORD, [USER, assistant(text("Hi.")), {"role": "developer", "content": "Be brief."}]),
+    (RequestRule.ENDS_WITH_ANSWER, []),
+    (RequestRule.ENDS_WITH_ANSWER, [{"role": "system", "content": "Be brief."}]),
+    (RequestRule.ENDS_WITH_ANSWER, [USER, assistant(text("Hi."))]),
+    (RequestRule.ENDS_WITH_ANSWER, [USER, assistant(text("Hi.")), {"role": "developer", "content": "Be brief."}]),
 ]
 
 

@@ -9,7 +9,7 @@ CALL = ToolCallBlock(id="c1", name="look", input={})
 
 def test_each_finished_block_is_reported_in_order_after_it_was_added() -> None:
     reported: list[tuple[ContentBlock, list[ContentBlock]]] = []
-    stream = ResponseStream(lambda block: reported.append((block, stream.kept(calls=["c1"]))))
+    stream = ResponseStream(lambda block: reported.append((block, stream.valid_blocks(calls=["c1"]))))
     stream.text("I look.")
     assert reported == []
     stream.block(SAID)
@@ -24,21 +24,21 @@ def test_an_interrupted_answer_keeps_its_complete_blocks_and_its_text() -> None:
     stream.block(SAID)
     stream.block(CALL)
     stream.text("And th")
-    kept = stream.kept()
+    kept = stream.valid_blocks()
     assert kept == [ThinkingBlock(thinking="hm", signature="signed"), SAID, TextBlock(text="And th")]
-    assert stream.kept([SAID]) == [SAID]
+    assert stream.valid_blocks([SAID]) == [SAID]
 
 
 def test_thinking_alone_and_blank_text_are_not_kept() -> None:
     stream = ResponseStream()
     stream.block(ThinkingBlock(thinking="hm", signature="signed"))
     stream.text(" \n")
-    assert stream.kept() == []
+    assert stream.valid_blocks() == []
 
 
 def test_every_piece_is_a_sign_of_life() -> None:
     stream = ResponseStream()
-    stream.alive()
+    stream.heartbeat()
     stream.text("I look.")
     stream.block(SAID)
     assert stream.pieces == 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from interaction_states import json_values
 from stack_fixtures import StackFixture, add
 
-from orchestrator_interactive.outside_json import MAX_ROW_NESTING
+from orchestrator_interactive.json_limits import MAX_ROW_NESTING
 from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
@@ -27,10 +27,10 @@ async def test_one_that_rests_after_every_row_shows_the_same_views(rows: list[Ro
     for row, budget in zip(rows, budgets, strict=False):
         await resting.add_message(row)
         await awake.add_message(row)
-        resting.rest()
+        resting.compress()
         view = await awake.get_messages_for_request(budget)
         assert await resting.get_messages_for_request(budget) == view
-        resting.rest()
+        resting.compress()
         assert resting.view_to_dict() == awake.view_to_dict()
     assert await resting.get_messages() == await awake.get_messages() == rows[: len(budgets)]
 
@@ -39,7 +39,7 @@ async def test_one_that_rests_after_every_row_shows_the_same_views(rows: list[Ro
 async def test_any_row_comes_back_as_it_was(rows: list[Row]) -> None:
     context = await a_context(*({**row, "role": "user"} for row in rows))
     before = await context.get_messages()
-    context.rest()
+    context.compress()
     after = await context.get_messages()
     assert after == before
     assert repr(after) == repr(before)  # a true is no 1
@@ -51,7 +51,7 @@ async def test_what_is_no_plain_value_is_the_very_same_afterwards() -> None:
 
     cost, tag = Decimal("0.10"), Tag("a")
     context = await a_context({"role": "user", "content": "x", "metadata": {"cost": cost, "tag": tag}})
-    context.rest()
+    context.compress()
     (row,) = await context.get_messages()
     assert row["metadata"]["cost"] is cost
     assert row["metadata"]["tag"] is tag
@@ -62,14 +62,14 @@ async def test_a_row_that_is_very_deep_is_kept_too() -> None:
     for _ in range(MAX_ROW_NESTING - 1):
         deep = [deep]
     context = await a_context({"role": "user", "content": deep})
-    context.rest()
+    context.compress()
     assert await context.get_messages() == [{"role": "user", "content": deep}]
 
 
 async def test_rows_may_be_added_to_one_that_rests() -> None:
     context = await a_context(user("one"))
     for text in ("two", "three"):
-        context.rest()
+        context.compress()
         await context.add_message(user(text))
     assert await context.get_messages() == [user("one"), user("two"), user("three")]
 
@@ -82,7 +82,7 @@ async def test_a_smaller_view_is_written_down_once_however_often_its_context_res
     view = await context.get_messages_for_request(400, provider)
     length = await house.stack().length()
     for _ in range(2):
-        context.rest()
+        context.compress()
         assert await context.get_messages_for_request(400, provider) == view
     assert await house.stack().length() == length
     assert provider.call_count == 1
@@ -99,7 +99,7 @@ async def test_a_context_may_come_to_rest_while_its_conversation_is_summed_up() 
     context = await a_context(user("Look around."), *tool_steps(30), strategy="summary", summary_max_tokens=60)
     asking = asyncio.create_task(context.get_messages_for_request(600, Slow(["They looked around."])))
     await asked.wait()
-    context.rest()
+    context.compress()
     await context.add_message(said("There is more."))
     may_answer.set()
     view = await asking

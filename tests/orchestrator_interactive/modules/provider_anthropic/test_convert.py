@@ -23,15 +23,15 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolSpec,
 )
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
-from orchestrator_interactive.modules.provider_anthropic.convert import wire_request
-from orchestrator_interactive.modules.provider_anthropic.naming import wire_name
+from orchestrator_interactive.modules.provider_anthropic.convert import api_request
+from orchestrator_interactive.modules.provider_anthropic.naming import api_name
 
 PLAIN = AnthropicConfig(prompt_cache=False)
 IMAGE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
 
 
 def body_of(*rows: Message, config: AnthropicConfig = PLAIN, **fields: Any) -> dict[str, Any]:
-    return wire_request(ChatRequest(messages=list(rows), **fields), config).body
+    return api_request(ChatRequest(messages=list(rows), **fields), config).body
 
 
 def messages_of(*rows: Message, **fields: Any) -> list[dict[str, Any]]:
@@ -175,14 +175,14 @@ class TestRows:
 class TestNames:
     @given(st.text(max_size=100), st.text(max_size=100))
     def test_every_name_fits_and_different_names_stay_different(self, one: str, other: str) -> None:
-        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", wire_name(one))
-        assert (wire_name(one) == wire_name(other)) == (one == other)
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", api_name(one))
+        assert (api_name(one) == api_name(other)) == (one == other)
 
     def test_call_and_result_keep_referring_to_each_other(self) -> None:
         messages = messages_of(user(), assistant(call("call:1|é", "files.read")), result("call:1|é"))
         used, came = messages[1]["content"][0], messages[2]["content"][0]
         assert used["id"] == came["tool_use_id"] != "call:1|é"
-        assert used["name"] == wire_name("files.read")
+        assert used["name"] == api_name("files.read")
 
 
 class TestParameters:
@@ -213,7 +213,7 @@ class TestParameters:
             ("required", {"type": "any"}),
             ({"type": "any", "disable_parallel_tool_use": True}, {"type": "any", "disable_parallel_tool_use": True}),
             ({"type": "tool", "name": "read"}, {"type": "tool", "name": "read"}),
-            ({"type": "function", "function": {"name": "read.me"}}, {"type": "tool", "name": wire_name("read.me")}),
+            ({"type": "function", "function": {"name": "read.me"}}, {"type": "tool", "name": api_name("read.me")}),
         ],
     )
     def test_a_tool_choice_is_translated_and_the_declarations_stay(self, choice: Any, expected: Any) -> None:

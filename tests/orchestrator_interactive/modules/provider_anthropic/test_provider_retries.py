@@ -96,7 +96,7 @@ class TestLeavingRetriesToWhoGivesTheStream:
             await mounted.complete(stream=stream)
         assert failed.value.retryable
         assert len(server.requests) == 1
-        assert stream.kept() == [TextBlock(text="Hello, ")]
+        assert stream.valid_blocks() == [TextBlock(text="Hello, ")]
 
     async def test_what_cannot_get_better_says_so(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})

@@ -127,7 +127,7 @@ async def test_taking_time_streams_on_and_can_be_cut_at_any_word() -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    (kept,) = heard.kept()
+    (kept,) = heard.valid_blocks()
     assert isinstance(kept, TextBlock)
     assert "I am taking my time: 120 seconds".startswith(kept.text.strip())
 

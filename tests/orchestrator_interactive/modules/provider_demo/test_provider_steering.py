@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.loop.injection_queue import Injection, injection_row
-from orchestrator_interactive.loop.tool_results import LATE_PREFIX, late_row, still_running_row
+from orchestrator_interactive.loop.tool_results import LATE_PREFIX, late_results_row, still_running_row
 from orchestrator_interactive.transcript.framing import Author
 from orchestrator_interactive.transcript.rows import tool_row
 
@@ -113,7 +113,7 @@ def test_while_a_tool_is_at_work_it_does_what_was_written_and_then_waits() -> No
     assert calls_of(waiting) == []
     assert text_of(waiting).startswith("I am still waiting for `read_file` of `a.md`; then I go on.")
     assert "“! also check the launch”, at once: I searched for it, and found 2 lines" in text_of(waiting)
-    rows = [*rows, said(text_of(waiting)), late_row(owed)]
+    rows = [*rows, said(text_of(waiting)), late_results_row(owed)]
     answer = answer_to(*rows)
     assert "- [ ] bake a cake" in answer
     assert "still" not in answer
@@ -125,7 +125,7 @@ def test_a_review_goes_on_where_its_tool_was_still_at_work() -> None:
     rows, owed = with_pending(rows, lambda name: name == "read_file")
     rows = [*rows, steer("! nice weather")]
     assert text_of(next_of(rows)).startswith("I am still waiting for `read_file` of `a.md`")
-    rows = answered([*rows, said(text_of(next_of(rows))), late_row(owed)])
+    rows = answered([*rows, said(text_of(next_of(rows))), late_results_row(owed)])
     assert "I have read **2 files**" in rows[-1]["content"][0]["text"]
     assert [given["path"] for name, given in used_in(rows) if name == "read_file"] == ["a.md", "b.md"]
 
@@ -134,13 +134,13 @@ def test_a_search_that_is_still_on_has_not_failed() -> None:
     rows, owed = with_pending([user("search for launch parties")], lambda _: True)
     rows = [*rows, steer("! hm")]
     assert calls_of(next_of(rows)) == []
-    rows = [*rows, said(text_of(next_of(rows))), late_row(owed)]
+    rows = [*rows, said(text_of(next_of(rows))), late_results_row(owed)]
     assert calls_of(next_of(rows)) == [("search_files", {"query": "parties"})]
 
 
 def test_a_failure_that_came_late_is_a_failure() -> None:
     rows, owed = with_pending([user("what's in gone.md?")], lambda _: True)
-    answer = answer_to(*rows, steer("! hm"), late_row(owed))
+    answer = answer_to(*rows, steer("! hm"), late_results_row(owed))
     assert "`read_file` of `gone.md`: There is no 'gone.md'." in answer
 
 
@@ -151,7 +151,7 @@ def test_asked_for_an_answer_it_does_not_wait_and_tells_of_the_rest_afterwards(p
     answer = next_of(rows)
     assert calls_of(answer) == []
     assert not text_of(answer).startswith("I am still waiting for `")
-    rows = [*rows, said(text_of(answer)), late_row(owed)]
+    rows = [*rows, said(text_of(answer)), late_results_row(owed)]
     assert text_of(next_of(rows)).startswith("**The rest has come in.**")
     [(name, _)] = used_in(rows)
     assert f"- `{name}`" in text_of(next_of(rows))
@@ -159,7 +159,7 @@ def test_asked_for_an_answer_it_does_not_wait_and_tells_of_the_rest_afterwards(p
 
 def test_results_that_came_at_the_end_of_a_stopped_run_do_not_disturb_the_next_one() -> None:
     rows, owed = with_pending([user("what's in a.md?")], lambda _: True)
-    rows = [*rows, steer("also check cake"), late_row(owed), user("search for launch")]
+    rows = [*rows, steer("also check cake"), late_results_row(owed), user("search for launch")]
     assert calls_of(next_of(rows)) == [("search_files", {"query": "cake"})]
     assert "“also check cake”: I searched for it" in answer_to(*rows)
 
@@ -208,7 +208,7 @@ def test_whatever_is_late_and_whatever_is_written_it_comes_to_an_answer_and_repe
         rows, new = with_pending(rows, lambda _: data.draw(st.booleans()))
         owed += new
         if owed and (rows[-1]["role"] == "assistant" or data.draw(st.booleans())):
-            rows, owed = [*rows, late_row(owed)], []
+            rows, owed = [*rows, late_results_row(owed)], []
         elif rows[-1]["role"] == "assistant":
             break
         if data.draw(st.booleans()):

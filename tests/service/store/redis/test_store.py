@@ -12,7 +12,7 @@ from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, 
 from structlog.testing import capture_logs
 
 from connector.protocols import StateChanges
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store import inspect_run_store, open_run_store
 from service.store.redis import index_scripts, scripts
 
@@ -74,7 +74,7 @@ async def test_a_step_whose_reply_was_lost_gives_what_it_gave(lossy, times):
 async def test_an_admission_whose_reply_was_lost_for_good_is_new_when_it_is_asked_for_again(lossy):
     store, proxy = lossy
     _lose(proxy, scripts.ADMIT, 9)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await store.admit(C, entry(1), "owl")
     proxy.lose(b"", 0)
     assert (await store.admit(C, entry(1), "owl")).is_new
@@ -126,7 +126,7 @@ async def test_a_server_that_is_killed_has_kept_what_it_said_it_had():
             async def admit(number):
                 try:
                     await store.admit(C, entry(number), "owl")
-                except StoreAway:
+                except StoreUnavailable:
                     return
                 kept.append(f"{number}")
 
@@ -162,7 +162,7 @@ async def test_a_store_that_is_away_says_so_and_leases_and_runs_are_there_when_i
                 *(store.record(C), store.forget(C), open_run_store(server.url)),
             )
             ended = await asyncio.gather(*steps, return_exceptions=True)
-            assert {type(each) for each in ended} == {StoreAway}
+            assert {type(each) for each in ended} == {StoreUnavailable}
             server.start()
             assert await store.renew(C, claim.token, LONG_S) == 1
             assert await store.claim(C, "b", LONG_S) is None
@@ -174,7 +174,7 @@ async def test_a_replica_is_away_until_it_is_the_primary_again(redis, redis_url)
     async with _opened(redis_url) as store:
         redis.ask("REPLICAOF", "127.0.0.1", "1")
         try:
-            with pytest.raises(StoreAway, match="it is a replica"):
+            with pytest.raises(StoreUnavailable, match="it is a replica"):
                 await store.admit(C, entry(1), None)
         finally:
             redis.ask("REPLICAOF", "NO", "ONE")
@@ -185,7 +185,7 @@ async def test_a_wrong_password_does_not_pass_by_itself():
     with redis_server("--requirepass", "hunter2") as server:
         with pytest.raises(StoreError, match="another user or password") as refused:
             await open_run_store(server.url)
-        assert not isinstance(refused.value, StoreAway)
+        assert not isinstance(refused.value, StoreUnavailable)
 
 
 async def test_scripts_that_the_server_has_forgotten_are_sent_again(redis, redis_url):

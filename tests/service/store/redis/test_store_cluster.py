@@ -11,7 +11,7 @@ from redis_cluster import redis_cluster
 from run_store_cases import LONG_S, C, admitted, entry, names_of, within
 
 from connector.protocols import StateChanges
-from orchestrator_interactive.storage.errors import StoreAway, StoreError
+from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store import open_run_store
 from service.store.redis.index import keys
 from service.store.retry import StoreRetryPolicy
@@ -36,7 +36,7 @@ async def test_a_node_that_is_killed_and_comes_back_has_lost_nothing_that_was_ad
         async def admit(name, number):
             try:
                 assert (await store.admit(name, entry(number), None)).is_new
-            except StoreAway:
+            except StoreUnavailable:
                 return False
             kept[name].append(f"{number}")
             return True

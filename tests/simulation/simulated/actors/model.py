@@ -140,7 +140,7 @@ class Model:
                 blocks.append(block)
                 self._scene.tell("model", f"has {_named(block)} ready")
             case Alive():
-                stream.alive()
+                stream.heartbeat()
             case Fail(error):
                 self._scene.tell("model", f"fails: {error!r}")
                 raise error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator_interactive.interactions.errors import Fenced
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 
 from .network import Unreachable
 
@@ -79,7 +79,7 @@ class SimulatedLogStore:
         try:
             return await self._line.ask(what, lambda: at_once(step(*arguments)))
         except Unreachable as e:
-            raise StoreAway(f"The simulated store is away ({e}).") from e
+            raise StoreUnavailable(f"The simulated store is away ({e}).") from e
 
 
 def at_once(step: Coroutine[Any, Any, T]) -> T:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from connector.protocols import LeaseLost
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 
 from .network import Unreachable
 
@@ -129,7 +129,7 @@ class SimulatedRunStore:
         try:
             return await self._line.ask(what, lambda: step(*arguments))
         except Unreachable as e:
-            raise StoreAway(f"The simulated store is away ({e}).") from e
+            raise StoreUnavailable(f"The simulated store is away ({e}).") from e
 
 
 def _give_up(news: asyncio.Future[tuple[str, ...]]) -> None:

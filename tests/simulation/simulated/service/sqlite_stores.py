@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
 from orchestrator_interactive.storage import sqlite_file
-from orchestrator_interactive.storage.errors import StoreAway
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.sqlite import Database
 from service.store.sqlite import records as sqlite_records
 from service.store.sqlite import schema
@@ -100,7 +100,7 @@ class SqliteStores:
         while True:
             if self._lock is None:
                 database = self._database()
-                with suppress(StoreAway):
+                with suppress(StoreUnavailable):
                     await database.run(schema.end_leases, self._clock())
                     return database
             await asyncio.sleep(0.2)
@@ -130,12 +130,12 @@ class SqliteStores:
 
     def _database(self) -> Database:
         thread: Any = TimerThread(self._scene)
-        writer = sqlite_file.writer(self._path)
+        writer = sqlite_file.open_writer(self._path)
         self._connections.append(writer)
         return Database(self._path, thread, self._opened(), writer)
 
     def _opened(self) -> sqlite3.Connection:
-        connection = sqlite_file.opened(self._path, schema.prepare)
+        connection = sqlite_file.open_database(self._path, schema.prepare)
         connection.execute("PRAGMA busy_timeout = 0")  # a wait for somebody's lock would take real time
         self._connections.append(connection)
         return connection

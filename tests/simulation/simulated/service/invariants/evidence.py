@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.transcript.rows import delivered_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Evidence:
     @cached_property
     def delivered(self) -> dict[str, list[str]]:
         """The ids in the rows of each agent's log, in order."""
-        return {agent: [each for row in rows for each in delivered_in(row)] for agent, rows in self.rows.items()}
+        return {agent: [each for row in rows for each in delivered_ids_in(row)] for agent, rows in self.rows.items()}
 
     @cached_property
     def seqs(self) -> dict[str, int]:

@@ -37,7 +37,9 @@ class Trace:
     def has_answered(self) -> bool:
         """Whether the last row is an answer that nothing has cut."""
         last = self.rows[-1] if self.rows else {}
-        return last.get("role") == "assistant" and not last.get("tool_calls") and "cut" not in last.get("metadata", {})
+        return (
+            last.get("role") == "assistant" and not last.get("tool_calls") and "partial" not in last.get("metadata", {})
+        )
 
     @property
     def last_words(self) -> list[SlackMessage]:

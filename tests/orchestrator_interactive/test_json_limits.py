@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from orchestrator_interactive.json_limits import MAX_NESTING, bounded, nesting
 from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.arguments import arguments_of, problem_of
 from orchestrator_interactive.kernel.contracts.messages import (
@@ -17,7 +18,6 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolCall,
     ToolCallBlock,
 )
-from orchestrator_interactive.outside_json import MAX_NESTING, bounded, nesting
 
 DEPTHS = [130, 300, 600, 960, 5000]
 

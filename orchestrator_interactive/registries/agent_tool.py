@@ -1,4 +1,4 @@
-"""The tool `ask_agent`, with which an agent calls another agent."""
+"""The tool `call_agent`, with which an agent calls another agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.interactions.errors import InteractionError
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, WaitingState
-from orchestrator_interactive.kernel.error_boundary import contained, told
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import failure
 from orchestrator_interactive.registries.errors import RegistryError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Limit of nested agent calls.
-_DEEPEST = 5
+_MAX_DEPTH = 5
 
 _depth: ContextVar[int] = ContextVar("depth of asking agents", default=0)
 
@@ -42,7 +42,7 @@ class _Question(Options):
 
 @tool(
     ToolConfig(
-        name="ask_agent",
+        name="call_agent",
         description=(
             "Ask another agent and get its answer. The agent does not see this conversation: include everything that "
             "it needs. If the agent does not exist, the error lists the available agents."
@@ -51,13 +51,13 @@ class _Question(Options):
         requires_context=True,
     )
 )
-async def ask_agent(agent_id: str, message: str, context: ToolContext) -> ToolResult | str:
+async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolResult | str:
     """Return the answer of another agent; the log of the calling agent gets the question and the answer."""
     registry: AgentRegistry | None = context.coordinator.get_capability("agents.registry")
     if registry is None:
         return failure("There are no agents to ask: the session has no capability 'agents.registry'.")
-    if _depth.get() >= _DEEPEST:
-        return failure(f"The agent was not asked: agents may call each other at most {_DEEPEST} levels deep.")
+    if _depth.get() >= _MAX_DEPTH:
+        return failure(f"The agent was not asked: agents may call each other at most {_MAX_DEPTH} levels deep.")
     try:
         agent = await registry.get_agent(agent_id)
     except RegistryError as e:
@@ -94,12 +94,11 @@ class _AgentCall:
     async def _run_logged(self) -> dict[str, Any]:
         """Run the other agent, and return the result for the log."""
         self._child = CancellableTask(self._run())
-        try:
-            with contained():
-                return {"status": "success", "content": await asyncio.shield(self._child.task)}
-        except Exception as e:  # another agent's failure is a failed call
-            log.exception("agent.failed", agent=self._call.agent_id)
-            return {"status": "error", "content": told(e)}
+        with ErrorBoundary(log, "agent.failed", agent=self._call.agent_id) as boundary:
+            content = await asyncio.shield(self._child.task)
+        if boundary.error is not None:
+            return {"status": "error", "content": error_text(boundary.error)}
+        return {"status": "success", "content": content}
 
     async def _run(self) -> str:
         _depth.set(_depth.get() + 1)  # in this task and its children only
@@ -108,8 +107,8 @@ class _AgentCall:
 
     async def _end(self) -> None:
         if self._child is not None:
-            self._child.cut()
-            await self._child.end()
+            self._child.cancel()
+            await self._child.wait()
 
     async def _reflect(self) -> None:
         reflection: Reflection | None = self._context.coordinator.get_capability("agents.reflection")

@@ -26,7 +26,7 @@ _MAX_COUNTED = 100_000
 _CONTAINERS = (dict, list, tuple)
 _SHARED_FROM = 100
 # Maximum lists and objects in a copy: shared parts could double from level to level.
-_MOST_COPIED = 200_000
+_MAX_COPIED = 200_000
 _PLAIN_VALUE_CHARS = 8
 _SMALL_PART_CHARS = 1_000
 _PLAIN = frozenset({int, float, bool, type(None)})
@@ -41,32 +41,32 @@ class NestedTooDeeply(ValueError):  # noqa: N818 - a fact about the JSON
         super().__init__(f"nested at least {depth} levels deep, and {most} are allowed")
 
 
-def parse_json(text: str | bytes, most: int = MAX_NESTING) -> Any:
+def parse_json(text: str | bytes, max_levels: int = MAX_NESTING) -> Any:
     """Parse external JSON.
 
     Raises:
-        NestedTooDeeply: more than `most` levels.
+        NestedTooDeeply: more than `max_levels` levels.
         ValueError: the text is not JSON.
     """
     try:
         value = json.loads(text)
     except RecursionError:
-        raise NestedTooDeeply(_nesting_of_text(text), most) from None
-    if may_be_deeper(text, most) and (depth := nesting(value)) > most:
-        raise NestedTooDeeply(depth, most)
+        raise NestedTooDeeply(_nesting_of_text(text), max_levels) from None
+    if may_be_deeper(text, max_levels) and (depth := nesting(value)) > max_levels:
+        raise NestedTooDeeply(depth, max_levels)
     return value
 
 
-def may_be_deeper(text: str | bytes, most: int) -> bool:
-    """Return False if JSON has too few brackets for more than `most` levels. Faster than `nesting`."""
+def may_be_deeper(text: str | bytes, max_levels: int) -> bool:
+    """Return False if JSON has too few brackets for more than `max_levels` levels. Faster than `nesting`."""
     brackets = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
-    return sum(map(text.count, brackets)) > most  # type: ignore[arg-type] # both are of the text's type
+    return sum(map(text.count, brackets)) > max_levels  # type: ignore[arg-type] # both are of the text's type
 
 
-def nesting(value: Any, most: int = _MAX_COUNTED) -> int:
-    """Return the number of levels of lists and objects in a value; counting stops above `most`."""
+def nesting(value: Any, max_levels: int = _MAX_COUNTED) -> int:
+    """Return the number of levels of lists and objects in a value; counting stops above `max_levels`."""
     depth, level = 0, [value] if isinstance(value, _CONTAINERS) else []
-    while level and depth <= most:
+    while level and depth <= max_levels:
         depth += 1
         inside = [each.values() if isinstance(each, dict) else each for each in level]
         level = [child for children in inside for child in children if isinstance(child, _CONTAINERS)]
@@ -75,8 +75,8 @@ def nesting(value: Any, most: int = _MAX_COUNTED) -> int:
     return depth
 
 
-def expanded_size(value: Any, most: int) -> int:
-    """Estimate the characters of a value without writing it as text; stop counting past `most`.
+def expanded_size(value: Any, max_chars: int) -> int:
+    """Estimate the characters of a value without writing it as text; stop counting past `max_chars`.
 
     Parts that are shared count each time, as in JSON. Parts that `bounded` cuts off do not count.
     """
@@ -85,7 +85,7 @@ def expanded_size(value: Any, most: int) -> int:
     counted: dict[int, int] = {}
     around, before = [0], [0]
     stack: list[Iterator[Any]] = [iter((value,))]
-    while stack and size <= most:
+    while stack and size <= max_chars:
         for item in stack[-1]:
             size += 1
             if type(item) is str or isinstance(item, str | bytes | bytearray):
@@ -99,7 +99,7 @@ def expanded_size(value: Any, most: int) -> int:
                 around.append(id(item))
                 before.append(size)
                 break
-            if size > most:
+            if size > max_chars:
                 break
         else:
             stack.pop()
@@ -120,19 +120,19 @@ def _inside(value: Any) -> Iterator[Any] | None:
     return None
 
 
-def bounded(value: Any, most: int = MAX_NESTING) -> Any:
-    """Return the value; if it has more than `most` levels, a copy in which a mark replaces deeper parts.
+def bounded(value: Any, max_levels: int = MAX_NESTING) -> Any:
+    """Return the value; if it has more than `max_levels` levels, a copy in which a mark replaces deeper parts.
 
     The number of parts in the copy is bounded; marks replace the rest.
     """
-    return value if nesting(value, most) <= most else _Copy().of(value, most)
+    return value if nesting(value, max_levels) <= max_levels else _Copy().of(value, max_levels)
 
 
 class _Copy:
     """Copies a value; stops at the maximum depth and at values that contain themselves."""
 
     def __init__(self) -> None:
-        self._left = _MOST_COPIED
+        self._left = _MAX_COPIED
 
     def of(self, value: Any, levels: int, around: tuple[int, ...] = ()) -> Any:
         if not isinstance(value, _CONTAINERS):

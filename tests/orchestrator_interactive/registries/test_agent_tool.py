@@ -21,7 +21,7 @@ from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 
 
 def asking(agent_id: str, message: str = "Please help.", call_id: str = "q") -> Any:
-    return call(use("ask_agent", call_id, agent_id=agent_id, message=message))
+    return call(use("call_agent", call_id, agent_id=agent_id, message=message))
 
 
 async def results(house: RegistryFixture, agent_id: str = "alpha") -> list[str]:
@@ -31,7 +31,7 @@ async def results(house: RegistryFixture, agent_id: str = "alpha") -> list[str]:
 
 async def test_an_agent_asks_another_and_gets_its_answer() -> None:
     house = RegistryFixture()
-    await house.add("alpha", asking("helper_agent", "Please analyze this data."), say("Done."), tools=["ask_agent"])
+    await house.add("alpha", asking("helper_agent", "Please analyze this data."), say("Done."), tools=["call_agent"])
     helper = await house.add("helper_agent", say("Analysis complete"))
     assert await house.run("alpha") == "Done."
     assert await results(house) == ["Analysis complete"]
@@ -40,7 +40,7 @@ async def test_an_agent_asks_another_and_gets_its_answer() -> None:
 
 async def test_the_question_and_the_answer_stand_in_the_log_of_who_asked() -> None:
     house = RegistryFixture()
-    await house.add("alpha", asking("helper_agent"), say("Done."), tools=["ask_agent"])
+    await house.add("alpha", asking("helper_agent"), say("Done."), tools=["call_agent"])
     await house.add("helper_agent", say("Analysis complete"))
     await house.run("alpha")
     log = await house.log("alpha")
@@ -66,7 +66,7 @@ async def test_the_question_and_the_answer_stand_in_the_log_of_who_asked() -> No
 
 async def test_the_one_who_was_asked_has_a_conversation_of_its_own_that_leads_back() -> None:
     house = RegistryFixture()
-    await house.add("alpha", asking("helper_agent"), say("Done."), tools=["ask_agent"])
+    await house.add("alpha", asking("helper_agent"), say("Done."), tools=["call_agent"])
     await house.add("helper_agent", say("Analysis complete"))
     await house.run("alpha", conversation_id="talk")
     [child] = await house.conversations("helper_agent")
@@ -77,8 +77,8 @@ async def test_the_one_who_was_asked_has_a_conversation_of_its_own_that_leads_ba
 
 async def test_several_are_asked_at_once() -> None:
     house = RegistryFixture()
-    questions = call(*(use("ask_agent", each, agent_id=each, message="Who are you?") for each in ("beta", "gamma")))
-    await house.add("alpha", questions, say("Done."), tools=["ask_agent"])
+    questions = call(*(use("call_agent", each, agent_id=each, message="Who are you?") for each in ("beta", "gamma")))
+    await house.add("alpha", questions, say("Done."), tools=["call_agent"])
     for each in ("beta", "gamma"):
         await house.add(each, say(f"I am {each}."))
     assert await house.run("alpha") == "Done."
@@ -89,7 +89,7 @@ async def test_several_are_asked_at_once() -> None:
 
 async def test_an_agent_that_does_not_exist_is_told_with_those_that_do() -> None:
     house = RegistryFixture()
-    await house.add("alpha", asking("nobody"), say("Done."), tools=["ask_agent"])
+    await house.add("alpha", asking("nobody"), say("Done."), tools=["call_agent"])
     assert await house.run("alpha") == "Done."
     assert await results(house) == ["There is no agent 'nobody'. Registered: alpha."]
     assert await house.states(AgentCallState, "alpha") == []
@@ -97,7 +97,7 @@ async def test_an_agent_that_does_not_exist_is_told_with_those_that_do() -> None
 
 async def test_the_failure_of_another_agent_is_a_failed_call() -> None:
     house = RegistryFixture()
-    await house.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
+    await house.add("alpha", asking("beta"), say("Without it, then."), tools=["call_agent"])
     await house.add("beta", fail(AuthenticationError("no such key", provider="x")))
     assert await house.run("alpha") == "Without it, then."
     assert await results(house) == ["Agent 'beta' failed: no such key"]
@@ -107,7 +107,7 @@ async def test_the_failure_of_another_agent_is_a_failed_call() -> None:
 
 async def test_an_agent_that_asks_itself_for_ever_comes_to_an_end() -> None:
     house = RegistryFixture()
-    script = await house.add("alpha", *[asking("alpha")] * 6, *[say("Enough.")] * 6, tools=["ask_agent"])
+    script = await house.add("alpha", *[asking("alpha")] * 6, *[say("Enough.")] * 6, tools=["call_agent"])
     assert await soon(house.run("alpha")) == "Enough."
     refused = [row["content"] for row in script.sent(6) if row["role"] == "tool"]
     assert refused == ["The agent was not asked: agents may call each other at most 5 levels deep."]
@@ -117,7 +117,7 @@ async def test_an_agent_that_asks_itself_for_ever_comes_to_an_end() -> None:
 
 async def test_whoever_stops_an_agent_stops_the_one_that_it_asked_and_both_can_go_on() -> None:
     house = RegistryFixture()
-    alpha = await house.add("alpha", asking("beta"), tools=["ask_agent"])
+    alpha = await house.add("alpha", asking("beta"), tools=["call_agent"])
     beta = await house.add("beta", never())
     running = asyncio.create_task(house.run("alpha"))
     await beta.asked(1)
@@ -138,7 +138,7 @@ async def test_whoever_stops_an_agent_stops_the_one_that_it_asked_and_both_can_g
 async def test_an_answer_that_takes_too_long_is_not_waited_for_and_the_asking_agent_goes_on() -> None:
     release = asyncio.Event()
     house = RegistryFixture(tools=[having(deaf_tool(release), timeout_s=10_000)])
-    await house.add("alpha", asking("beta"), say("Without it, then."), tools=["ask_agent"])
+    await house.add("alpha", asking("beta"), say("Without it, then."), tools=["call_agent"])
     await house.add("beta", call(use("deaf", "d")), tools=["deaf"])
     assert await house.run("alpha") == "Without it, then."
     kinds = [entry.kind for entry in await house.log("alpha")]
@@ -149,7 +149,7 @@ async def test_an_answer_that_takes_too_long_is_not_waited_for_and_the_asking_ag
 
 async def test_an_agent_in_a_session_of_others_says_that_there_is_nobody_to_ask() -> None:
     house = RegistryFixture()
-    await house.add("alpha", asking("beta"), say("Done."), tools=["ask_agent"])
+    await house.add("alpha", asking("beta"), say("Done."), tools=["call_agent"])
     async with house.make.session(await house.repository.load("alpha"), "talk", None) as session:
         assert await session.execute("go") == "Done."
     assert await results(house) == ["There are no agents to ask: the session has no capability 'agents.registry'."]
