@@ -54,20 +54,16 @@ BY_NO_PERSON = {
     "a post under a persona": {"subtype": "bot_message", "bot_id": "B0BOT", "username": "Alpha", "icons": {}},
     "Slackbot": {"user": "USLACKBOT"},
     "Slackbot's answer": {"subtype": "slackbot_response", "user": "USLACKBOT"},
-    "a person joins": {"subtype": "channel_join", "text": "<@U1> has joined the channel", "inviter": "U2"},
-    "a person leaves": {"subtype": "channel_leave", "text": "<@U1> has left the channel"},
-    "a person joins a private channel": {"subtype": "group_join"},
-    "a topic": {"subtype": "channel_topic", "topic": "x", "text": "<@U1> set the channel topic: x"},
-    "a purpose": {"subtype": "channel_purpose", "purpose": "x"},
-    "a name": {"subtype": "channel_name", "old_name": "a", "name": "b"},
-    "an archiving": {"subtype": "channel_archive"},
-    "a pin": {"subtype": "pinned_item", "item_type": "C"},
-    "a reminder": {"subtype": "reminder_add", "user": "USLACKBOT"},
-    "a bot is added": {"subtype": "bot_add", "bot_id": "B0OTHER"},
-    "a huddle": {"subtype": "huddle_thread", "user": "USLACKBOT", "room": {}},
-    "a tombstone": {"subtype": "tombstone", "user": "USLACKBOT", "hidden": True},
-    "an assistant's thread": {"subtype": "assistant_app_thread", "assistant_app_thread": {"title": "x"}},
-    "a new reply count": {"subtype": "message_replied", "hidden": True},
+    **{
+        subtype: {"subtype": subtype}
+        for subtype in (
+            *("channel_join", "channel_leave", "group_join", "channel_topic", "channel_purpose", "channel_name"),
+            *("channel_archive", "pinned_item", "bot_add", "message_replied", "assistant_app_thread"),
+        )
+    },
+    **{
+        subtype: {"subtype": subtype, "user": "USLACKBOT"} for subtype in ("reminder_add", "huddle_thread", "tombstone")
+    },
     "no user": {"user": None},
     "no words and no file": {"text": " \n", "files": []},
     "no text": {"text": None},

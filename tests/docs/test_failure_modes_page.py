@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from documented_tests import TESTS, names_of_tests, there_are
 
-INVARIANTS = TESTS / "simulation" / "simulated" / "invariants"
+INVARIANTS = TESTS / "simulation" / "simulated" / "agent" / "invariants" / "__init__.py"
 INVARIANTS_OF_THE_SERVICE = TESTS / "simulation" / "simulated" / "service" / "invariants" / "__init__.py"
 PAGE = (TESTS.parent / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 KINDS = {
@@ -42,7 +42,7 @@ def _named_invariants(text: str) -> list[str]:
 
 def _checked_invariants() -> set[str]:
     """The invariants that are checked in every schedule of the loop."""
-    return set(re.findall(r"self\.\w+ = ([A-Z]\w+)\(", (INVARIANTS / "all_invariants.py").read_text(encoding="utf-8")))
+    return set(re.findall(r"self\.\w+ = ([A-Z]\w+)\(", INVARIANTS.read_text(encoding="utf-8")))
 
 
 def test_all_failures_are_listed_in_order_under_their_kind() -> None:

@@ -1,29 +1,21 @@
 """Fixtures for the tests of the agent: coordinators, captured logs, a mount plan, and stores of conversation logs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
-from redis_cluster import redis_cluster
-from redis_server import redis_server
+from redis_cluster import RedisCluster, redis_cluster
+from redis_server import RedisServer, redis_server
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores.base import LogStore
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from redis_cluster import RedisCluster
-    from redis_server import RedisServer
-
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 
 class Logs:
-    """What was logged; `tell` looks for an entry of a level with all these words somewhere in it."""
+    """The captured log; `tell` returns whether an entry of the level has all these words."""
 
     def __init__(self, entries: Sequence[Any]) -> None:
         self._entries = entries

@@ -1,8 +1,8 @@
-"""Conversations in simulated time: `python tests/simulation --seeds 0:1000`, or one with its story: `--seeds 17`."""
+"""Run conversations in simulated time."""
 
 import sys
 
-from simulated.command import main
+from simulated.campaign import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Whatever the schedule, whoever fails, writes, stops, cancels or kills: what must hold holds."""
+"""The invariants of the agent and of the service hold in every schedule, whatever fails."""
 
 from __future__ import annotations
 
@@ -6,63 +6,96 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
-from simulated.campaign import campaign
-from simulated.command import main, told
-from simulated.trial import tried
-from simulated.worlds import WORLDS
+from run_store_cases import CASES
+from simulated.campaign import WORLDS, Figures, campaign, main, report_of_seed
+from simulated.engine import InOrder, SimulatedLoop
+from simulated.service import WANTED
+from simulated.service.network import NetworkRunStore, Server
+from simulated.service.run_table import RunTable
+from simulated.simulation import Simulation, rng_for
 
-if TYPE_CHECKING:
-    from simulated.campaign import Figures
-
-SEEDS = range(1200)
-# In these everybody interferes with whatever takes long: hundreds of them reach what thousands of others do not.
-TROUBLED_SEEDS = range(800)
-TROUBLE = frozenset({"cancels", "compaction", "errors", "kills", "stops", "summaries"})
-FOLDER = Path(__file__).parent
+# With these faults, hundreds of seeds reach what thousands of others do not.
+MANY_FAULTS = frozenset({"cancels", "compaction", "errors", "kills", "stops", "summaries"})
+# These counts do not depend on details of the code, even in few seeds.
+RELIABLE = [each for each in WANTED if each.startswith(("kill", "accepted", "takeover of a run with", "store"))]
 
 
-@pytest.mark.timeout(300)  # 10 s of two processors that have nothing else to do
-def test_what_must_hold_holds_in_thousands_of_schedules_and_at_every_stage_of_a_run() -> None:
-    figures = _tried(SEEDS, frozenset())
-    figures.add(_tried(TROUBLED_SEEDS, TROUBLE))
+@pytest.mark.timeout(300)  # 10 s of two idle processors
+def test_the_invariants_of_the_agent_hold_at_every_stage_of_a_run() -> None:
+    figures = passing_campaign("agent", 1200)
+    figures.add(passing_campaign("agent", 800, MANY_FAULTS))
     assert figures.unreached(WORLDS["agent"].wanted) == []
 
 
-def _tried(seeds: range, trouble: frozenset[str]) -> Figures:
-    figures = campaign(seeds, os.cpu_count() or 1, WORLDS["agent"].tried(trouble))
+@pytest.mark.timeout(300)  # 10 s of an idle processor
+def test_the_invariants_of_the_service_hold_at_every_stage_of_a_run() -> None:
+    assert passing_campaign("service", 300).unreached(RELIABLE) == []
+
+
+@pytest.mark.timeout(300)  # 5 s of an idle processor
+def test_the_invariants_of_the_service_hold_over_an_sqlite_file() -> None:
+    assert passing_campaign("service-on-sqlite", 60).seeds == 60
+
+
+def passing_campaign(world: str, seeds: int, faults: frozenset[str] = frozenset()) -> Figures:
+    figures = campaign(range(seeds), os.cpu_count() or 1, WORLDS[world].with_faults(faults))
     if figures.failing:
         first, *more = figures.failing
-        said = told(first, added=trouble)
-        pytest.fail(f"{said}\n{len(figures.failing)} seeds fail; {more[:20]} do, too.", pytrace=False)
+        pytest.fail(f"{report_of_seed(first, world, faults)}\nSeeds that fail, too: {more[:20]}", pytrace=False)
     return figures
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_seed_tells_the_same_story_each_time(seed: int) -> None:
-    assert tried(seed).story() == tried(seed).story()
+@pytest.mark.parametrize(("world", "seeds"), [("agent", 20), ("service", 10)])
+def test_a_seed_gives_the_same_trace_each_time(world: str, seeds: int) -> None:
+    for seed in range(seeds):
+        assert report_of_seed(seed, world) == report_of_seed(seed, world)
 
 
-def test_a_seed_tells_the_same_story_in_every_process() -> None:
-    stories = {_story_of(17, hash_seed) for hash_seed in ("1", "2")}
-    assert stories == {f"{told(17)}\n"}
+@pytest.mark.parametrize("world", ["agent", "service"])
+def test_a_seed_gives_the_same_trace_in_every_process(world: str) -> None:
+    command = [sys.executable, str(Path(__file__).parent), "--world", world, "--seeds", "17"]
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+        assert done.stdout == f"{report_of_seed(17, world)}\n"
 
 
-def test_two_seeds_tell_different_stories() -> None:
-    assert tried(1).lines[2:] != tried(2).lines[2:]
+def test_two_seeds_give_different_traces() -> None:
+    run = WORLDS["agent"].with_faults(frozenset())
+    assert run(1).lines[2:] != run(2).lines[2:]
 
 
-def test_the_command_tells_the_figures_and_what_was_never_reached(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--seeds", "0:20", "--jobs", "1"])
-    said = capsys.readouterr().out
-    assert "run ended: success" in said
-    assert "per second" in said
-    assert "Never: " in said
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        (["--seeds", "0:20"], "run ended: success"),
+        (["--world", "service", "--seeds", "0:10", "--with", "kills"], "takeover of a run"),
+    ],
+)
+def test_the_command_prints_counts_and_what_was_never_reached(arguments, count, capsys) -> None:
+    main([*arguments, "--jobs", "1"])
+    printed = capsys.readouterr().out
+    assert all(each in printed for each in (count, "per second", "Never: "))
 
 
-def _story_of(seed: int, hash_seed: str) -> str:
-    command = [sys.executable, str(FOLDER), "--seeds", str(seed)]
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout  # noqa: S603
+def test_the_command_refuses_faults_of_another_world(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["--seeds", "1", "--with", "store outages"])
+    assert "the world 'agent' has no 'store outages'" in capsys.readouterr().err
+
+
+class NoObserver:
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_the_simulated_run_store_fulfills_the_contract(case) -> None:
+    loop = SimulatedLoop(InOrder(rng_for(0, "order")))
+    sim, observer = Simulation(0, loop), NoObserver()
+    store: Any = NetworkRunStore(Server(sim, "store", "", (0.001,)), RunTable(sim.now), observer, 1)
+    loop.run_until_complete(sim.spawn(case(store), case.__name__))
+    loop.close()

@@ -3,7 +3,7 @@
     async with AnthropicServer() as server:
         server.reply(text("Hello, ", gate, "world"), tool_call("read", {"path": "a"}))
         ...  # point the SDK at server.base_url
-        await gate.reached.wait()  # the client has "Hello, " (or it is on its way)
+        await gate.reached.wait()  # the client has "Hello, " (or it is in flight)
         gate.open()
 
 `server.requests` are the calls that came in, `server.bodies` their JSON bodies.
@@ -56,7 +56,7 @@ class Failure:
 
 Event = dict[str, Any]
 Step = Event | Gate | asyncio.Event | Cut | bytes
-"""What a stream consists of: an event, a place to wait, a place to drop the connection, or bytes as they are.
+"""A step of a stream: an event, a gate, an end of the connection, or raw bytes.
 
 A place to wait at the very beginning holds the response's headers back too.
 """
@@ -199,7 +199,7 @@ class AnthropicServer:
     def reply(
         self, *blocks: Block | Step, stop_reason: str | None = None, usage: Mapping[str, Any] | None = None
     ) -> None:
-        """Queue a whole answer of these blocks."""
+        """Queue a complete answer with the given blocks."""
         self._replies.append(message(*blocks, stop_reason=stop_reason, usage=usage))
 
     def reply_steps(self, *steps: Step) -> None:
@@ -218,7 +218,7 @@ class AnthropicServer:
         self._replies.append(Failure(status, kind, said, headers or {}))
 
     async def arrived(self, number: int) -> Received:
-        """Wait until that many calls have come in; the last of them."""
+        """Wait for the call with this number, and return it."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= number)
         return self.requests[number - 1]

@@ -1,4 +1,4 @@
-"""A Slack workspace with the bot in it; the test decides what the runs of the bot do."""
+"""A Slack workspace with the bot in it; the test controls the runs of the bot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Chromium for many tests: each takes a window of its own in it."""
+"""One Chromium for many tests; each uses its own window."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def _address(said: IO[bytes]) -> str:
     for line in said:
         seen += line
         if found := _LISTENS.search(line):
-            threading.Thread(target=said.read, daemon=True).start()  # nobody who speaks has to wait
+            threading.Thread(target=said.read, daemon=True).start()  # so that its pipe never fills up
             return found[1].decode()
     raise AssertionError(f"Chromium did not start:\n{seen.decode(errors='replace')}")

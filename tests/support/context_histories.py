@@ -1,4 +1,4 @@
-"""Conversations in every shape, for properties that hold of all of them."""
+"""Generated conversations for property tests."""
 
 from __future__ import annotations
 

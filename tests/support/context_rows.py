@@ -82,12 +82,12 @@ def tool_steps(*numbers: int, text: str = "found it " * 10) -> list[Row]:
 
 
 def is_note(row: Row) -> bool:
-    """Whether a row stands in for what is left out."""
+    """Return whether a row replaces rows that are left out."""
     return "left_out" in (row.get("metadata") or {})
 
 
 def is_shortened(row: Row, whole: Row) -> bool:
-    """Whether this is the whole row with nothing changed but its content, which says so."""
+    """Return whether only the content of a row was changed, with a note about it."""
     content = row["content"]
     if not isinstance(content, str) or {**row, "content": whole["content"]} != whole:
         return False
@@ -109,5 +109,5 @@ def size(rows: list[Row]) -> int:
 
 
 def problems(rows: list[Row]) -> list[str]:
-    """Why a provider would refuse a request of these rows."""
+    """Return why a provider would refuse these rows."""
     return problems_of(ChatRequest(messages=[Message.model_validate(row) for row in rows]))

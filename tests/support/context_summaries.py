@@ -25,7 +25,7 @@ ROWS = [user("the task"), *tool_steps(40)]
 
 
 class SummaryProvider(MockProvider):
-    """A provider that refuses what a real one would, and may be held before it answers."""
+    """A provider that refuses invalid requests, and may be held before it answers."""
 
     def __init__(self, *answers: Any, hold: Callable[[], Awaitable[object]] | None = None, window: int = 1000) -> None:
         super().__init__(list(answers), default="They looked around.")
@@ -47,7 +47,7 @@ class SummaryProvider(MockProvider):
         return await super().complete(request, **kwargs)
 
     def told(self, number: int = -1) -> str:
-        """What it was to summarise."""
+        """Return the text to summarise."""
         content = self.requests[number].messages[-1].content
         assert isinstance(content, str)
         return content

@@ -1,4 +1,4 @@
-"""Conversations with the demo: its rows, its tools of a small workspace, and what it does next."""
+"""Conversations with the demo provider: rows, tools of a small workspace, and its next step."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def names_of(blocks: Sequence[ContentBlock]) -> list[str]:
 
 
 def outcome(name: str, given: dict[str, Any], files: dict[str, str]) -> tuple[str, bool]:
-    """What the tools of a small workspace say, and whether it is a failure."""
+    """Return the output of a tool of the small workspace, and whether the call failed."""
     match name:
         case "list_files":
             return "\n".join(f"{path} ({len(text)} bytes)" for path, text in files.items()), False
@@ -94,7 +94,7 @@ def answered(rows: Sequence[Row], tools: Sequence[str] = TOOLS) -> list[Row]:
         rows = after(rows, tools)
         if rows[-1]["role"] == "assistant":
             return rows
-    raise AssertionError("It goes on for ever.")
+    raise AssertionError("The demo does not end.")
 
 
 def answer_to(*rows: Row, tools: Sequence[str] = TOOLS) -> str:

@@ -1,4 +1,4 @@
-"""The tests that pages name."""
+"""The tests that documentation pages name."""
 
 from __future__ import annotations
 

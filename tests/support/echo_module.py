@@ -1,7 +1,7 @@
-"""A module of the tests: a model that answers at once with what people have said, and a hook that notes events.
+"""A test module: a model that answers at once with the messages of users, and a hook that records events.
 
-Its option `file` is where the beginnings and ends of its session are noted, one in a line; `last` is how many
-characters of what people have said it repeats, the last ones (all of them by default).
+Option `file`: the file for the starts and ends of its session, one per line. Option `last`: the number of trailing
+characters that it repeats (default: all).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ECHO_MODULE = Path(__file__)
 
 
 class EchoProvider(MockProvider):
-    """What it remembers does not grow."""
+    """An echo provider that keeps no requests."""
 
     last = 0
 

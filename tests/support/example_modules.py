@@ -1,4 +1,4 @@
-"""Example modules, and what becomes of them when a rule is broken."""
+"""Example modules, and variants that violate a rule."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EXAMPLES = Path(__file__).parent.parent / "validation" / "examples"
 
 
 class Mutant(NamedTuple):
-    """A change to an example module, the rules that it breaks, and what the first of them says.
+    """A change to an example module, the rules that it violates, and the first message.
 
-    `limit_s` is how long a check may take: short where the change is one that takes for ever.
+    `limit_s` limits a check: short if the change makes it endless.
     """
 
     old: str
@@ -30,7 +30,7 @@ class Mutant(NamedTuple):
 
 
 class ExampleValidator(NamedTuple):
-    """Examines modules in this process, where a test is quick."""
+    """Validates modules in this process, which is fast."""
 
     folder: Path
 
@@ -57,7 +57,7 @@ class ExampleValidator(NamedTuple):
         return Report(subjects[-1], tuple(findings))
 
     def changed(self, example: str, *changes: tuple[str, str], folder: Path = EXAMPLES) -> Path:
-        """An example with something replaced, everywhere where it stands; it must stand there."""
+        """Return an example with all occurrences of some texts replaced. Each text must occur."""
         source = (folder / f"{example}.py").read_text()
         for old, new in changes:
             assert old in source

@@ -1,4 +1,4 @@
-"""A connection to a Redis server on this machine that breaks when it is told to, after the server has done its work."""
+"""A proxy of a local Redis server that drops replies after the server has executed the commands."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class FaultInjectingProxy:
-    """Hands all on, but for the replies that `lose` has named.
+    """Forwards everything except the replies that `lose` names.
 
     Attributes:
         url: of the proxy.
-        lost: how many replies were lost so far.
+        lost: number of dropped replies.
     """
 
     def __init__(self, port: int) -> None:
         self._server_port = port
         self._named: list[bytes] = []
-        self._meanwhile: Callable[[], Awaitable[None]] | None = None
+        self._action: Callable[[], Awaitable[None]] | None = None
         self.url = ""
         self.lost = 0
 
-    def lose(self, command: bytes, times: int = 1, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Break the connection in place of the next reply to this command; `meanwhile` is done before."""
+    def lose(self, command: bytes, times: int = 1, action: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Close the connection instead of sending the next reply to this command. `action` runs first."""
         self._named = [command] * times
-        self._meanwhile = meanwhile
+        self._action = action
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._server_port)
@@ -46,13 +46,13 @@ class FaultInjectingProxy:
     async def _lose(self) -> None:
         self._named.pop()
         self.lost += 1
-        if self._meanwhile is not None:
-            await self._meanwhile()
+        if self._action is not None:
+            await self._action()
 
 
 @asynccontextmanager
 async def fault_injecting_proxy(port: int) -> AsyncIterator[FaultInjectingProxy]:
-    """A proxy to the server at this port, for commands that are not large."""
+    """Start a proxy of the server at this port, for small commands."""
     proxy = FaultInjectingProxy(port)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"

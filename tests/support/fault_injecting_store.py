@@ -1,4 +1,4 @@
-"""A store that has lost some states, and tells what was read of it."""
+"""A store that loses some states, and records the ranges that are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FaultInjectingStore(MemoryStore):
-    """Keeps everything but the states at the indices `lost`; those at `unknown` are of a type that nobody knows.
+    """Loses the states at the indices `lost`; those at `unknown` have an unknown type.
 
     `reads` are the ranges that were read.
     """

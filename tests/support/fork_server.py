@@ -1,6 +1,6 @@
-"""A process that has loaded the command `amplifier-slack`, and forks one that runs it whenever it is asked.
+"""A process that has loaded the command `amplifier-slack`, and forks a process that runs it for each request.
 
-To load it takes far longer than most commands do. A fork is a process like any other: it has its own environment,
+Loading takes far longer than most commands. A fork is a process like any other: it has its own environment,
 signals and exit code, and it can be killed at any time.
 """
 
@@ -47,7 +47,7 @@ class ForkServer:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def serve(self) -> dict[str, Any] | None:
-        """Fork until nobody can ask any more. Returns in the forks too, each with its order."""
+        """Fork until the socket is closed. Returns in each fork, too, with its order."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._orders, selectors.EVENT_READ, self._hear)
             selector.register(self._woken, selectors.EVENT_READ, self._report)
@@ -67,7 +67,7 @@ class ForkServer:
         return json.loads(message) if self._fork(*ends) else None
 
     def _fork(self, output: int, report: int) -> bool:
-        """Returns True in the fork, which nothing of this process belongs to any more."""
+        """Returns True in the fork, which has closed the sockets of this process."""
         pid = os.fork()
         if pid:
             os.close(output)
@@ -97,7 +97,7 @@ class ForkServer:
 
 
 def _tell(report: socket.socket, number: int) -> None:
-    with contextlib.suppress(OSError):  # who has asked may have gone
+    with contextlib.suppress(OSError):  # the client may have exited
         report.sendall(f"{number}\n".encode())
 
 

@@ -1,4 +1,4 @@
-"""Processes of `amplifier-slack` that are forked: `fork_server.py` from outside."""
+"""The client of `fork_server.py`: forked processes of `amplifier-slack`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ForkedProcess:
 
     @classmethod
     async def start(cls, command: Sequence[str], env: Mapping[str, str]) -> Self:
-        """Run this command; what it says comes out of `stdout`."""
+        """Run this command; `stdout` has its output."""
         output, into_output = os.pipe()
         report, into_report = socket.socketpair()
         message = json.dumps({"command": list(command), "env": dict(env)}).encode()
@@ -51,7 +51,7 @@ class ForkedProcess:
         return await asyncio.shield(self._end)
 
     async def communicate(self) -> tuple[bytes, None]:
-        """Read all that it says, and wait for its end."""
+        """Read all output, and wait for the end."""
         said = await self.stdout.read()
         await self.wait()
         return said, None
@@ -79,7 +79,7 @@ async def _ended(reports: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 @cache
 def _fork_server() -> socket.socket:
-    """The socket of the one zygote of this process, which ends with it."""
+    """Return the socket of the fork server of this process, which ends with it."""
     orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - a program of ours

@@ -1,4 +1,4 @@
-"""A tool module whose calls wait until the test lets them go on: see `ToolGate`. `source` leads here."""
+"""A tool module whose calls wait for a `ToolGate` of the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class GatedTool:
     name = "run_tests"
     description = "Run the tests."
-    input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - nobody changes it
+    input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - constant
 
     def __init__(self, port: int, *, side_effect_free: bool = False) -> None:
         self._port = port

@@ -79,7 +79,7 @@ def messages_in(texts: Iterable[str]) -> list[ParsedMessage]:
         else:
             is_list = False
             said = _said(line)
-            assert said is not None, f"nobody has written {line!r}"
+            assert said is not None, f"no message contains {line!r}"
             found.append(said)
     return found
 

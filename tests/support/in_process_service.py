@@ -1,4 +1,4 @@
-"""What the service consists of, in this process: that is quicker than one of its own, and has no other part."""
+"""The service in this process, which starts faster than a process of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def serving_in_process(slack: LocalSlack, config: ServiceConfig) -> AsyncIterator[None]:
-    """Serve a workspace with the agents of this configuration. The environment leads their provider to the model."""
+    """Serve a workspace with the agents of a configuration. The environment has the URL of the model."""
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
     url, patience = config.store.get_secret_value(), StoreRetryPolicy()

@@ -1,4 +1,4 @@
-"""States of conversations, and valid sequences of them, for tests."""
+"""States of conversations, and valid sequences."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ any_state: st.SearchStrategy[BaseState] = st.one_of(
 
 
 def valid(states: list[BaseState]) -> list[BaseState]:
-    """Those of the states that may come where they stand, once the others are left out."""
+    """Return the states that are valid in their order, without the others."""
     flow, fitting = Flow(), []
     for state in states:
         try:

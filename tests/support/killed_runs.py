@@ -1,4 +1,4 @@
-"""Runs whose process is killed after any of their rows, and the processes that go on with them."""
+"""Runs whose process is killed after any row, and the processes that resume them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ HERE = {"conversation_id": "c", "agent_id": "a"}
 
 Text = tuple[int, str]
 
-# A call and its end, in the row of results that could not stand behind their calls any more.
+# A call and its result, in a row of late results.
 _LATE = re.compile(r"^- call (\S+), \w+: (.*)$", re.MULTILINE)
 
 
 @dataclass
 class SharedState:
-    """What outlives a process: the log, what people wrote, what tools did, and what people have read."""
+    """The state outside of a process: the log, the messages, the effects of tools, and the shown texts."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
     written: list[Injection] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Process:
         return []
 
     async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
-        """Say what comes after what it has said, whichever process it was said to."""
+        """Continue the script after the responses so far, in every process."""
         check(request)
         self.requests.append(request)
         rows = await self.world.rows()
@@ -144,7 +144,7 @@ class Process:
         return tool
 
     def write(self, message: Injection) -> None:
-        """Somebody writes; what was written once is not written again."""
+        """Inject a message, unless it was injected before."""
         if all(each.id != message.id for each in self.world.written):
             self.world.written.append(message)
             self._hand_over(message)
@@ -170,7 +170,7 @@ class Process:
         return suspended
 
     async def run(self) -> str:
-        """Go on with whatever the world is at: with the run in the log, or the prompt that never got there."""
+        """Resume the run in the log, or start the prompt that never reached it."""
         delivered = {each for row in await self.world.rows() for each in delivered_ids_in(row)}
         if self.world.is_stopped:
             self.session.coordinator.cancellation.request_graceful()
@@ -202,20 +202,20 @@ class Process:
         return told
 
     def texts(self, answer: str) -> list[Text]:
-        """What the run told people, its answer with it."""
+        """Return the texts shown to users, the answer included."""
         told = [(data["part"], data["text"]) for data in self.progress.of("text")]
         return [*told, (self.end["part"], answer)] if answer.strip() else told
 
 
 def texts_in(rows: Iterable[Row]) -> list[Text]:
-    """What the rows say that people were told."""
+    """Return the texts for users in the rows."""
     state = resume_state_of(list(rows))
     told, rest = state.texts, state.interim_texts.flush()
     return [(part.number, part.text) for part in (*told, *([rest] if rest else ()))]
 
 
 def ends_in(rows: Iterable[Row]) -> dict[str, str]:
-    """What the rows say to a model of each call's end: what a tool gave back, or why that is not known."""
+    """Return the outcome of each call as the model reads it."""
     ends: dict[str, str] = {}
     for row in rows:
         if row["role"] == "tool":
@@ -226,7 +226,7 @@ def ends_in(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def outcome_of(call_id: str, said: str, tools: Mapping[str, str]) -> str:
-    """What people are to be told of a call, of whose end this is said."""
+    """Return the outcome of a call that users see, from its result."""
     match said.removeprefix("failed: "):
         case "done" | tool_results.UNCHECKED:
             return "finished"
@@ -244,7 +244,7 @@ def tools_in(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def all_is_told(rows: list[Row], process: Process) -> None:
-    """What became of each call is told at the end; those that nobody can know of were named when the run went on."""
+    """Check that the end reports the outcome of each call; unknown ones are named when the run resumes."""
     tools, said = tools_in(rows), ends_in(rows)
     told = {each["id"]: each["outcome"] for each in process.end["tools"] if each["id"] in tools}
     assert told == {call_id: outcome_of(call_id, why, tools) for call_id, why in said.items()}
@@ -257,7 +257,7 @@ def all_is_told(rows: list[Row], process: Process) -> None:
 
 
 def all_is_well(rows: list[Row], world: SharedState) -> None:
-    """Whatever happened: a valid log, each message in it once and in order, nothing done twice that may do harm."""
+    """Check that the log is valid, each message is in it once and in order, and no side effect is repeated."""
     assert faults(rows) == []
     ids = [each for row in rows for each in delivered_ids_in(row) if each != PROMPT.id]
     assert ids == [each.id for each in world.written if each.id in ids]

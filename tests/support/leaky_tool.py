@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class LeakyTool:
     name = "leaky"
     description = "Tell everything."
-    input_schema: dict[str, Any] = {"type": "object", "properties": {"how": {"type": "string"}}}  # noqa: RUF012 - nobody changes it
+    input_schema: dict[str, Any] = {"type": "object", "properties": {"how": {"type": "string"}}}  # noqa: RUF012 - constant
 
     def label(self, _input: dict[str, Any]) -> str:
         return "Asking with our-own-password"
@@ -24,8 +24,8 @@ class LeakyTool:
         report_progress("sent our-own-password")
         await asyncio.sleep(0)
         if given["how"] == "raise":
-            raise RuntimeError("401 for our-own-password, xoxb-of-somebody")
-        output = {"env": "our-own-password", "docs": "use xoxb-of-somebody"}
+            raise RuntimeError("401 for our-own-password, xoxb-of-a-user")
+        output = {"env": "our-own-password", "docs": "use xoxb-of-a-user"}
         return ToolResult(success=given["how"] == "return", output=output, error={"message": str(output)})
 
 

@@ -1,6 +1,6 @@
-"""A tool module for the tests: calls that leave a line in a file, one for each time that they were made.
+"""A tool module for tests: each call writes a line to a file.
 
-`source` leads here. `note` has an effect, `look` has none and may be made again.
+`note` has side effects, `look` has none and may be repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MarkingTool:
         return f"{self.name} {asked['mark']}"
 
     async def execute(self, asked: dict[str, Any]) -> ToolResult:
-        """Write the line in the middle of the time that the call takes."""
+        """Write the line after half of the duration of the call."""
         half_s = asked.get("seconds", 0) / 2
         await asyncio.sleep(half_s)
         with self._path.open("a") as file:

@@ -24,7 +24,7 @@ KEY = "sk-ant-secret"
 
 
 class RecordingStream(ResponseStream):
-    """Remembers what was handed on, and says when."""
+    """Records the texts and blocks that are passed on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def a_request(**fields: Any) -> ChatRequest:
 
 
 class MountedAnthropic:
-    """A provider that talks to the server, and the retries that its hooks saw."""
+    """A provider that uses the server, and the retries that its hooks receive."""
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self.provider: AnthropicProvider = coordinator.get("providers", "anthropic")

@@ -1,4 +1,4 @@
-"""A Redis server of the tests' own: on a free loopback port, in a folder of its own, nothing kept on disk."""
+"""A Redis server for tests: on a free loopback port, in its own folder, without persistence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RedisServer:
-    """A server that can be ended and started again on its port, with these options beside the usual ones."""
+    """A server that can be killed and started again on its port, with additional options."""
 
     def __init__(self, folder: str, *options: str) -> None:
         self.port = _free_port()
@@ -36,7 +36,7 @@ class RedisServer:
     def start(self) -> Self:
         """Start the server; it answers when this returns."""
         command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self._folder]
-        self._process = subprocess.Popen(  # noqa: S603 - the command stands here
+        self._process = subprocess.Popen(  # noqa: S603 - a constant command
             [*command, "--save", "", "--appendonly", "no", "--daemonize", "no", *self._options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -57,7 +57,7 @@ class RedisServer:
             self._process = None
 
     def ask(self, *command: str | bytes) -> object:
-        """What the server answers to a command of another client."""
+        """Send a command as another client, and return the reply."""
         with redis.Redis(port=self.port, db=0) as client:
             return client.execute_command(*command)
 

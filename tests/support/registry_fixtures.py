@@ -1,4 +1,4 @@
-"""Agents of an agent registry, each moved by a script, with one store for the logs of all."""
+"""Scripted agents of an agent registry, with one store for all logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RegistryFixture:
-    """A registry of agents; the model "script/NAME" does what the script of this name says."""
+    """A registry of agents; the model "script/NAME" follows the script of this name."""
 
     def __init__(self, store: LogStore | None = None, tools: Sequence[Any] = (), **parts: Any) -> None:
         self.store = store or MemoryStore()
@@ -41,14 +41,14 @@ class RegistryFixture:
         return await agent.run(message, conversation_id)
 
     async def log(self, agent_id: str, conversation_id: str = "talk") -> list[StackEntry]:
-        """What stands in an agent's log of a conversation."""
+        """Return the entries of an agent's log."""
         stack = InteractionStack(self.store, conversation_id, agent_id)
         return [entry async for entry in stack.iter_last_n(await stack.length())]
 
     async def states(self, kind: type[BaseState], agent_id: str, conversation_id: str = "talk") -> list[Any]:
-        """The states of one kind in such a log."""
+        """Return the states of one type in an agent's log."""
         return [e.state for e in await self.log(agent_id, conversation_id) if isinstance(e.state, kind)]
 
     async def conversations(self, agent_id: str) -> list[str]:
-        """The conversations that an agent has a log of, the one written last first."""
+        """Return the conversations of an agent, the latest first."""
         return [key.conversation_id for key in await self.store.keys() if key.agent_id == agent_id]

@@ -1,4 +1,4 @@
-"""Processes of the service over one store, beside one workspace: they come and go as the test wants."""
+"""Processes of the service with one store and one workspace."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Replica:
         return await self._ended(signal.SIGTERM, within_s)
 
     def freeze(self) -> None:
-        """Let its process stand still until `thaw`."""
+        """Pause its process until `thaw`."""
         self.serving.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -94,7 +94,7 @@ class Replica:
         return code
 
     async def _put_away(self, process: Serving) -> None:
-        await self._exit.aclose()  # what it said last is heard
+        await self._exit.aclose()  # so that its last output is read
         self.past.append(process)
         self._now = None
 
@@ -130,6 +130,6 @@ class Replicas:
             (self.folder / f"{replica.name}.log").write_text(replica.log)
 
     def lines_about(self, *words: str) -> list[str]:
-        """What the logs say of all of these words."""
+        """Return the log lines that contain all these words."""
         lines = [(replica.name, line) for replica in self.each for line in replica.log.splitlines()]
         return [f"{name}: {line}" for name, line in lines if any(word in line for word in words)]

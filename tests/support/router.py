@@ -1,4 +1,4 @@
-"""The operator of the local Slack's Socket Mode: who gets the events, and what was acknowledged, when."""
+"""Routes the events of the local Slack's Socket Mode, and records acknowledgements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RoutedConnection:
 
 
 class Router:
-    """Stands between the sockets of a workspace and its delivery.
+    """Is between the sockets of a workspace and its event delivery.
 
     `lines` are the connections that are open, in the order in which they came. `sent` and `acknowledged` have the time
     of the event loop at which that was so of an event for the first time.
@@ -71,7 +71,7 @@ class Router:
         return self.acknowledged[event]
 
     def choose(self, line: RoutedConnection | None) -> None:
-        """Send events over this connection only; `None`: over all of them, in turn."""
+        """Send events over this connection only. None: over all connections in turn."""
         self._chosen = line
         for each in self.lines:
             self._delivery.detach(each)
@@ -83,7 +83,7 @@ class Router:
         self._events[envelope_id] = event
         self.sent.setdefault(event, asyncio.get_running_loop().time())
 
-    # What the sockets call.
+    # The interface of the sockets.
 
     @property
     def outstanding(self) -> int:

@@ -1,4 +1,4 @@
-"""What a run store promises, asked of any: each case takes an empty one."""
+"""The contract of a run store. Each case gets an empty one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def within(seconds: float) -> AsyncIterator[None]:
 async def until_due(store: RunStore, *conversation_ids: str) -> None:
     """Return once these and no others are due."""
     async with within(9):
-        while set(await store.due(T1, 1000)) != set(conversation_ids):  # noqa: ASYNC110 - time is what is waited for
+        while set(await store.due(T1, 1000)) != set(conversation_ids):  # noqa: ASYNC110 - it depends on time only
             await asyncio.sleep(0.05)
 
 
@@ -376,7 +376,7 @@ async def without_anything_to_do_nothing_is_due(store: RunStore) -> None:
 
 @_case
 async def whoever_admits_has_a_moment_to_claim(store: RunStore) -> None:
-    """And what is held starts nothing; what comes after it does."""
+    """Held entries start no run; later ones do."""
     await store.admit(C, entry(1), None)
     await store.admit(C, entry(2, "edit"), None)
     claim = await store.claim(C, "a", LONG_S)

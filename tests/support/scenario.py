@@ -1,4 +1,4 @@
-"""The service in real processes, over a store that outlives them, with a model and a tool that the test holds."""
+"""The service in real processes, with a durable store, and a model and a tool that the test controls."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ shutdown_grace_s: 4
 
 @dataclass
 class Scenario:
-    """A thread of #general, and who serves it. `root` is its first message.
+    """A thread of #general and the processes that serve it. `root` is its first message.
 
-    `tests` is where the tool `run_tests` waits, `set_up` where the set-up of a new session does.
+    `tests` holds calls of the tool `run_tests`, `set_up` the set-up of new sessions.
     """
 
     stage: SlackEnvironment
@@ -67,7 +67,7 @@ class Scenario:
         return self.slack.as_person("ana")
 
     async def start(self, replica: Replica) -> RoutedConnection:
-        """Start a process there; returns its line to Slack."""
+        """Start a process, and return its connection to Slack."""
         count = len(self.board.lines)
         await replica.start()
         return await self.board.connected(count + 1)
@@ -86,7 +86,7 @@ class Scenario:
         await self.slack.until(lambda ws: ws.message("general", ts).reacted(name), _WITHIN_S)
 
     async def told(self) -> list[str]:
-        """What the bot has said, once no run is shown any more and nothing is on its way."""
+        """Return the bot's texts once no run is shown and no event is outstanding."""
 
         def rests(_: object) -> bool:
             texts = self.stage.said(self.root)
@@ -106,7 +106,7 @@ class Scenario:
 async def scenario(
     folder: Path, store: StoreKind, *, replicas: int = 1, side_effect_free: bool = False
 ) -> AsyncIterator[Scenario]:
-    """Nothing is started yet. Slack sends again, after a moment, what a process was killed over."""
+    """Start no process yet. Slack soon repeats events that a killed process did not acknowledge."""
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(redis_server(*DURABLE)) if store == "redis" else None
         model = await stack.enter_async_context(AnthropicServer())
@@ -129,7 +129,7 @@ async def scenario(
 
 
 async def reached_again(gate: ToolGate, calls: int) -> None:
-    """Wait until that many calls have come to a gate."""
+    """Wait for the number of calls at a gate."""
     async with asyncio.timeout(_WITHIN_S):
         while gate.calls < calls:
             gate.reached.clear()

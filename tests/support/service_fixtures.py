@@ -1,4 +1,4 @@
-"""A workspace with the bot in it and everything behind it, in this process; only the model is the test's."""
+"""A workspace with the bot and the whole service in this process; the test scripts the model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from local_slack import Message, PersonClient, Workspace
 
-# The console's way of showing an exception takes its time on a busy machine.
+# Formatting an exception on the console is slow on a busy machine.
 _SETTLED_WITHIN_S = 30
 ALPHA = PersonaConfig(name="Alpha", emoji=":owl:")
 
 
 @dataclass
 class ServiceFixture:
-    """`tests` is where the tool `run_tests` waits, `set_up` where the set-up of a new session does."""
+    """`tests` holds calls of the tool `run_tests`, `set_up` the set-up of new sessions."""
 
     slack: LocalSlack
     model: AnthropicServer
@@ -50,7 +50,7 @@ class ServiceFixture:
         await self.slack.until(lambda ws: ws.message("general", ts).reacted(name))
 
     async def said(self, root: str) -> list[str]:
-        """What the bot has said in a thread, once nothing runs in it any more."""
+        """Return the bot's texts in a thread once no run is active."""
 
         def settled(ws: Workspace) -> list[str]:
             texts = [m.text for m in self._bots(ws, root)]
@@ -67,7 +67,7 @@ class ServiceFixture:
 async def service_fixture(
     model: AnthropicServer, folder: Path, people: Mapping[str, str] | None = None, **loop_options: Any
 ) -> AsyncIterator[ServiceFixture]:
-    """The environment must lead the provider to the model. `people` are names and display names."""
+    """The environment must have the URL of the model. `people` are names and display names."""
     async with (
         LocalSlack(**({"people": people} if people else {})) as slack,
         ToolGate() as tests,

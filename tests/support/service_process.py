@@ -1,6 +1,6 @@
-"""The real command `amplifier-slack`, beside the local Slack, in processes of its own.
+"""The real command `amplifier-slack` in its own processes, with the local Slack.
 
-They are forked, which saves them the start of a Python and its imports; `playing` starts what people do.
+They are forked, which saves the start of Python and its imports; `playing` runs `make play`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 AMPLIFIER_SLACK = str(Path(sys.executable).parent / "amplifier-slack")
 _URL = re.compile(r"http://127\.0\.0\.1:\d+/")
-# What the tests' own environment holds must not decide what the service does.
+# The environment of the tests must not affect the service.
 _OURS = ("SLACK_", "ANTHROPIC_", "AMPLIFIER_")
 
 

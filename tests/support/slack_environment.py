@@ -1,4 +1,4 @@
-"""A workspace in this process, and the service beside it, in one of its own."""
+"""A workspace in this process, and the service in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Hold(asyncio.Event):
-    """An event for `Waits` that also says when a call has come to wait for it."""
+    """An event for `Waits` that reports when a call waits for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Hold(asyncio.Event):
 
 @dataclass(frozen=True)
 class SlackEnvironment:
-    """A workspace, and the environment that points the service to it."""
+    """A workspace, and the environment variables with which the service uses it."""
 
     slack: LocalSlack
     env: Mapping[str, str]
@@ -50,7 +50,7 @@ class SlackEnvironment:
         return hold
 
     def said(self, root: str) -> list[str]:
-        """What the bot says in a thread of #general, as it stands."""
+        """Return the current texts of the bot in a thread of #general."""
         return [m.text for m in self._thread(root) if m.by_bot]
 
     def found(self, root: str, text: str) -> Message | None:

@@ -1,4 +1,4 @@
-"""Conversations that contexts over an interaction stack keep, and a house for such contexts."""
+"""Conversations in contexts over an interaction stack."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class StackFixture:
-    """A store, and contexts that come and go over it as processes do."""
+    """A store with contexts over it, as successive processes have."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()

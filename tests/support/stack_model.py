@@ -1,4 +1,4 @@
-"""What an interaction stack should do, in the simplest terms: a branch is a list of states."""
+"""A model of an interaction stack: a branch is a list of states."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class NoteState(BaseState):
-    """Stands beside the flow."""
+    """A state outside of the flow."""
 
     text: str
 
 
 @dataclass
 class Progress:
-    """How far a conversation is: what was last, the places of the calls without a result, and the task."""
+    """The progress of a conversation: the last state, the open calls, and the task."""
 
     last: BaseState | None = None
     open: dict[str, int] | None = None
@@ -65,7 +65,7 @@ class Progress:
                 calls = {**calls, state.id: index}
             case ToolResultState():
                 if state.tool_call_id not in calls:
-                    raise InvalidTransition("nobody asked")
+                    raise InvalidTransition("no question before it")
                 parent = calls[state.tool_call_id]
                 calls = {call: place for call, place in calls.items() if call != state.tool_call_id}
         self.last, self.open = state, calls
@@ -99,7 +99,7 @@ class Model:
 
     @property
     def all_states(self) -> set[int]:
-        """The states of all branches, each once, told apart by what they are and not by what they say."""
+        """The states of all branches, each once, compared by identity."""
         return {id(state) for states in self.branches.values() for state in states}
 
     def progress(self) -> tuple[Progress, list[tuple[int | None, int]]]:
@@ -117,7 +117,7 @@ class Model:
         return place
 
     def ends_like(self, other: Model) -> bool:
-        """Whether the current branch of both is the same one, whatever its name, with the same states."""
+        """Return whether both have the same current branch with the same states, under any name."""
         return self.marks[self.current] is other.marks[other.current] and self.states == other.states
 
     def pushed(self, states: Sequence[BaseState]) -> Model:
@@ -154,7 +154,7 @@ class Model:
         return replace(self, version=self.version + 1, branches=kept)
 
     def left(self, name: str | None, states: Sequence[BaseState]) -> Model:
-        """The model once it is known which branch has what the current one has left behind; `None`: an older one."""
+        """Return the model after a rewind; `name` is the branch with the remaining states. None: an older one."""
         if name is None:
             return self
         branches = {**self.branches, name: tuple(states)}

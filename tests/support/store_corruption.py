@@ -1,4 +1,4 @@
-"""Damage done to a store of conversations, systematically."""
+"""Systematic corruption of a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = "T:C:1.0"
 
 
 async def populate(url: str) -> None:
-    """Six messages: three were read, two before a run that is on; one was refused, two wait."""
+    """Store six messages: three delivered, one refused, two pending, and an active run."""
     async with aclosing(await open_run_store(url)) as runs, aclosing(await open_store(url)) as logs:
         stack = InteractionStack(logs, HERE, "alpha")
         for number in range(1, 7):
@@ -39,7 +39,7 @@ async def populate(url: str) -> None:
 
 
 def corrupted_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The file as it may be after it was cut, or overwritten in part: a name for it, and its bytes."""
+    """Yield truncated and partly overwritten versions of a file, each with a name."""
     whole = path.read_bytes()
     size = len(whole)
     for end in (0, 1, 15, 16, 99, 100, 4095, 4096, 4097, size // 2, size - 4096, size - 1):
@@ -52,7 +52,7 @@ def corrupted_files(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def corrupting_commands(server: RedisServer) -> Iterator[tuple[str, ...]]:
-    """What a command can do to it: each key of a wrong type or gone, members and fields that are no text, garbage."""
+    """Yield commands that delete keys, change their types, or write invalid members and fields."""
     for key in sorted(server.ask("KEYS", "*")):
         kind = server.ask("TYPE", key).decode()
         yield ("DEL", key)

@@ -49,7 +49,7 @@ class StoredConversations:
         self._do(lambda store: InteractionStack(store, place, agent, asked_by=asked_by).push(*states))
 
     def said(self, place: str = HERE, agent: str = "alpha") -> list[str]:
-        """What people said on the current branch."""
+        """Return the texts of users on the current branch."""
 
         async def said(store: LogStore) -> list[str]:
             stack = InteractionStack(store, place, agent)

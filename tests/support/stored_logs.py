@@ -34,5 +34,5 @@ async def plant(store: LogStore, key: Key, nodes: Sequence[Node] = (), *, writte
 
 
 async def indices(store: LogStore, key: Key, start: int = 0, stop: int = 100, segment: int = 0) -> list[int]:
-    """Which states stand in a segment."""
+    """Return the indices of the states in a segment."""
     return [node.index for node in await store.read(key, segment, start, stop)]

@@ -1,4 +1,4 @@
-"""Tests in virtual time: a wait of a minute takes none, and ends to the instant."""
+"""Tests in virtual time: waits take no real time, and end exactly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def in_virtual_time(test: Callable[..., Any]) -> Callable[..., None]:
-    """Run a test on an event loop whose clock jumps to the next timer. Nothing in it may wait for the outside."""
+    """Run a test on an event loop whose clock jumps to the next timer. It must not use sockets or threads."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -33,14 +33,14 @@ def in_virtual_time(test: Callable[..., Any]) -> Callable[..., None]:
 
 
 class Clock:
-    """Notes when the model was asked, in seconds since the first time."""
+    """Records the times of model calls."""
 
     def __init__(self) -> None:
         self._times: list[float] = []
 
     @property
     def waits(self) -> list[float]:
-        """How long it was, each time, until the model was asked again."""
+        """The delays between successive calls."""
         return [later - earlier for earlier, later in zip(self._times, self._times[1:], strict=False)]
 
     def on(self, step: Step) -> Step:

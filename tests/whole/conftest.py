@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -17,26 +16,30 @@ from tool_gate import GATED_TOOL, ToolGate
 from local_slack import LocalSlack
 
 ROOT = Path(__file__).parents[2]
-# Set it to a folder to see what the tests see.
+# A folder for screenshots of the browser tests.
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
 
 
-@dataclass
-class Seat:
-    """A person in front of the page."""
+class SlackPage:
+    """The page of the local Slack, and the actions of a person on it."""
 
-    page: Page
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self.channel, self.thread = self.by("channel-pane"), self.by("thread-pane")
+
+    @classmethod
+    async def open(cls, browser: Browser, url: str, *, width: int = 1280, height: int = 800) -> SlackPage:
+        page = await browser.new_page(viewport={"width": width, "height": height})
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        await page.goto(url)
+        opened = cls(page)
+        await expect(opened.by("app")).to_have_attribute("data-ready", "true")
+        assert not errors
+        return opened
 
     def by(self, testid: str, inside: Locator | None = None) -> Locator:
-        return (inside or self.page).get_by_test_id(testid)
-
-    @property
-    def channel(self) -> Locator:
-        return self.by("channel-pane")
-
-    @property
-    def thread(self) -> Locator:
-        return self.by("thread-pane")
+        return (inside or self._page).get_by_test_id(testid)
 
     async def write(self, pane: Locator, text: str) -> None:
         await self.by("composer", pane).fill(text)
@@ -46,7 +49,7 @@ class Seat:
         return self.by("message", pane).filter(has_text=text)
 
     async def see(self, pane: Locator, text: str) -> Locator:
-        """Wait until a message with this text is there."""
+        """Wait for a message with this text."""
         found = self.message(pane, text).last
         await expect(found).to_be_visible(timeout=40_000)
         return found
@@ -59,9 +62,9 @@ class Seat:
         await message.hover()
         await self.by(f"quick-react-{name}", message).click()
 
-    async def picture(self, name: str) -> None:
+    async def screenshot(self, name: str) -> None:
         if SCREENSHOTS:
-            await self.page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", animations="disabled")
+            await self._page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", animations="disabled")
 
 
 @pytest.fixture
@@ -72,26 +75,9 @@ async def browser(chromium_address: str) -> AsyncIterator[Browser]:
         await browser.close()
 
 
-async def take_seat(browser: Browser, url: str, *, width: int = 1280, height: int = 800) -> Seat:
-    page = await browser.new_page(viewport={"width": width, "height": height})
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    await page.goto(url)
-    seat = Seat(page)
-    await expect(seat.by("app")).to_have_attribute("data-ready", "true")
-    assert not errors
-    return seat
-
-
-@pytest.fixture
-async def stage_seat(browser: Browser, stage: SlackEnvironment) -> Seat:
-    """In front of the page of the workspace that stays."""
-    return await take_seat(browser, stage.slack.url)
-
-
 @pytest.fixture
 async def model() -> AsyncIterator[AnthropicServer]:
-    """A Messages API whose answers the test holds."""
+    """A Messages API whose responses the test controls."""
     async with AnthropicServer() as server:
         yield server
 
@@ -100,59 +86,42 @@ async def model() -> AsyncIterator[AnthropicServer]:
 def opened(
     model: AnthropicServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., AbstractAsyncContextManager[ServiceFixture]]:
-    """A workspace with the bot in it, on that model; takes options of the loop."""
+    """Run the service in this process, with options of the loop."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
     return lambda **loop_options: service_fixture(model, tmp_path, **loop_options)
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[SlackEnvironment]:
-    """A workspace that stays while services come and go."""
+async def environment(tmp_path: Path) -> AsyncIterator[SlackEnvironment]:
+    """A workspace for the processes of a service."""
     async with LocalSlack() as slack:
         yield SlackEnvironment.of(slack, tmp_path)
 
 
 @pytest.fixture
-async def play_url(stage: SlackEnvironment, model: AnthropicServer, tmp_path: Path) -> AsyncIterator[str]:
-    """A page like the playground's, with the service beside it, on that model."""
-    async with _served(stage, model, play_config(tmp_path)) as url:
-        yield url
-
-
-@pytest.fixture
-async def tests_at_work() -> AsyncIterator[ToolGate]:
-    """Where the agent's tool `run_tests` waits, for those who sit at `gated_seat`."""
+async def tests_tool() -> AsyncIterator[ToolGate]:
+    """Holds the calls of the agent's tool `run_tests`."""
     async with ToolGate() as gate:
         yield gate
 
 
 @pytest.fixture
-async def gated_seat(
-    browser: Browser, stage: SlackEnvironment, model: AnthropicServer, tests_at_work: ToolGate, tmp_path: Path
-) -> AsyncIterator[Seat]:
+async def page(
+    browser: Browser, environment: SlackEnvironment, model: AnthropicServer, tests_tool: ToolGate, tmp_path: Path
+) -> AsyncIterator[SlackPage]:
+    """The page of the playground, whose agent also has the tool `run_tests`."""
     config = play_config(tmp_path)
-    tool = f"{{module: gated-tool, source: {GATED_TOOL}, config: {{port: {tests_at_work.port}}}}}"
+    tool = f"{{module: gated-tool, source: {GATED_TOOL}, config: {{port: {tests_tool.port}}}}}"
     config.write_text(config.read_text().replace("\nworkspace:", f"    tools: [tool-filesystem, {tool}]\n\nworkspace:"))
-    async with _served(stage, model, config) as url:
-        yield await take_seat(browser, url)
-
-
-@pytest.fixture
-async def seat(browser: Browser, play_url: str) -> Seat:
-    return await take_seat(browser, play_url)
-
-
-@asynccontextmanager
-async def _served(stage: SlackEnvironment, model: AnthropicServer, config: Path) -> AsyncIterator[str]:
     env = {"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": model.base_url}
-    async with stage.serving("--config", str(config), **env) as service:
+    async with environment.serving("--config", str(config), **env) as service:
         await service.says("service.ready")
-        yield stage.slack.url
+        yield await SlackPage.open(browser, environment.slack.url)
 
 
 def play_config(folder: Path) -> Path:
-    """A copy of what `make play` uses, that keeps its workspaces to itself."""
+    """Return a copy of the configuration of `make play` with workspaces of its own."""
     config = folder / "config.yaml"
     text = (ROOT / "deploy/play/config.yaml").read_text()
     config.write_text(
@@ -162,7 +131,7 @@ def play_config(folder: Path) -> Path:
 
 
 @pytest.fixture
-async def playground(browser: Browser, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[Seat]]]:
-    """What `make play` starts when no key is set; takes a seat in it."""
+async def playground(browser: Browser, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[SlackPage]]]:
+    """Run what `make play` starts without a key; open its page."""
     async with playing(play_config(tmp_path)) as url:
-        yield lambda **size: take_seat(browser, url, **size)
+        yield lambda **size: SlackPage.open(browser, url, **size)

@@ -1,4 +1,4 @@
-"""`python tests/whole/fault_test.py`: a crowd, replicas of the service, and harm; prints the tally of it all."""
+"""`python tests/whole/fault_test.py`: many people, replicas of the service, and faults; prints the counts."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from fault_injection.trial import Trial
 
 
 @click.command()
-@click.option("--minutes", default=5.0, show_default=True, help="How long harm is done.")
+@click.option("--minutes", default=5.0, show_default=True, help="How long faults are injected.")
 @click.option("--conversations", default=200, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--replicas", default=2, show_default=True, help="1 is over SQLite, more are over Redis.")
-@click.option("--pace-s", default=8.0, show_default=True, help="Between two things that people do in a conversation.")
+@click.option("--pace-s", default=8.0, show_default=True, help="Between two actions of people in a conversation.")
 @click.option("--harm-s", default=4.0, show_default=True, help="Between two harms.")
 @click.option("--close-within-s", default=120.0, show_default=True, help="In which all must be answered at the end.")
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="An empty one, for all that is kept.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), help="An empty folder for the logs and the store."
+)
 def main(minutes: float, folder: Path | None, **given: Any) -> None:
-    """Let a crowd write while processes are killed, and count everything at the end."""
+    """Let many people post while processes are killed, and check every message at the end."""
     folder = folder or Path(tempfile.mkdtemp(prefix="fault-test-"))
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise click.BadParameter(f"{folder} is not empty: what lies there would be counted, too.")
+        raise click.BadParameter(f"{folder} is not empty: its files would be checked, too.")
     trial = Trial(seconds=60 * minutes, **given)
     tally = asyncio.run(trial.run(folder))
     click.echo(f"{trial}\n\n{tally.table()}\n")
     for sentence, _ in tally.wrong[:30]:
         click.echo(f"WRONG: {sentence}")
-    click.echo(f"{len(tally.wrong)} things are wrong. Logs, and what they say of each: {folder}")
+    click.echo(f"{len(tally.wrong)} checks failed. Logs and details: {folder}")
     sys.exit(0 if tally.holds else 1)
 
 

@@ -1,4 +1,4 @@
-"""`python tests/whole/fuzz_test.py`: send many odd events into the service, and print what was wrong."""
+"""`python tests/whole/fuzz_test.py`: send many malformed events to the service, and print the violated checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from fuzzing.trial import Trial
 
-_SHOWN_OF_A_KIND = 5
+_SHOWN_PER_KIND = 5
 
 
 @click.command()
@@ -25,7 +25,7 @@ _SHOWN_OF_A_KIND = 5
 @click.option("--transport", type=click.Choice(["socket", "http"]), default="socket", show_default=True)
 @click.option("--store", type=click.Choice(["sqlite", "redis"]), default="sqlite", show_default=True)
 def main(events: int, seed: int, transport: str, store: str) -> None:
-    """Send events of a seed, and check that everything holds afterwards."""
+    """Send the events of a seed, and check the service afterwards."""
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fuzz-test-") as folder:
         trial = Trial(seed, events, "http" if transport == "http" else "socket", is_redis=store == "redis")
@@ -36,9 +36,9 @@ def main(events: int, seed: int, transport: str, store: str) -> None:
     for sentence in findings.wrong:
         kind = sentence.partition(":")[0]
         shown[kind] += 1
-        if shown[kind] <= _SHOWN_OF_A_KIND:
+        if shown[kind] <= _SHOWN_PER_KIND:
             click.echo(f"WRONG: {sentence[:3000]}")
-    click.echo(f"{trial}: {len(findings.wrong)} things are wrong, {time.monotonic() - began_s:.0f} s.")
+    click.echo(f"{trial}: {len(findings.wrong)} checks failed, {time.monotonic() - began_s:.0f} s.")
     sys.exit(1 if findings.wrong else 0)
 
 

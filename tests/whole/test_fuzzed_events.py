@@ -1,7 +1,4 @@
-"""Odd events over every transport and store: all are acknowledged, nothing crashes, and every thread still answers.
-
-`fuzz_test.py` beside this file is the long form.
-"""
+"""Malformed events over every transport and store; `fuzz_test.py` sends more of them."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from fuzzing.trial import Trial
 @pytest.mark.parametrize("is_redis", [False, True], ids=["sqlite", "redis"])
 @pytest.mark.parametrize("transport", ["socket", "http"])
 @pytest.mark.timeout(180)
-async def test_odd_events_crash_nothing_and_stop_no_conversation(transport, is_redis, tmp_path):
+async def test_malformed_events_are_acknowledged_and_block_no_conversation(transport, is_redis, tmp_path):
     findings = await Trial(seed=11, events=200, transport=transport, is_redis=is_redis).run(tmp_path)
     assert findings.wrong == []
     assert findings.counts["threads that answer at the end"] > 0

@@ -1,4 +1,4 @@
-"""An answer with very many tool calls costs the other conversations neither their turn nor the machine."""
+"""A model response with very many tool calls delays no other conversation."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _results(body):
 
 
 @pytest.mark.parametrize("regex", [False, True])
-async def test_another_conversation_is_answered_meanwhile_and_each_call_has_one_result(opened, model, regex):
+async def test_another_conversation_is_answered_during_the_calls_and_each_call_has_one_result(opened, model, regex):
     searches = [tool_call("search_files", {"query": f"cake {number}", "regex": regex}) for number in range(CALLS)]
     gated = tool_call("run_tests", {})
-    brought = []
+    received = []
 
     def answer(body):
         if results := _results(body):
-            brought.append(results)
+            received.append(results)
             return message(text("Nothing found."))
         if "everything" in json.dumps(body["messages"]):
             return message(gated, *searches)
@@ -47,22 +47,22 @@ async def test_another_conversation_is_answered_meanwhile_and_each_call_has_one_
             most = max(most, len(_child_processes() - before))
             await asyncio.sleep(0.02)
         assert said.result() == ["Good morning."]
-        assert not brought, "the searches are not over for the model"
+        assert not received, "the searches have not ended"
         place.tests.open()
         assert await place.said(flood) == ["Nothing found."]
-    (results,) = brought
+    (results,) = received
     assert {each["tool_use_id"] for each in results} == {each.start["id"] for each in (gated, *searches)}
     assert len(results) == CALLS + 1
     assert 0 < most <= 4
 
 
-async def test_of_more_calls_than_an_answer_may_make_the_rest_fails_and_the_run_goes_on(opened, model):
+async def test_the_calls_above_the_limit_fail_and_the_run_continues(opened, model):
     model.reply(*[tool_call("list_files", {}) for _ in range(200)])
     model.reply(text("That was too much."))
     async with opened() as place:
         flood = await place.ask()
         assert await place.said(flood) == ["That was too much."]
-    told = [json.dumps(each["content"]) for each in _results(model.bodies[1])]
-    assert len(told) == 200
-    assert sum("There are no such files" in each for each in told) == 64
-    assert sum("at most 64 tool calls" in each for each in told) == 136
+    contents = [json.dumps(each["content"]) for each in _results(model.bodies[1])]
+    assert len(contents) == 200
+    assert sum("There are no such files" in each for each in contents) == 64
+    assert sum("at most 64 tool calls" in each for each in contents) == 136

@@ -1,4 +1,4 @@
-"""What a newcomer meets after `make play`, with no key and no configuration."""
+"""`make play` without a key and without a configuration."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from playwright.async_api import expect
 pytestmark = pytest.mark.browser
 
 
-async def test_the_suggested_first_message_leads_to_a_review_of_the_real_notes(playground):
-    seat = await playground()
-    await seat.picture("0-welcome")
-    await seat.by("suggestion").click()
-    await seat.by("composer", seat.channel).press("Enter")
-    await seat.see(seat.thread, "Reading ")
-    await seat.write(seat.thread, "also check who owns the budget")
-    await seat.see_reaction(seat.thread, "also check who owns the budget", "eyes")
-    await seat.picture("5-demo-working")
-    answer = await seat.see(seat.thread, "While I was working you also wrote:")
+async def test_the_suggested_first_message_leads_to_a_review_of_the_notes(playground):
+    page = await playground()
+    await page.screenshot("0-welcome")
+    await page.by("suggestion").click()
+    await page.by("composer", page.channel).press("Enter")
+    await page.see(page.thread, "Reading ")
+    await page.write(page.thread, "also check who owns the budget")
+    await page.see_reaction(page.thread, "also check who owns the budget", "eyes")
+    await page.screenshot("5-demo-working")
+    answer = await page.see(page.thread, "While I was working you also wrote:")
     await expect(answer).to_contain_text("also check who owns the budget")
-    await expect(seat.by("thread-pane")).to_contain_text("roadmap.md")
-    await expect(seat.message(seat.thread, "⚙️")).to_have_count(0)
-    await seat.picture("6-demo-answered")
+    await expect(page.thread).to_contain_text("roadmap.md")
+    await expect(page.message(page.thread, "⚙️")).to_have_count(0)
+    await page.screenshot("6-demo-answered")
 
 
 async def test_the_page_works_in_a_narrow_window(playground):
-    seat = await playground(width=390, height=780)
-    await seat.write(seat.channel, "@alpha hello")
-    await seat.see(seat.thread, "offline demo")
-    await seat.picture("7-narrow")
+    page = await playground(width=390, height=780)
+    await page.write(page.channel, "@alpha hello")
+    await page.see(page.thread, "offline demo")
+    await page.screenshot("7-narrow")

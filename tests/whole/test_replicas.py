@@ -1,22 +1,16 @@
-"""Several replicas are one service: whoever gets an event, it reaches the run; whoever dies is replaced."""
+"""Several replicas serve one workspace: each event reaches the owner of its run, and each dead owner is replaced."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from anthropic_server import Gate, message, text, tool_call
 from fault_injection.trial import Trial
 from scenario import ENVELOPE, EYES, Scenario, scenario
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncIterator[Scenario]:
-    """Two replicas: the first one has a run whose tool is at work, and the other one gets the events from now on."""
+async def there(tmp_path):
+    """Two replicas: the first one owns a run whose tool is running, the other one receives the events."""
     async with scenario(tmp_path, "redis", replicas=2) as there:
         one, other = [await there.start(replica) for replica in there.replicas.each]
         there.board.choose(one)
@@ -27,11 +21,7 @@ async def there(tmp_path: Path) -> AsyncIterator[Scenario]:
         yield there
 
 
-def said(body: dict[str, Any]) -> str:
-    return str(body["messages"])
-
-
-async def test_a_steer_an_edit_and_a_deletion_reach_the_run_at_another_replica(there: Scenario):
+async def test_a_message_an_edit_and_a_deletion_reach_the_run_at_another_replica(there: Scenario):
     stays, changes, goes = [await there.say(words) for words in ("this stays", "this changes", "this goes")]
     for ts in (stays, changes, goes):
         await there.sees_mark(ts, ENVELOPE)
@@ -45,7 +35,7 @@ async def test_a_steer_an_edit_and_a_deletion_reach_the_run_at_another_replica(t
     there.model.reply(text("All passed."))
     there.tests.open()
     assert await there.told() == ["12 of 40.", "All passed."]
-    read = said(there.model.bodies[1])
+    read = str(there.model.bodies[1]["messages"])
     assert "- Ana (U0ANA): this stays" in read
     assert "- Ana (U0ANA): this has changed" in read
     assert "this changes" not in read
@@ -53,25 +43,22 @@ async def test_a_steer_an_edit_and_a_deletion_reach_the_run_at_another_replica(t
     assert '"run.started"' not in there.replicas.each[1].log
 
 
-async def test_a_word_stops_the_run_at_another_replica(there: Scenario):
-    await there.say("stop")
-    assert await there.told() == ["🛑 Stopped by Ana. Outcome unknown: Running the tests."]
-    await there.tests.left.wait()
-
-
-async def test_a_cross_on_the_status_stops_the_run_at_another_replica(there: Scenario):
-    status = await there.sees("⚙️")
-    await there.ana.react("general", status.ts, "x")
+@pytest.mark.parametrize("how", ["word", "cross"])
+async def test_a_stop_reaches_the_run_at_another_replica(there: Scenario, how):
+    if how == "word":
+        await there.say("stop")
+    else:
+        await there.ana.react("general", (await there.sees("⚙️")).ts, "x")
     assert await there.told() == ["🛑 Stopped by Ana. Outcome unknown: Running the tests."]
 
 
-async def test_a_process_that_stood_still_for_longer_than_its_lease_says_and_writes_nothing_more(there: Scenario):
+async def test_a_process_that_was_suspended_for_longer_than_its_lease_posts_and_stores_nothing(there: Scenario):
     one, other = there.replicas.each
     one.freeze()
-    there.model.reply(text("I do not know what came of the tests."))
+    there.model.reply(text("I do not know the result of the tests."))
     await other.serving.says("run.taken_over")
     before = await there.told()
-    assert before[-1] == "I do not know what came of the tests."
+    assert before[-1] == "I do not know the result of the tests."
     there.tests.open()
     one.thaw()
     await one.serving.says("lease.lost")
@@ -79,10 +66,10 @@ async def test_a_process_that_stood_still_for_longer_than_its_lease_says_and_wri
     await there.say("are you there?")
     await there.sees("Here.")
     assert await there.told() == [*before, "Here."]
-    assert len(there.model.requests) == 3, "who lost the run asks nobody anything"
+    assert len(there.model.requests) == 3, "the former owner makes no request"
 
 
-async def test_what_happens_while_the_store_is_away_is_kept_and_answered_when_it_is_back(there: Scenario):
+async def test_a_message_during_an_outage_of_the_store_is_answered_afterwards(there: Scenario):
     one, other = there.replicas.each
     assert there.redis is not None
     there.redis.kill()
@@ -94,13 +81,14 @@ async def test_what_happens_while_the_store_is_away_is_kept_and_answered_when_it
     there.redis.start()
     await there.sees_mark(late, EYES)
     assert (await there.told())[-1] == "Here I am."
-    assert "and this" in said(there.model.bodies[-1])
-    assert "all passed" in said(there.model.bodies[-1])
+    request = str(there.model.bodies[-1]["messages"])
+    assert "and this" in request
+    assert "all passed" in request
     for replica in (one, other):
         await replica.serving.says("store.available")
 
 
-async def test_a_run_that_begins_while_the_store_is_away_waits_for_it(tmp_path: Path):
+async def test_a_run_that_begins_during_an_outage_of_the_store_waits_for_its_end(tmp_path):
     silent = Gate()
     async with scenario(tmp_path, "redis") as there:
         (one,) = there.replicas.each
@@ -134,6 +122,6 @@ async def test_a_run_that_begins_while_the_store_is_away_waits_for_it(tmp_path: 
     ids=["two replicas over Redis", "one process over SQLite"],
 )
 @pytest.mark.timeout(120)
-async def test_a_crowd_is_answered_once_and_in_order_whatever_dies(trial: Trial, tmp_path: Path):
+async def test_every_message_of_many_people_is_answered_once_and_in_order_whatever_fails(trial, tmp_path):
     tally = await trial.run(tmp_path)
     assert tally.holds, f"{[sentence for sentence, _ in tally.wrong]}\n{tally.table()}"

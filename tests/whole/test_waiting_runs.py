@@ -1,4 +1,4 @@
-"""A process that ends while many messages of one person wait for a slot."""
+"""A process that ends while many runs of one person wait for a slot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
-async def test_what_waits_when_the_process_ends_is_answered_once_by_the_next_one(store, tmp_path, number):
+async def test_runs_that_wait_at_the_end_of_the_process_are_answered_once_by_the_next(store, tmp_path, number):
     config = tmp_path / "agents.yaml"
     async with LocalSlack(channels=CHANNELS) as slack:
         stage, ana = SlackEnvironment.of(slack, tmp_path), slack.as_person("ana")
@@ -52,7 +52,7 @@ async def test_what_waits_when_the_process_ends_is_answered_once_by_the_next_one
                 return sum(message.reacted("incoming_envelope") for message in messages if message is not None)
 
             await slack.until(lambda _: parked() == MANY - 7, 30)
-            assert service.output.count("run.started") == 7, "two at work, and five that wait with a status"
+            assert service.output.count("run.started") == 7, "two active and five waiting with a status"
             assert await service.ended(number, within_s=GRACE_S + 1) == (0 if number == signal.SIGTERM else -number)
             assert "not_handed_over" not in service.output
         config.write_text(CONFIG.format(think_s=0, per_person=10, grace_s=GRACE_S))
@@ -68,7 +68,7 @@ async def test_what_waits_when_the_process_ends_is_answered_once_by_the_next_one
             await slack.until(lambda _: all(map(is_answered, range(MANY))), 50)
 
 
-async def test_a_process_in_which_many_wait_ends_within_its_grace(store, tmp_path):
+async def test_a_process_with_many_waiting_runs_ends_within_its_grace_period(store, tmp_path):
     config = tmp_path / "agents.yaml"
     config.write_text(CONFIG.format(think_s=60, per_person=10, grace_s=GRACE_S))
     async with LocalSlack() as slack:

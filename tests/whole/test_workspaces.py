@@ -1,4 +1,4 @@
-"""Services of different workspaces over one Redis leave each other's conversations alone."""
+"""Services of different workspaces with one Redis do not touch each other's conversations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from local_slack.installation.team import InstalledTeam
 
 
-def unaddressed(team: InstalledTeam, ts: str) -> PendingMessage:
+def due_message(team: InstalledTeam, ts: str) -> PendingMessage:
     """Return a message as a replica writes it to the inbox, so that another replica finds it as due."""
     message = SlackMessage(
         team.team_id, team.channel("general").id, ts, None, team.person("ana").id, "hi", (), direct=False
@@ -57,12 +57,12 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             foreign = f"{there.slack.team_id}:{there.slack.channel('general').id}:{there.root}"
             await here.kill()
             async with asyncio.timeout(10):
-                while (known := await store.record(foreign)).is_owned:  # noqa: ASYNC110 - its lease is to run out
+                while (known := await store.record(foreign)).is_owned:  # noqa: ASYNC110 - until its lease expires
                     await asyncio.sleep(0.05)
 
             # The other service finds this message by its search for due conversations, which ran after the lease ended.
             ana = second.as_person("ana")
-            inbound = unaddressed(second, await ana.say("general", "hi"))
+            inbound = due_message(second, await ana.say("general", "hi"))
             other_model.reply(text("Hello."))
             await store.admit(
                 inbound.message.place.conversation_id, InboxEntry(inbound.id, "message", inbound.to_dict()), "alpha"
@@ -84,9 +84,9 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             teams = (there.slack.team_id, second.team_id)
             assert all(key.startswith(tuple(f"budget:{{{team}}}:" for team in teams)) for key in budgets), budgets
 
-            there.model.reply(text("I do not know what came of the tests."))
+            there.model.reply(text("I do not know the result of the tests."))
             await there.start(here)
             there.tests.open()
-            assert (await there.told()).count("I do not know what came of the tests.") == 1
+            assert (await there.told()).count("I do not know the result of the tests.") == 1
             assert (len(there.model.requests), len(other_model.requests)) == (2, 1)
             assert foreign not in other.log

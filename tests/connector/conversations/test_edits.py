@@ -186,24 +186,16 @@ async def test_an_edit_that_arrives_before_its_message_starts_a_run_after_the_fi
     assert (await thread.next_run()).prompt == "and this"
 
 
-@pytest.mark.parametrize("is_delivered", [False, True])
-async def test_an_edit_to_a_stop_word_stops_the_run_once(chat, is_delivered):
+@pytest.mark.parametrize("which", ["pending", "delivered", "first"])
+async def test_an_edit_to_a_stop_word_stops_the_run_once(chat, which):
     thread = await chat.start()
-    steer = await thread.inject("stp")
-    if is_delivered:
+    message = thread.ts if which == "first" else await thread.inject("stp")
+    if which == "delivered":
         await thread.run.deliver()
-    await thread.edit(steer, "stop")
+    await thread.edit(message, "@alpha stop")
     await thread.run.stopped()
-    assert thread.run.texts[:1] == (["stp"] if is_delivered else [])
-    await thread.edit(steer, "stop!")
-    await chat.acknowledged()
-    assert thread.run.stops == [False]
-
-
-async def test_an_edit_of_the_first_message_to_a_stop_word_stops_the_run_once(chat):
-    thread = await chat.start()
-    await thread.edit(thread.ts, "@alpha stop")
-    await thread.run.stopped()
+    assert thread.run.texts[:1] == (["stp"] if which == "delivered" else [])
+    await thread.edit(message, "@alpha stop!")
     await chat.acknowledged()
     assert thread.run.stops == [False]
 

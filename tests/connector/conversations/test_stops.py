@@ -100,43 +100,40 @@ def click(thread, status, *, at_s: float = 0, run: str = "") -> dict:
     }
 
 
-async def test_a_click_that_slack_delivers_twice_is_one_stop(chat):
+def cross(thread) -> dict:
+    """Return the event of a ❌ on the first message."""
+    item = {"type": "message", "channel": thread.chat.general, "ts": thread.ts}
+    at = f"{float(thread.ts) + 1:.6f}"
+    return {"type": "reaction_added", "user": "U0ANA", "reaction": "x", "item": item, "event_ts": at}
+
+
+@pytest.mark.parametrize("is_click", [True, False])
+async def test_a_stop_that_slack_delivers_twice_is_one_stop(chat, is_click):
     thread = await chat.start()
-    payload = click(thread, await thread.status())
+    status = await thread.status()
     for _ in range(2):
-        chat.deliver_payload(payload, "interactive")
+        if is_click:
+            chat.deliver_payload(click(thread, status), "interactive")
+        else:
+            chat.deliver(cross(thread))
     await thread.run.stopped()
     await is_not_stopped(thread, False)
 
 
-async def test_a_cross_that_slack_delivers_twice_is_one_stop(chat):
+@pytest.mark.parametrize("fields", [{"run": "a-run-of-yesterday"}, {"at_s": 1.0}], ids=["another run", "older"])
+async def test_a_click_on_the_status_of_an_earlier_run_stops_nothing(chat, fields):
     thread = await chat.start()
-    item = {"type": "message", "channel": chat.general, "ts": thread.ts}
-    cross = {"type": "reaction_added", "user": "U0ANA", "reaction": "x", "item": item}
-    for _ in range(2):
-        chat.deliver({**cross, "event_ts": f"{float(thread.ts) + 1:.6f}"})
-    await thread.run.stopped()
-    await is_not_stopped(thread, False)
-
-
-async def test_a_click_on_the_status_of_another_run_stops_nothing(chat):
-    thread = await chat.start()
-    chat.deliver_payload(click(thread, await thread.status(), run="a-run-of-yesterday"), "interactive")
+    chat.deliver_payload(click(thread, await thread.status(), **fields), "interactive")
     await is_not_stopped(thread)
 
 
-async def test_a_click_that_is_older_than_the_run_stops_nothing(chat):
-    thread = await chat.start()
-    chat.deliver_payload(click(thread, await thread.status(), at_s=float(thread.ts) - 60), "interactive")
-    await is_not_stopped(thread)
-
-
-async def test_a_stop_word_that_is_older_than_the_run_stops_nothing(chat):
+async def test_a_cross_and_an_earlier_stop_word_in_the_thread_of_a_later_run_stop_nothing(chat):
     thread = await chat.start()
     await thread.run.answer("ok")
     await thread.shows("ok")
     await thread.say("continue")
     await thread.next_run()
+    await thread.cross()
     chat.deliver(chat.posted(f"{float(thread.ts) + 0.000001:.6f}", "stop", thread_ts=thread.ts))
     await is_not_stopped(thread)
 
@@ -144,16 +141,6 @@ async def test_a_stop_word_that_is_older_than_the_run_stops_nothing(chat):
 async def test_the_button_of_slack_in_another_thread_stops_nothing(chat):
     thread, other = await chat.start(), await chat.say("another thread")
     await chat.ana.stop_session("general", other.ts)
-    await is_not_stopped(thread)
-
-
-async def test_a_cross_on_the_first_message_of_an_earlier_run_stops_nothing(chat):
-    thread = await chat.start()
-    await thread.run.answer("ok")
-    await thread.shows("ok")
-    await thread.say("continue")
-    await thread.next_run()
-    await thread.cross()
     await is_not_stopped(thread)
 
 

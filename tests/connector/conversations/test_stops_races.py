@@ -42,15 +42,6 @@ async def test_a_stop_right_after_the_mention_waits_for_no_name_and_is_not_lost(
     assert NOTHING_RUNS not in thread.texts
 
 
-async def test_a_mention_and_its_stop_that_arrive_together_after_a_reconnect_start_no_lasting_run(chat, answered):
-    chat.sessions.obedient = True
-    chat.slack.socket_mode.drop()
-    thread = await chat.say("@alpha look")
-    await thread.say("stop")
-    await thread.contains("🛑 Stopped by Ana.")
-    assert NOTHING_RUNS not in thread.texts
-
-
 async def test_a_cross_stops_a_run_whose_status_slack_has_not_accepted(chat, answered):
     chat.hold("chat.postMessage")
     thread = await chat.start()

@@ -9,7 +9,7 @@ import pytest
 from chat import EYES, HOURGLASS, ONE_PENDING, Thread
 
 from connector import RunFailed
-from local_slack import DropAfterCall, ErrorResponse
+from local_slack import DropAfterCall
 
 SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 
@@ -53,13 +53,6 @@ async def test_a_run_continues_with_the_same_status_message_and_answers_once(pro
         await thread.shows("the answer")
 
 
-async def test_each_owner_has_a_higher_fencing_token(process, suspended):
-    async with suspended() as thread:
-        before = thread.run.fence
-    async with process():
-        assert (await thread.next_run()).fence > before
-
-
 async def test_posted_texts_that_the_run_reports_again_are_not_posted_again(process, suspended):
     async with suspended() as thread:
         await thread.run.progress("text", text="first", part=1)
@@ -97,19 +90,6 @@ async def test_a_stop_before_the_end_of_the_process_stops_the_resumed_run(proces
     async with process():
         await thread.shows(f"🛑 Stopped by Ana. {ONE_PENDING}")
         assert sessions.idle
-
-
-async def test_messages_that_a_stop_held_back_start_no_run_after_a_restart(process):
-    async with process() as chat:
-        thread = await chat.start_shown()
-        await thread.inject("waits")
-        await thread.stopped()
-        await thread.ended()
-    async with process():
-        await thread.say("continue")
-        run = await thread.next_run()
-        await run.injected("continue")
-        assert (run.prompt, run.resumed) == ("waits", False)
 
 
 async def test_a_message_whose_run_had_not_begun_starts_one(process, sessions):
@@ -150,17 +130,6 @@ async def test_a_status_message_whose_post_was_in_doubt_is_found(process, slack,
     async with process():
         await (await thread.next_run()).answer("the answer")
         await thread.shows("the answer")
-
-
-async def test_calls_with_an_unknown_outcome_are_named_in_the_thread(process, suspended):
-    async with suspended() as thread:
-        pass
-    async with process():
-        run = await thread.next_run()
-        await run.progress("resumed", unknown=["Running the tests"], retried=[])
-        await run.answer("the answer", part=1)
-        notice = "🔁 I was interrupted and have resumed. Outcome unknown: Running the tests. "
-        await thread.shows(f"{notice}Check whether it is done before you ask for it again.", "the answer")
 
 
 async def test_unknown_outcomes_are_named_once_however_often_the_run_is_resumed(process):
@@ -226,26 +195,6 @@ async def test_a_message_that_was_stopped_between_two_processes_starts_no_run(pr
         run = await answered.next_run()
         await run.injected(*(["continue"] if is_corrected else []))
         assert ("look closely" in run.prompt) is is_corrected, "a stop does not withdraw a correction"
-
-
-async def test_an_answer_is_posted_when_slack_is_available_again(process):
-    async with process() as chat:
-        thread = await chat.start_shown()
-        chat.fail("chat.postMessage", ErrorResponse("service_unavailable"), times=5)
-        await thread.run.answer("the answer", part=1)
-        await thread.shows("the answer", within_s=30)
-
-
-async def test_a_failed_run_is_not_repeated(process, sessions):
-    async with process() as chat:
-        thread = await chat.start_shown()
-        held = chat.hold("chat.delete")
-        await thread.run.fail(RunFailed("The model is away."))
-        await held.reached.wait()
-    held.set()
-    async with process():
-        await thread.shows("⚠️ The model is away.")
-    assert sessions.prompts == ["look"]
 
 
 async def test_a_run_cancelled_by_the_end_of_its_process_is_resumed_and_not_reported_as_stopped(process):

@@ -10,7 +10,7 @@ from connector import AccessRules
 from connector.inbound.access_policy import AccessPolicy, Actor
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.users import Users
-from local_slack import ErrorResponse, LocalSlack, RetrySchedule
+from local_slack import LocalSlack, RetrySchedule
 from local_slack.delivery.delivery_faults import Dropped
 from local_slack.delivery.faults import SlowResponse
 
@@ -132,25 +132,16 @@ async def test_a_user_who_is_not_listed_gets_one_notice_and_nothing_else(process
         assert message.reactions == ()
 
 
-async def test_a_guest_gets_a_notice_where_guests_are_refused(process):
-    async with process(policy=AccessRules(guests=False)) as chat:
-        await chat.slack.as_person("chloe").say("general", "@alpha look")
-        await is_refused(chat, "chloe", NO_GUESTS)
-
-
-async def test_a_direct_message_of_a_user_who_is_not_listed_gets_a_notice(process):
-    async with process(policy=ONLY_ANA) as chat:
-        dm = await chat.ben.open_dm("alpha")
-        await chat.ben.say(dm, "hello")
-        await is_refused(chat, "ben", NOT_A_USER, dm)
-
-
-async def test_a_message_in_a_channel_that_is_not_listed_gets_a_notice_and_a_direct_message_is_allowed(process, slack):
-    async with process(policy=AccessRules(channels=frozenset({slack.channel("random").id}))) as chat:
+@pytest.mark.parametrize(
+    ("rules", "who", "reason"),
+    [(AccessRules(guests=False), "chloe", NO_GUESTS), (AccessRules(channels=frozenset({"C0RANDOM"})), "ben", NOT_HERE)],
+)
+async def test_a_guest_and_a_channel_that_is_not_listed_are_refused_with_a_notice(process, slack, rules, who, reason):
+    async with process(policy=rules) as chat:
         await chat.ben.dm("alpha", "hello")
         assert (await chat.sessions.next_run()).prompt == "hello"
-        await chat.ben.say("general", "@alpha look")
-        await is_refused(chat, "ben", NOT_HERE)
+        await slack.as_person(who).say("general", "@alpha look")
+        await is_refused(chat, who, reason)
 
 
 async def test_a_refused_user_gets_no_notice_for_messages_that_do_not_address_the_bot(process):
@@ -283,13 +274,6 @@ async def test_the_author_of_messages_in_a_shared_channel_is_looked_up_once(proc
             await chat.sessions.next_run()
         await chat.acknowledged()
         assert len(chat.calls("users.info")) == 1, "for the policy and for their name"
-
-
-async def test_an_unknown_user_in_a_shared_channel_gets_a_notice(process):
-    async with process(policy=AccessRules()) as chat:
-        chat.fail("users.info", ErrorResponse("user_not_found"))
-        mention_by_ben(chat)
-        await is_refused(chat, "ben", EXTERNAL)
 
 
 async def test_a_user_without_a_workspace_is_allowed_in_a_channel_that_is_not_shared(process):

@@ -161,15 +161,6 @@ async def test_an_event_whose_handling_fails_is_delivered_again_and_delays_no_ot
     assert set(retried.receiver.texts) == {"hello", "and this"}
 
 
-async def test_each_event_arrives_over_one_of_several_connections(client):
-    async with client.running():
-        await client.connected(2)
-        for number in range(6):
-            await client.say(str(number))
-        await client.acknowledged()
-    assert sorted(client.receiver.texts) == list("012345")
-
-
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
 async def test_a_refresh_leaves_no_gap_and_closes_the_replaced_connections(client, reason):
     online = []

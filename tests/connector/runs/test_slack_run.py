@@ -53,14 +53,6 @@ async def test_a_thread_in_a_direct_message_is_a_conversation_of_its_own_and_ans
     await thread.contains("hi below")
 
 
-async def test_two_threads_run_side_by_side(chat):
-    threads = [await chat.start(f"@alpha task {n}") for n in range(2)]
-    for thread in reversed(threads):
-        await thread.run.answer(f"answer to {thread.run.prompt}")
-    for number, thread in enumerate(threads):
-        await thread.shows(f"answer to task {number}")
-
-
 async def test_a_failed_run_is_reported_and_the_next_message_works(chat):
     thread = await chat.start()
     await thread.run.fail(RunFailed("The model's service cannot be reached at the moment."))
@@ -129,10 +121,3 @@ async def test_a_denied_run_and_one_without_a_reason_post_only_their_answer(chat
     thread = await chat.start()
     await thread.run.answer("Operation denied: not today", status="incomplete", **reason)
     await thread.shows("Operation denied: not today")
-
-
-async def test_an_incomplete_answer_is_followed_by_the_reason(chat):
-    thread = await chat.start()
-    await thread.run.answer("So far:", status="incomplete", reason="max_iterations")
-    reason = "⏸️ I stopped here: this run has reached its step limit. Write “continue” and I will carry on."
-    await thread.shows("So far:", reason)

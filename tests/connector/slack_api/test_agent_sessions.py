@@ -60,15 +60,6 @@ async def test_a_workspace_without_agent_sessions_is_called_once(chat, error):
     assert chat.slack.workspace.sessions == ()
 
 
-async def test_a_session_has_a_status_where_it_can_have_no_title(chat):
-    chat.fail(RENAME, ErrorResponse("unknown_method"))
-    thread = await chat.start()
-    await session(thread, "processing")
-    await chat.slack.until(lambda _: not chat.slack.faults.pending(RENAME))
-    await thread.run.answer("ok")
-    assert (await session(thread, "active")).title == ""
-
-
 @pytest.mark.parametrize(
     ("prompt", "title"),
     [

@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
 from virtual_time import in_virtual_time
 
-from connector.events import SlackMessage
-from connector.protocols import LeaseLost
-from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.rate_limiter import CallSlot, Priority, RateLimiter
 from connector.slack_api.reactions import ReactionKey, Reactions
 
@@ -63,21 +59,3 @@ async def test_a_reaction_in_flight_is_not_cancelled():
         assert not adding.done()
         client.may_respond.set()
         assert await adding
-
-
-@in_virtual_time
-async def test_hourglasses_that_were_not_added_leave_room_for_others():
-    async def lost() -> None:
-        raise LeaseLost
-
-    async def confirm() -> None:
-        pass
-
-    def message(number: int) -> SlackMessage:
-        return SlackMessage("T1", "C1", str(number), None, "U1", "hello", (), direct=False)
-
-    async with RateLimiter("T1") as rate_limiter, BackgroundTasks(Client(rate_limiter)) as background:
-        for number in range(20):
-            with pytest.raises(LeaseLost):
-                await background.mark_working(message(number), lost)
-        assert await background.mark_working(message(20), confirm)

@@ -1,8 +1,7 @@
-"""Artifacts: what was pushed can be found by where it stands and what it is about, in every store."""
+"""Artifacts: find pushed states by place and metadata, in every store."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from fault_injecting_store import FaultInjectingStore
@@ -17,21 +16,17 @@ from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
+    BaseState,
     ToolCallState,
     ToolResultState,
     UserMessageState,
     WaitingState,
 )
+from orchestrator_interactive.interactions.stores.base import LogStore
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
-    from orchestrator_interactive.interactions.states import BaseState
-    from orchestrator_interactive.interactions.stores.base import LogStore
-
-
-async def found(artifacts: AsyncIterator[Artifact]) -> list[Artifact]:
+async def listed(artifacts: AsyncIterator[Artifact]) -> list[Artifact]:
     return [each async for each in artifacts]
 
 
@@ -39,14 +34,14 @@ async def refs(artifacts: AsyncIterator[Artifact]) -> list[str]:
     return [each.ref async for each in artifacts]
 
 
-async def places(store: LogStore, **wishes: Any) -> list[tuple[str, int]]:
-    return [(each.branch, each.index) async for each in artifacts(store, **wishes)]
+async def places(store: LogStore, **filters: Any) -> list[tuple[str, int]]:
+    return [(each.branch, each.index) async for each in artifacts(store, **filters)]
 
 
 async def test_a_push_publishes_an_artifact_for_each_state(store: LogStore) -> None:
     stack = InteractionStack(store, "T1:C1:1.0", "alpha")
     pushed = await stack.push(said("Hello!"), AssistantMessageState("Hi."), said("And?"), AssistantMessageState("So."))
-    there = await found(artifacts(store))
+    there = await listed(artifacts(store))
     assert tuple(each.ref for each in there) == pushed
     assert [each.state for each in there] == [await stack.at(n) for n in range(4)]
     assert [(each.session, each.agent_id, each.branch, each.episode, each.index, each.kind) for each in there] == [
@@ -58,7 +53,7 @@ async def test_a_push_publishes_an_artifact_for_each_state(store: LogStore) -> N
     assert [await artifact(store, ref) for ref in pushed] == there
 
 
-async def test_metadata_tell_what_a_state_is_about(store: LogStore) -> None:
+async def test_an_artifact_has_the_metadata_of_its_state(store: LogStore) -> None:
     beside = [{"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
     await InteractionStack(store, "c", "a").push(
         said("Hi"),
@@ -70,7 +65,7 @@ async def test_metadata_tell_what_a_state_is_about(store: LogStore) -> None:
         AgentCallState("helper", "Why?", "x"),
         AgentResultState("x", "Because.", score=0.9),
     )
-    there = [{k: v for k, v in each.metadata.items() if k != "size"} for each in await found(artifacts(store))]
+    there = [{k: v for k, v in each.metadata.items() if k != "size"} for each in await listed(artifacts(store))]
     assert there == [
         {},
         {"messages": ["m1"]},
@@ -81,7 +76,7 @@ async def test_metadata_tell_what_a_state_is_about(store: LogStore) -> None:
         {"agent": "helper", "correlation_id": "x"},
         {"correlation_id": "x", "score": 0.9},
     ]
-    assert all(each.metadata["size"] > 0 for each in await found(artifacts(store)))
+    assert all(each.metadata["size"] > 0 for each in await listed(artifacts(store)))
 
 
 async def test_a_result_is_the_child_of_its_call(store: LogStore) -> None:
@@ -93,7 +88,7 @@ async def test_a_result_is_the_child_of_its_call(store: LogStore) -> None:
     assert (await artifact(store, pushed[4])).parents == (pushed[1],)
 
 
-async def test_the_tasks_of_an_agent_that_was_asked_are_children_of_the_request(store: LogStore) -> None:
+async def test_the_tasks_of_an_asked_agent_are_children_of_the_request(store: LogStore) -> None:
     parent = InteractionStack(store, "c", "parent")
     _, asked = await parent.push(said("Hi"), AgentCallState("child", "Please analyze", "x"))
     child = InteractionStack(store, "c", "child", asked_by=asked)
@@ -103,31 +98,31 @@ async def test_the_tasks_of_an_agent_that_was_asked_are_children_of_the_request(
     assert (await artifact(store, first)).parents == (asked,)
 
 
-async def test_artifacts_are_found_by_conversation_agent_kind_and_time(store: LogStore) -> None:
+async def test_artifacts_are_filtered_by_conversation_agent_kind_and_time(store: LogStore) -> None:
     for session, agent in (("one", "a"), ("one", "b"), ("two", "a")):
         await InteractionStack(store, session, agent).push(said("Hi"), called("x"), brought("x"))
-    assert {(e.session, e.agent_id) for e in await found(artifacts(store, session="one"))} == {
+    assert {(e.session, e.agent_id) for e in await listed(artifacts(store, session="one"))} == {
         ("one", "a"),
         ("one", "b"),
     }
-    assert {(e.session, e.agent_id) for e in await found(artifacts(store, agent_id="a"))} == {
+    assert {(e.session, e.agent_id) for e in await listed(artifacts(store, agent_id="a"))} == {
         ("one", "a"),
         ("two", "a"),
     }
-    calls = await found(artifacts(store, session="two", agent_id="a", kinds=[ToolCallState, "ToolResultState"]))
+    calls = await listed(artifacts(store, session="two", agent_id="a", kinds=[ToolCallState, "ToolResultState"]))
     assert [each.kind for each in calls] == ["ToolCallState", "ToolResultState"]
-    assert len(await found(artifacts(store, kinds=[ToolCallState]))) == 3
+    assert len(await listed(artifacts(store, kinds=[ToolCallState]))) == 3
     middle = calls[0].ts
-    for wishes in ({}, {"session": "two"}):
-        before = set(await refs(artifacts(store, **wishes, until=middle)))
-        since = set(await refs(artifacts(store, **wishes, since=middle)))
+    for filters in ({}, {"session": "two"}):
+        before = set(await refs(artifacts(store, **filters, until=middle)))
+        since = set(await refs(artifacts(store, **filters, since=middle)))
         assert calls[0].ref in since
         assert calls[0].ref not in before
-        assert before | since == set(await refs(artifacts(store, **wishes)))
+        assert before | since == set(await refs(artifacts(store, **filters)))
     assert await refs(artifacts(store, session="three", agent_id="a")) == []
 
 
-async def test_a_branch_has_the_states_that_it_shares_and_each_is_told_with_its_owner(store: LogStore) -> None:
+async def test_a_branch_lists_shared_states_with_their_owner(store: LogStore) -> None:
     stack = InteractionStack(store, "c", "a")
     await stack.push(*(said(str(n)) for n in range(4)))
     await stack.fork(1, "idea")
@@ -140,16 +135,7 @@ async def test_a_branch_has_the_states_that_it_shares_and_each_is_told_with_its_
     assert sorted(await places(store)) == sorted(await places(store, session="c"))
 
 
-async def test_what_a_rewind_leaves_behind_belongs_to_the_branch_that_has_it_now(store: LogStore) -> None:
-    stack = InteractionStack(store, "c", "a")
-    await stack.push(*(said(str(n)) for n in range(3)))
-    left = await stack.rewind(0)
-    await stack.push(said("instead"))
-    assert await places(store, session="c", branch="main") == [(left, 0), ("main", 1)]
-    assert await places(store, session="c", branch=left) == [(left, n) for n in range(3)]
-
-
-async def test_what_a_pruned_branch_shared_belongs_to_the_one_that_still_has_it(store: LogStore) -> None:
+async def test_shared_states_of_a_pruned_branch_belong_to_a_remaining_one(store: LogStore) -> None:
     stack = InteractionStack(store, "c", "a")
     pushed = await stack.push(*(said(str(n)) for n in range(5)))
     await stack.fork(1, "early")
@@ -164,10 +150,10 @@ async def test_what_a_pruned_branch_shared_belongs_to_the_one_that_still_has_it(
     assert await places(store, session="c") == [("early", 0), ("early", 1)]
 
 
-async def test_a_damaged_state_has_an_artifact_that_says_so() -> None:
+async def test_a_damaged_state_has_an_artifact_with_the_problem() -> None:
     store = FaultInjectingStore({1})
     pushed = await InteractionStack(store, "c", "a").push(said("Hi"), called("a"), brought("a"))
-    there = await found(artifacts(store, session="c"))
+    there = await listed(artifacts(store, session="c"))
     assert [each.ref for each in there] == list(pushed)
     assert there[1].state is None
     assert "damaged or missing" in str(there[1].problem)
@@ -176,7 +162,7 @@ async def test_a_damaged_state_has_an_artifact_that_says_so() -> None:
 
 
 @pytest.mark.parametrize("ref", ["", "nonsense", "c/a/x/1", "c/a/0/99", "c/a/7/0", "c/b/0/0", "c/a/0/-1", "///"])
-async def test_a_ref_of_nothing_is_refused_with_a_sentence(ref: str) -> None:
+async def test_an_invalid_ref_is_an_error(ref: str) -> None:
     store = MemoryStore()
     await InteractionStack(store, "c", "a").push(said("Hi"))
     with pytest.raises(NoSuchArtifact, match="artifact") as raised:
@@ -188,7 +174,7 @@ async def test_a_ref_of_nothing_is_refused_with_a_sentence(ref: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(states=conversations, steps=st.lists(st.tuples(st.sampled_from(["fork", "rewind", "prune"]), st.integers(0, 9))))
-async def test_every_state_of_every_branch_has_its_artifact_once(states: list[BaseState], steps: list[Any]) -> None:
+async def test_every_state_of_every_branch_has_one_artifact(states: list[BaseState], steps: list[Any]) -> None:
     store = MemoryStore()
     stack = InteractionStack(store, "c", "a")
     await stack.push(said("first"), *states)
@@ -201,11 +187,11 @@ async def test_every_state_of_every_branch_has_its_artifact_once(states: list[Ba
                 await stack.rewind(number % await stack.length())
             case "prune":
                 await stack.prune([names[number % len(names)]])
-    everything = await found(artifacts(store, session="c"))
+    everything = await listed(artifacts(store, session="c"))
     assert len({each.ref for each in everything}) == len(everything)
     by_branch = set()
     for branch in await stack.get_branch_info():
-        path = await found(artifacts(store, session="c", agent_id="a", branch=branch.name))
+        path = await listed(artifacts(store, session="c", agent_id="a", branch=branch.name))
         assert [each.index for each in path] == list(range(branch.length))
         assert all(each.problem is None for each in path)
         by_branch |= {each.ref for each in path}

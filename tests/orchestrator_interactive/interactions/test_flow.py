@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""The allowed transitions between states."""
 
 import itertools
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def flow_of(*states: BaseState) -> Flow:
     return reduce(lambda flow, state: after(flow, state, f"ref-{next(numbers)}"), states, Flow())
 
 
-# The diagram of the states, and what people and models do besides.
+# The transitions of the diagram, and the additional ones that people and models make.
 @pytest.mark.parametrize(
     "states",
     [
@@ -58,7 +58,7 @@ def flow_of(*states: BaseState) -> Flow:
     ],
     ids=lambda states: "-".join(type(each).__name__.removesuffix("State") for each in states),
 )
-def test_a_conversation_may_go_this_way(states: list[BaseState]) -> None:
+def test_a_transition_is_allowed(states: list[BaseState]) -> None:
     assert flow_of(*states).last == type(states[-1]).__name__
 
 
@@ -80,25 +80,25 @@ def test_a_conversation_may_go_this_way(states: list[BaseState]) -> None:
         ([HELLO, HI, called("1"), HELLO, HI, brought("1")], "which is not an open call"),
     ],
 )
-def test_a_conversation_may_not_go_this_way(states: list[BaseState], problem: str) -> None:
+def test_a_transition_is_not_allowed(states: list[BaseState], problem: str) -> None:
     flow = flow_of(*states[:-1])
     with pytest.raises(InvalidTransition, match=problem):
         after(flow, states[-1], "ref")
 
 
-def test_the_error_names_what_may_follow() -> None:
+def test_the_error_names_the_allowed_states() -> None:
     with pytest.raises(InvalidTransition, match="Allowed at the beginning: UserMessageState") as refused:
         after(Flow(), HI, "ref")
     assert "UserMessageState" in refused.value.allowed
 
 
 @given(any_state)
-def test_nothing_follows_the_end(state: BaseState) -> None:
+def test_no_state_follows_a_finished_one(state: BaseState) -> None:
     with pytest.raises(ConversationFinished, match="Continue in a fork, or rewind it"):
         after(flow_of(HELLO, HI, FinishedState()), state, "ref")
 
 
-def test_a_call_is_open_until_its_result_comes() -> None:
+def test_a_call_is_open_until_its_result() -> None:
     assert [(call.id, call.place) for call in flow_of(HELLO, DECLARING, called("1")).open] == [
         ("2", "ref-1"),
         ("1", "ref-2"),
@@ -106,7 +106,7 @@ def test_a_call_is_open_until_its_result_comes() -> None:
 
 
 @given(conversations)
-def test_a_result_can_come_once_for_each_open_call(states: list[BaseState]) -> None:
+def test_each_open_call_takes_one_result(states: list[BaseState]) -> None:
     flow = flow_of(*states)
     if flow.last == "FinishedState":
         return
@@ -120,7 +120,7 @@ def test_a_result_can_come_once_for_each_open_call(states: list[BaseState]) -> N
 
 
 class TestCustomStates:
-    def test_one_that_says_nothing_stands_beside_the_flow(self) -> None:
+    def test_one_without_predecessors_is_allowed_anywhere(self) -> None:
         @dataclass(slots=True, frozen=True)
         class MarginState(BaseState):
             note: str
@@ -130,7 +130,7 @@ class TestCustomStates:
         with pytest.raises(ConversationFinished):
             flow_of(HELLO, HI, FinishedState(), MarginState("x"))
 
-    def test_one_that_names_its_predecessors_comes_after_these_only(self) -> None:
+    def test_one_with_predecessors_follows_only_these(self) -> None:
         @dataclass(slots=True, frozen=True)
         class VerdictState(BaseState):
             follows: ClassVar[frozenset[str] | None] = frozenset({"AssistantMessageState"})

@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""Encoding and decoding of states."""
 
 import base64
 import json
@@ -14,33 +14,28 @@ from interaction_states import any_state
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.records import StateEnvelope
 from orchestrator_interactive.interactions.serializers import COMPRESSED_FROM_BYTES, decode, encode
-from orchestrator_interactive.interactions.states import BaseState, FinishedState, ToolResultState, UserMessageState
+from orchestrator_interactive.interactions.states import BaseState, UserMessageState
 
 LONG = UserMessageState(text="Long message. " * 1000)
 
 
 @given(any_state)
-def test_every_state_comes_back(state: BaseState) -> None:
+def test_every_state_is_decoded_to_itself(state: BaseState) -> None:
     assert decode(encode(state)) == state
 
 
 @pytest.mark.parametrize("text", ["\ud800 half", "\x00\x1f", "𝄞" * 3000, "\u2028", "", "x" * 100_000])
-def test_odd_texts_come_back(text: str) -> None:
+def test_unusual_texts_are_decoded_to_themselves(text: str) -> None:
     assert decode(encode(UserMessageState(text=text))) == UserMessageState(text=text)
 
 
-def test_thinking_comes_back_with_its_signature() -> None:
-    block = {"type": "thinking", "thinking": "Hm.", "signature": "RXJl+/=="}
-    assert decode(encode(ToolResultState("1", "look", [block]))).result == [block]  # type: ignore[attr-defined]
-
-
-def test_threads_may_write_and_read_at_once() -> None:
+def test_threads_may_encode_and_decode_concurrently() -> None:
     states = [UserMessageState(f"{number} " * 50_000) for number in range(40)]
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lambda state: decode(encode(state)), states)) == states
 
 
-def test_short_data_are_readable_text() -> None:
+def test_short_data_are_json_text() -> None:
     envelope = encode(UserMessageState(text="Hello!"), ts=1234567890.123)
     assert envelope == {
         "v": 1,
@@ -51,7 +46,7 @@ def test_short_data_are_readable_text() -> None:
     }
 
 
-def test_what_is_longer_than_2_kb_is_compressed() -> None:
+def test_data_over_2_kb_are_compressed() -> None:
     room = COMPRESSED_FROM_BYTES - len('{"text":""}')
     assert not encode(UserMessageState("x" * room))["compressed"]
     envelope = encode(UserMessageState("x" * (room + 1)))
@@ -59,24 +54,21 @@ def test_what_is_longer_than_2_kb_is_compressed() -> None:
     assert len(envelope["data"]) < 100
 
 
-def test_compressed_data_may_travel_as_text() -> None:
+def test_compressed_data_may_be_base64() -> None:
     envelope = encode(LONG)
     assert isinstance(envelope["data"], bytes)
     envelope["data"] = base64.b64encode(envelope["data"]).decode()
     assert decode(json.loads(json.dumps(envelope))) == LONG
 
 
-@pytest.mark.parametrize("value", [b"bytes", {1, 2}, object()])
-def test_what_json_does_not_know_is_refused(value: Any) -> None:
+endless: list[Any] = []
+endless.append(endless)
+
+
+@pytest.mark.parametrize("value", [b"bytes", {1, 2}, object(), endless], ids=["bytes", "set", "object", "endless"])
+def test_a_value_that_json_cannot_represent_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="UserMessageState contains a value that JSON cannot represent"):
         encode(UserMessageState("Hello!", meta=value))
-
-
-def test_what_contains_itself_is_refused() -> None:
-    endless: list[Any] = []
-    endless.append(endless)
-    with pytest.raises(ValueError, match="contains a value that JSON cannot represent"):
-        encode(UserMessageState("Hello!", meta=endless))
 
 
 @dataclass(slots=True, frozen=True)
@@ -98,15 +90,15 @@ class TestVersions:
     def test_data_of_an_older_version_are_migrated(self) -> None:
         assert decode(envelope_of(t="PriceState", v=1, data='{"euros":1.5}')) == PriceState(150)
 
-    def test_data_of_a_newer_version_are_refused_with_what_to_do(self) -> None:
+    def test_the_error_of_a_newer_version_has_a_remedy(self) -> None:
         with pytest.raises(NewerState, match=r"has version 3; this installation knows version 2: update it"):
             decode(envelope_of(t="PriceState", v=3, data='{"euros":1.5,"tax":0.2}'))
 
-    def test_a_migration_that_does_not_fit_is_told(self) -> None:
+    def test_a_failed_migration_is_an_error(self) -> None:
         with pytest.raises(UnreadableState, match=r"PriceState \(version 1\) cannot be built from its data"):
             decode(envelope_of(t="PriceState", v=1, data='{"dollars":1.5}'))
 
-    def test_an_unknown_type_says_what_to_do(self) -> None:
+    def test_the_error_of_an_unknown_type_has_a_remedy(self) -> None:
         with pytest.raises(
             UnknownState, match="GhostState is unknown in this process: import the module that defines it"
         ):
@@ -114,7 +106,7 @@ class TestVersions:
 
 
 def unsized(data: bytes) -> bytes:
-    """A frame that does not say how large its content is."""
+    """Compress without the size of the content in the frame."""
     packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
     return packer.compress(data) + packer.flush()
 
@@ -136,18 +128,14 @@ def unsized(data: bytes) -> bytes:
     ],
     ids=lambda changes: str(changes)[:40],
 )
-def test_damaged_data_are_told(changes: dict[str, Any]) -> None:
+def test_damaged_data_are_an_error(changes: dict[str, Any]) -> None:
     with pytest.raises(UnreadableState, match="UserMessageState"):
         decode(envelope_of(**changes))
 
 
-def test_a_flipped_bit_in_compressed_data_is_noticed() -> None:
+def test_a_flipped_bit_in_compressed_data_is_an_error() -> None:
     envelope = encode(LONG)
     packed = bytearray(envelope["data"])  # type: ignore[arg-type]
     packed[len(packed) // 2] ^= 1
     with pytest.raises(UnreadableState):
         decode({**envelope, "data": bytes(packed)})
-
-
-def test_a_state_without_fields_is_a_few_bytes() -> None:
-    assert encode(FinishedState())["data"] == "{}"

@@ -1,6 +1,4 @@
-"""Two stacks do to a conversation whatever hypothesis thinks of, and a model says what should come of it."""
-
-from __future__ import annotations
+"""Compare random operations of two stacks on one conversation with a model."""
 
 import asyncio
 import math
@@ -35,7 +33,7 @@ EXAMPLES = {"memory": 150, "sqlite": 40, "redis": 30}
 
 
 class TwoStacks(RuleBasedStateMachine):
-    """`truth` is what the store should hold; `views` what each of the stacks has seen of it, `None`: nothing so far."""
+    """`truth` is the expected content of the store; `views` is what each stack has loaded of it."""
 
     url = ""
 
@@ -63,7 +61,7 @@ class TwoStacks(RuleBasedStateMachine):
     @rule(who=WHO, kinds=KINDS)
     def push(self, who, kinds):
         states = self._states(self._seen(who).states, kinds)
-        # Forks and prunings of others do not keep anybody from going on.
+        # Forks and prunes by others do not conflict.
         on = self.truth if self._seen(who).ends_like(self.truth) else None
         refs = self._do(who, self.stacks[who].push(*states), lambda seen: seen.pushed(states), on=on)
         if refs is not None:
@@ -133,21 +131,21 @@ class TwoStacks(RuleBasedStateMachine):
         self.run(self._look(self.stacks[who], self._seen(who), index, n))
 
     @invariant()
-    def all_is_as_the_model_says(self):
+    def the_store_equals_the_model(self):
         stack = InteractionStack(self.stores[0], self.name, "alpha")
         self.run(self._look(stack, self.truth, -1, 1000))
 
     def _seen(self, who):
-        """What a stack has seen, now that it has to look."""
+        """Return what a stack has loaded, or loads now."""
         if self.views[who] is None:
             self.views[who] = self.truth
         return self.views[who]
 
     def _do(self, who, work, change, *, on=None):
-        """Do it, and see that it ends as it should; gives what the stack gave, or `None` where it refused.
+        """Run an operation and check its outcome; return its result, or None if it failed as expected.
 
         Args:
-            on: what the change is made to, where it is not what the stack has seen.
+            on: the model that the change applies to, if it is not what the stack has loaded.
         """
         seen = on or self._seen(who)
         expected, after = None, None
@@ -175,7 +173,7 @@ class TwoStacks(RuleBasedStateMachine):
             self._left(who, left[0], before)
 
     def _left(self, who, name, before):
-        """What was there before is on the branch that was left behind, or on another one."""
+        """Check that the states from before are on the new branch or on another one."""
         assert name not in self.truth.branches
         if name is not None:
             self._is_now(who, self.truth.left(name, before))
@@ -185,7 +183,7 @@ class TwoStacks(RuleBasedStateMachine):
         self.truth = self.views[who] = truth
 
     async def _look(self, stack, seen, index, n):
-        if seen.version < self.pruned_at:  # what it saw may be gone
+        if seen.version < self.pruned_at:  # its states may be pruned
             return
         assert await stack.length() == len(seen.states)
         assert await stack.current() == (seen.states[-1] if seen.states else None)
@@ -211,7 +209,7 @@ class TwoStacks(RuleBasedStateMachine):
             assert parent is None or parent < first or entry.parents == (refs[parent - first],)
 
     def _know(self, places):
-        """A ref always names the same state."""
+        """Check that a ref always names the same state."""
         for ref, state in places:
             assert self.refs.setdefault(ref, state) == state
 
@@ -224,7 +222,7 @@ class TwoStacks(RuleBasedStateMachine):
         assert len(self.run(kept())) == len(self.truth.all_states)
 
     def _states(self, before, kinds):
-        """States of these kinds; each is another than all others, and results answer what is open where they can."""
+        """Build unique states of these kinds; results answer an open call if there is one."""
         states = []
         for kind in kinds:
             states.append(self._state(kind, (*before, *states)))
@@ -249,7 +247,7 @@ async def _boxed(work):
 
 
 def _open_call(states):
-    """The id of a call that nobody has answered."""
+    """Return the id of an open call."""
     calls = []
     for state in states:
         match state:
@@ -263,8 +261,8 @@ def _open_call(states):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", EXAMPLES)  # a cluster is to a stack what a server is, and is slow to open
-def test_two_stacks_do_what_the_model_says(kind, request):
+@pytest.mark.parametrize("kind", EXAMPLES)  # a cluster behaves like a server here, and opens slowly
+def test_two_stacks_behave_like_the_model(kind, request):
     class Here(TwoStacks):
         url = "memory:" if kind == "memory" else request.getfixturevalue(f"{kind}_url")
 

@@ -1,14 +1,12 @@
-from __future__ import annotations
+"""The branches of a conversation, as segments that share their states."""
 
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from orchestrator_interactive.interactions.errors import BranchExists, NoSuchBranch
 from orchestrator_interactive.interactions.tree import Piece, Tree, from_dict, to_dict
 
 NOW = 100.0
@@ -18,85 +16,57 @@ def grown(length: int) -> Tree:
     return Tree.empty(NOW).with_end(length, NOW)
 
 
-class TestForks:
-    def test_a_fork_begins_where_it_leaves_and_copies_nothing(self) -> None:
-        tree, name = grown(10).forked(0, 6, None, NOW)
-        assert tree.pieces(tree.named(name), 0, 6) == [Piece(0, 0, 6)]
-        assert tree.current == 0
-
-    def test_its_own_states_stand_behind_those_of_its_parent(self) -> None:
-        tree, name = grown(10).forked(0, 6, "mine", NOW)
-        tree = tree.checked_out(name).with_end(9, NOW)
-        assert tree.pieces(tree.current, 4, 9) == [Piece(0, 4, 6), Piece(1, 6, 9)]
-
-    def test_a_chain_of_forks_is_no_longer_than_it_must_be(self) -> None:
-        tree = grown(10)
-        for _ in range(100):
-            tree, name = tree.forked(tree.current, 5, None, NOW)
-            tree = tree.checked_out(name)
-        assert tree.head.parent == 0
-
-    def test_a_name_is_given_once(self) -> None:
-        with pytest.raises(BranchExists, match="already a branch 'main'"):
-            grown(1).forked(0, 1, "main", NOW)
-
-    def test_a_name_made_up_is_not_one_that_somebody_chose(self) -> None:
-        tree, _ = grown(1).forked(0, 1, "branch-2", NOW)
-        assert tree.forked(0, 1, None, NOW)[1] == "branch-3"
-
-    def test_an_unknown_branch_is_told_with_those_there_are(self) -> None:
-        with pytest.raises(NoSuchBranch, match="no branch 'mine'; existing branches: main"):
-            grown(1).checked_out("mine")
+def test_a_fork_starts_after_its_parents_states_and_copies_nothing() -> None:
+    tree, name = grown(10).forked(0, 6, "mine", NOW)
+    assert tree.pieces(tree.named(name), 0, 6) == [Piece(0, 0, 6)]
+    assert tree.current == 0
+    tree = tree.checked_out(name).with_end(9, NOW)
+    assert tree.pieces(tree.current, 4, 9) == [Piece(0, 4, 6), Piece(1, 6, 9)]
 
 
-class TestRewinds:
-    def test_what_is_left_behind_keeps_a_name(self) -> None:
-        tree, left = grown(10).rewound(4, NOW)
-        assert left is not None
-        assert tree.segments[tree.named(left)].end == 10
-        assert (tree.head.name, tree.head.end) == ("main", 4)
-
-    def test_to_where_it_stands_changes_nothing(self) -> None:
-        tree = grown(10)
-        assert tree.rewound(10, NOW) == (tree, None)
-
-    def test_again_and_again_leaves_one_branch(self) -> None:
-        tree, _ = grown(10).rewound(8, NOW)
-        for length in range(7, 0, -1):
-            tree, left = tree.rewound(length, NOW)
-            assert left is None
-        assert len(tree.branches()) == 2
-
-    def test_a_number_is_never_given_again(self) -> None:
-        tree, left = grown(10).rewound(4, NOW)
-        tree, _ = tree.pruned([str(left)])
-        assert 0 in tree.segments  # the first four states
-        tree, _ = tree.forked(tree.current, 2, None, NOW)
-        assert sorted(tree.segments) == [0, 1, 2]
+def test_a_fork_of_a_fork_refers_to_the_branch_that_has_the_states() -> None:
+    tree = grown(10)
+    for _ in range(100):
+        tree, name = tree.forked(tree.current, 5, None, NOW)
+        tree = tree.checked_out(name)
+    assert tree.head.parent == 0
 
 
-class TestPrunes:
-    def test_what_nobody_else_has_is_cut(self) -> None:
-        tree, left = grown(10).rewound(4, NOW)
-        tree, cuts = tree.pruned([str(left)])
-        assert cuts == (Piece(0, 4, 10),)
-        assert tree.names() == ["main"]
-        assert tree.pieces(tree.current, 0, 4) == [Piece(0, 0, 4)]
+def test_a_generated_name_differs_from_chosen_ones() -> None:
+    tree, _ = grown(1).forked(0, 1, "branch-2", NOW)
+    assert tree.forked(0, 1, None, NOW)[1] == "branch-3"
 
-    def test_a_whole_chain_goes_once_nobody_stands_on_it(self) -> None:
-        tree, a = grown(10).forked(0, 5, "a", NOW)
-        tree = tree.checked_out(a).with_end(8, NOW)
-        tree, b = tree.forked(tree.current, 7, "b", NOW)
-        tree = tree.checked_out("main")
-        tree, cuts = tree.pruned(["a"])
-        assert cuts == (Piece(1, 7, 8),)
-        tree, cuts = tree.pruned([b])
-        assert cuts == (Piece(1, 5, 7),)
-        assert list(tree.segments) == [0]
 
-    def test_the_current_branch_stays(self) -> None:
-        tree = grown(3)
-        assert tree.pruned(["main"]) == (tree, ())
+def test_a_rewind_names_a_branch_for_the_removed_states_unless_one_has_them() -> None:
+    assert grown(10).rewound(10, NOW) == (grown(10), None)
+    tree, left = grown(10).rewound(8, NOW)
+    assert tree.segments[tree.named(str(left))].end == 10
+    assert (tree.head.name, tree.head.end) == ("main", 8)
+    for length in range(7, 0, -1):
+        tree, left = tree.rewound(length, NOW)
+        assert left is None
+    assert len(tree.branches()) == 2
+
+
+def test_a_segment_number_is_not_reused() -> None:
+    tree, left = grown(10).rewound(4, NOW)
+    tree, _ = tree.pruned([str(left)])
+    assert 0 in tree.segments  # the first four states
+    tree, _ = tree.forked(tree.current, 2, None, NOW)
+    assert sorted(tree.segments) == [0, 1, 2]
+
+
+def test_a_prune_cuts_the_states_that_no_other_branch_has() -> None:
+    tree, a = grown(10).forked(0, 5, "a", NOW)
+    tree = tree.checked_out(a).with_end(8, NOW)
+    tree, b = tree.forked(tree.current, 7, "b", NOW)
+    tree = tree.checked_out("main")
+    assert tree.pruned(["main"]) == (tree, ())
+    tree, cuts = tree.pruned(["a"])
+    assert cuts == (Piece(1, 7, 8),)
+    tree, cuts = tree.pruned([b])
+    assert cuts == (Piece(1, 5, 7),)
+    assert list(tree.segments) == [0]
 
 
 def test_a_tree_can_be_written_and_read() -> None:
@@ -105,7 +75,7 @@ def test_a_tree_can_be_written_and_read() -> None:
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """The tree beside what it stands for: for each branch, the list of its states."""
+    """Compare the tree with a list of states per branch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +115,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.branches[self.current] = states[:length]
         if left is not None:
             self.branches[left] = states
-        else:  # somebody else has it
+        else:  # another branch has them
             assert any(other[: len(states)] == states for other in self.branches.values())
 
     @rule(data=st.data())
@@ -166,7 +136,7 @@ class TreeMachine(RuleBasedStateMachine):
             assert [self.kept[p.segment, i] for p in pieces for i in range(p.start, p.stop)] == states
 
     @invariant()
-    def nothing_is_kept_that_nobody_has(self) -> None:
+    def states_of_no_branch_are_deleted(self) -> None:
         assert set(self.kept.values()) == {state for states in self.branches.values() for state in states}
 
 

@@ -1,17 +1,15 @@
-"""Coordinator API: process_hook_result, and where each part of a hook result goes."""
+"""Coordinator API: `process_hook_result`, approvals and the audit log."""
 
-from __future__ import annotations
-
-import inspect
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from agents import Recorder, soon
 
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
+from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 from orchestrator_interactive.modules import context_simple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Display:
@@ -54,162 +52,89 @@ async def coordinator(make_coordinator: Callable[..., ModuleCoordinator], displa
 
 
 INJECT = HookResult(action="inject_context", context_injection="3 issues")
+EVERYTHING = INJECT.model_copy(
+    update={
+        "context_injection_role": "system",
+        "user_message": "checked",
+        "user_message_level": "warning",
+        "suppress_output": True,
+    }
+)
 
 
 class TestProcessHookResult:
-    def test_its_signature(self) -> None:
-        parameters = inspect.signature(ModuleCoordinator.process_hook_result).parameters
-        assert list(parameters) == ["self", "result", "event", "hook_name"]
-        assert parameters["hook_name"].default == "unknown"
-
     @pytest.mark.parametrize("wrong", [None, "deny", {"action": "deny"}], ids=["none", "word", "dict"])
-    async def test_what_is_no_hook_result_is_refused(self, coordinator: ModuleCoordinator, wrong: Any) -> None:
+    async def test_another_type_is_an_error(self, coordinator: ModuleCoordinator, wrong: Any) -> None:
         with pytest.raises(TypeError, match="result"):
             await coordinator.process_hook_result(wrong, "tool:post")
 
     async def test_one_result_may_combine_several_actions(
-        self, coordinator: ModuleCoordinator, display: Display
+        self, coordinator: ModuleCoordinator, display: Display, logs
     ) -> None:
-        result = INJECT.model_copy(update={"user_message": "checked", "suppress_output": True})
-        processed = await coordinator.process_hook_result(result, "tool:post", "linter")
-        assert [row["content"] for row in await rows(coordinator)] == ["3 issues"]
-        assert display.shown == [("checked", "info", "linter")]
-        assert processed.suppress_output
+        processed = await coordinator.process_hook_result(EVERYTHING, "tool.package.install", "scanner")
+        assert processed == EVERYTHING
+        [row] = await rows(coordinator)
+        assert (row["role"], row["content"]) == ("system", "3 issues")
+        provenance = {"source": "hook", "hook_name": "scanner", "event": "tool.package.install"}
+        assert row["metadata"].items() >= provenance.items()
+        assert display.shown == [("checked", "warning", "scanner")]
+        assert logs.tell("debug", "hook.output_suppressed", "scanner", "tool.package.install")
 
-    async def test_a_context_that_fails_is_logged_and_the_rest_is_done(
-        self, make_coordinator, display: Display, logs
+    @pytest.mark.parametrize(("context", "said"), [(FullContext(), ""), (None, "context")], ids=["fails", "missing"])
+    async def test_a_failing_context_is_logged_and_the_rest_is_done(
+        self, make_coordinator, display: Display, logs, context: Any, said: str
     ) -> None:
         coordinator = make_coordinator(display=display)
-        await coordinator.mount("context", FullContext())
-        await coordinator.process_hook_result(INJECT.model_copy(update={"user_message": "checked"}), "tool:post", "h")
-        assert logs.tell("error", "tool:post", "'h'")
-        assert display.shown == [("checked", "info", "h")]
-
-    async def test_a_missing_context_is_logged_and_the_rest_is_done(
-        self, make_coordinator, display: Display, logs
-    ) -> None:
-        coordinator = make_coordinator(display=display)
-        await coordinator.process_hook_result(INJECT.model_copy(update={"user_message": "checked"}), "tool:post", "h")
-        assert logs.tell("error", "tool:post", "'h'", "context")
-        assert display.shown == [("checked", "info", "h")]
+        if context:
+            await coordinator.mount("context", context)
+        await coordinator.process_hook_result(EVERYTHING, "tool:post", "h")
+        assert logs.tell("error", "tool:post", "'h'", said)
+        assert display.shown == [("checked", "warning", "h")]
 
     @pytest.mark.parametrize("display", [Display(fails=True), AsyncDisplay(fails=True)], ids=["sync", "async"])
-    async def test_a_display_that_fails_is_logged_and_the_rest_is_done(
-        self, coordinator: ModuleCoordinator, logs
-    ) -> None:
-        result = INJECT.model_copy(update={"user_message": "checked", "suppress_output": True})
-        assert (await coordinator.process_hook_result(result, "tool:post", "h")).suppress_output
+    async def test_a_failing_display_is_logged_and_the_rest_is_done(self, coordinator: ModuleCoordinator, logs) -> None:
+        assert (await coordinator.process_hook_result(EVERYTHING, "tool:post", "h")).suppress_output
         assert logs.tell("error", "display", "'h'")
         assert len(await rows(coordinator)) == 1
-
-    async def test_usage_example(self, make_coordinator, display: Display) -> None:
-        class Rejects:
-            async def request_approval(self, *_question: Any) -> str:
-                return "Deny"
-
-        coordinator = make_coordinator(display=display, approvals=Rejects())
-        await context_simple.mount(coordinator, {})
-        hook_result = HookResult(
-            action="inject_context",
-            context_injection="Linter found 3 issues in file.py",
-            user_message="Code analysis complete",
-            suppress_output=True,
-        )
-        processed = await coordinator.process_hook_result(
-            result=hook_result, event="tool.filesystem.write", hook_name="code-quality-checker"
-        )
-        assert processed.suppress_output
-        assert [row["content"] for row in await rows(coordinator)] == ["Linter found 3 issues in file.py"]
-        assert display.shown == [("Code analysis complete", "info", "code-quality-checker")]
-        approval_result = await coordinator.process_hook_result(
-            HookResult(action="ask_user", approval_prompt="Delete production file?"),
-            event="tool.filesystem.delete",
-            hook_name="safety-guard",
-        )
-        assert approval_result.action == "deny"
-
-
-class TestProcessingPipelineExample:
-    async def test_it_runs_as_written(self, coordinator: ModuleCoordinator, display: Display, logs) -> None:
-        hook_result = HookResult(
-            action="inject_context",
-            context_injection="Security scan found 2 vulnerabilities in dependencies",
-            context_injection_role="system",
-            user_message="Security analysis complete - issues found",
-            user_message_level="warning",
-            suppress_output=True,
-            ephemeral=False,
-        )
-        processed_result = await coordinator.process_hook_result(
-            result=hook_result, event="tool.package.install", hook_name="security-scanner"
-        )
-        [row] = await rows(coordinator)
-        assert (row["role"], row["content"]) == ("system", hook_result.context_injection)
-        assert row["metadata"]["hook_name"] == "security-scanner"
-        assert display.shown == [("Security analysis complete - issues found", "warning", "security-scanner")]
-        assert logs.tell("debug", "suppressed", "security-scanner")
-        assert processed_result == hook_result
 
 
 class TestSubsystemRoutingTable:
     @pytest.mark.parametrize("role", ["system", "user", "assistant"])
-    async def test_inject_context_goes_to_the_context_with_its_role(
+    async def test_an_injection_goes_to_the_context_with_its_role(
         self, coordinator: ModuleCoordinator, role: Any
     ) -> None:
-        await coordinator.process_hook_result(INJECT.model_copy(update={"context_injection_role": role}), "e", "h")
-        assert [(row["role"], row["content"]) for row in await rows(coordinator)] == [(role, "3 issues")]
-
-    async def test_inject_context_says_where_it_is_from(self, coordinator: ModuleCoordinator) -> None:
-        await coordinator.process_hook_result(INJECT, "tool:post", "linter")
+        await coordinator.process_hook_result(INJECT.model_copy(update={"context_injection_role": role}), "e")
         [row] = await rows(coordinator)
-        provenance = {"source": "hook", "hook_name": "linter", "event": "tool:post"}
-        assert row["metadata"].items() >= provenance.items()
-
-    async def test_the_name_of_the_hook_is_unknown_unless_given(self, coordinator: ModuleCoordinator) -> None:
-        await coordinator.process_hook_result(INJECT, "tool:post")
-        assert (await rows(coordinator))[0]["metadata"]["hook_name"] == "unknown"
+        assert (row["role"], row["content"], row["metadata"]["hook_name"]) == (role, "3 issues", "unknown")
 
     async def test_an_ephemeral_injection_is_left_to_the_orchestrator(self, coordinator: ModuleCoordinator) -> None:
         processed = await coordinator.process_hook_result(INJECT.model_copy(update={"ephemeral": True}), "e", "h")
         assert await rows(coordinator) == []
         assert processed.context_injection == "3 issues"
 
-    async def test_an_injection_without_the_action_is_none(self, coordinator: ModuleCoordinator) -> None:
+    async def test_an_injection_needs_the_action(self, coordinator: ModuleCoordinator) -> None:
         """The examples write `HookResult(context_injection=…)`; by the text the action decides."""
         await coordinator.process_hook_result(HookResult(context_injection="3 issues"), "e", "h")
         assert await rows(coordinator) == []
 
+    @pytest.mark.parametrize("display", [Display(), AsyncDisplay()], ids=["sync", "async"])
     @pytest.mark.parametrize("level", ["info", "warning", "error"])
+    @pytest.mark.parametrize("source", [None, "the linter"])
     async def test_a_user_message_goes_to_the_display_with_level_and_source(
-        self, coordinator: ModuleCoordinator, display: Display, level: Any
+        self, coordinator: ModuleCoordinator, display: Display, level: Any, source: str | None
     ) -> None:
-        await coordinator.process_hook_result(HookResult(user_message="look", user_message_level=level), "e", "guard")
-        assert display.shown == [("look", level, "guard")]
-
-    async def test_a_user_message_may_name_its_own_source(
-        self, coordinator: ModuleCoordinator, display: Display
-    ) -> None:
-        result = HookResult(user_message="look", user_message_source="the linter")
-        await coordinator.process_hook_result(result, "e", "h")
-        assert display.shown == [("look", "info", "the linter")]
-
-    @pytest.mark.parametrize("display", [AsyncDisplay()])
-    async def test_a_display_may_be_asynchronous(self, coordinator: ModuleCoordinator, display: Display) -> None:
-        await coordinator.process_hook_result(HookResult(user_message="look"), "e", "h")
-        assert display.shown == [("look", "info", "h")]
+        display.shown.clear()
+        result = HookResult(user_message="look", user_message_level=level, user_message_source=source)
+        await coordinator.process_hook_result(result, "e", "guard")
+        assert display.shown == [("look", level, source or "guard")]
 
     async def test_without_a_display_a_user_message_is_logged(self, make_coordinator, logs) -> None:
-        coordinator = make_coordinator()
-        await coordinator.process_hook_result(HookResult(user_message="look", user_message_level="warning"), "e", "h")
+        result = HookResult(user_message="look", user_message_level="warning")
+        await make_coordinator().process_hook_result(result, "e", "h")
         assert logs.tell("info", "look", "warning", "'h'")
 
-    async def test_suppress_output_is_logged_and_the_flag_stays(self, coordinator: ModuleCoordinator, logs) -> None:
-        processed = await coordinator.process_hook_result(HookResult(suppress_output=True), "tool:post", "quiet")
-        assert processed.suppress_output
-        assert logs.tell("debug", "suppressed", "quiet", "tool:post")
-
     @pytest.mark.parametrize("action", ["continue", "deny", "modify"])
-    async def test_continue_deny_and_modify_pass_through_unchanged(
+    async def test_other_actions_are_returned_unchanged(
         self, coordinator: ModuleCoordinator, display: Display, action: Any
     ) -> None:
         result = HookResult(action=action, data={"a": 1}, reason="because")
@@ -231,57 +156,172 @@ class TestContextInjectionWithBudgetEnforcement:
                 await coordinator.process_hook_result(result, "e", "h")
         assert len(await rows(coordinator)) == fits
 
-    async def test_an_ephemeral_injection_is_limited_too(self, make_coordinator) -> None:
-        coordinator = make_coordinator(injection_size_limit=5)
-        with pytest.raises(ValueError, match="8 bytes"):
-            await coordinator.process_hook_result(INJECT.model_copy(update={"ephemeral": True}), "e", "h")
-
-    async def test_a_size_that_is_refused_lets_the_rest_be_done_first(self, make_coordinator, display: Display) -> None:
+    @pytest.mark.parametrize("ephemeral", [False, True])
+    async def test_an_injection_that_is_too_large_lets_the_rest_be_done_first(
+        self, make_coordinator, display: Display, *, ephemeral: bool
+    ) -> None:
         coordinator = make_coordinator(injection_size_limit=5, display=display)
         with pytest.raises(ValueError, match="8 bytes"):
-            await coordinator.process_hook_result(INJECT.model_copy(update={"user_message": "checked"}), "e", "h")
-        assert display.shown == [("checked", "info", "h")]
+            await coordinator.process_hook_result(EVERYTHING.model_copy(update={"ephemeral": ephemeral}), "e", "h")
+        assert display.shown == [("checked", "warning", "h")]
 
-    async def test_over_the_budget_it_warns_and_proceeds(self, make_coordinator, logs) -> None:
-        coordinator = make_coordinator(injection_budget_per_turn=2)
+    async def test_an_injection_over_the_budget_of_a_turn_logs_a_warning(self, make_coordinator, logs) -> None:
+        coordinator = make_coordinator(injection_budget_per_turn=10)
         await context_simple.mount(coordinator, {})
-        await coordinator.process_hook_result(INJECT, "e", "h")
-        assert not logs.tell("warning", "budget")
-        await coordinator.process_hook_result(INJECT, "e", "h")
-        assert logs.tell("warning", "budget", "'h'")
-        assert len(await rows(coordinator)) == 2
-
-    async def test_a_new_turn_has_a_fresh_budget(self, make_coordinator, logs) -> None:
-        coordinator = make_coordinator(injection_budget_per_turn=2)
-        await context_simple.mount(coordinator, {})
-        await coordinator.process_hook_result(INJECT, "e", "h")
+        for text, tokens in (("Step 1 complete", 3), ("Step 2 failed with error X", 9)):
+            await coordinator.process_hook_result(INJECT.model_copy(update={"context_injection": text}), "e", "h")
+            assert coordinator._current_turn_injections == tokens
         coordinator.reset_turn()
-        await coordinator.process_hook_result(INJECT, "e", "h")
-        assert not logs.tell("warning", "budget")
+        for number in range(6):
+            await coordinator.process_hook_result(INJECT, "e", "h")
+            assert logs.tell("warning", "budget", "'h'") is (number == 5)
+        assert len(await rows(coordinator)) == 8
 
     async def test_without_limits_everything_is_injected(self, coordinator: ModuleCoordinator, logs) -> None:
-        result = HookResult(action="inject_context", context_injection="x" * 1_000_000)
-        await coordinator.process_hook_result(result, "e", "h")
+        await coordinator.process_hook_result(INJECT.model_copy(update={"context_injection": "x" * 1_000_000}), "e")
         assert len(await rows(coordinator)) == 1
         assert not logs.tell("warning")
 
-    async def test_the_example_runs_as_written(self, make_coordinator, logs) -> None:
-        coordinator = make_coordinator(injection_budget_per_turn=10, injection_size_limit=50)
-        await context_simple.mount(coordinator, {})
-        coordinator.reset_turn()
-        for text, event, hook, tokens in (
-            ("Step 1 complete", "tool.step1", "progress-tracker", 3),
-            ("Step 2 failed with error X", "tool.step2", "error-reporter", 9),
-        ):
-            await coordinator.process_hook_result(
-                HookResult(action="inject_context", context_injection=text), event, hook
-            )
-            assert coordinator._current_turn_injections == tokens
-        assert not logs.tell("warning", "budget")
-        third = HookResult(action="inject_context", context_injection="Step 3 complete")
-        await coordinator.process_hook_result(third, "tool.step3", "progress-tracker")
-        assert logs.tell("warning", "budget")
-        assert len(await rows(coordinator)) == 3
-        oversized = HookResult(action="inject_context", context_injection="x" * 51)
-        with pytest.raises(ValueError, match="51 bytes"):
-            await coordinator.process_hook_result(oversized, "tool.step4", "progress-tracker")
+
+ASK = HookResult(
+    action="ask_user",
+    approval_prompt="Allow network access to external API?",
+    approval_options=["Allow once", "Allow always", "Deny"],
+    approval_timeout=60.0,
+    approval_default="deny",
+)
+
+
+class Person:
+    """An approval system that returns one answer or raises it."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def request_approval(self, prompt: str, options: list[str], timeout: float, default: str) -> Any:  # noqa: ASYNC109 - the contract's name
+        self.asked.append((prompt, options, timeout, default))
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+class NoAnswer:
+    async def request_approval(self, *_question: Any) -> str:
+        await asyncio.Event().wait()
+        return "Allow"
+
+
+class Offline:
+    def request_approval(self, *_question: Any) -> Any:
+        raise ConnectionError("the chat is away")
+
+
+class TestApprovalFlowProcessing:
+    @pytest.mark.parametrize(
+        ("ask", "asked"),
+        [
+            (ASK, (ASK.approval_prompt, ["Allow once", "Allow always", "Deny"], 60.0, "deny")),
+            (HookResult(action="ask_user", approval_prompt="May it?"), ("May it?", ["Allow", "Deny"], 300.0, "deny")),
+        ],
+        ids=["with options", "without options"],
+    )
+    async def test_the_approval_system_gets_the_question(
+        self, make_coordinator, ask: HookResult, asked: tuple[Any, ...]
+    ) -> None:
+        person = Person("Allow")
+        await make_coordinator(approvals=person).process_hook_result(ask, "tool.http.request", "network-policy")
+        assert person.asked == [asked]
+
+    @pytest.mark.parametrize(
+        ("answer", "action", "reason"),
+        [
+            ("Allow", "continue", ""),
+            ("Allow once", "continue", ""),
+            ("Allow always", "continue", ""),
+            ("Allow for an hour", "continue", ""),
+            ("Deny", "deny", "User denied: Allow network access"),
+            ("Never", "deny", ""),
+            ("", "deny", ""),
+            ("Perhaps", "deny", ""),
+            (None, "deny", ""),
+            (1, "deny", ""),
+            (ApprovalTimeoutError("nobody"), "deny", "Approval timeout - denied by default"),
+            (TimeoutError(), "deny", "Approval timeout - denied by default"),
+        ],
+        ids=str,
+    )
+    async def test_an_answer_becomes_continue_or_deny(
+        self, make_coordinator, answer: Any, action: str, reason: str
+    ) -> None:
+        options = ["Allow for an hour", "Never"] if answer in {"Allow for an hour", "Never"} else ASK.approval_options
+        ask = ASK.model_copy(update={"approval_options": options})
+        processed = await make_coordinator(approvals=Person(answer)).process_hook_result(ask, "e", "h")
+        assert processed.action == action
+        assert (processed.reason or "").startswith(reason)
+
+    @pytest.mark.parametrize(
+        ("answer", "times_asked"),
+        [("Allow once", 3), ("Allow always", 2)],
+    )
+    async def test_allow_always_is_remembered_per_question_and_session(
+        self, make_coordinator, answer: str, times_asked: int
+    ) -> None:
+        person = Person(answer)
+        other = ASK.model_copy(update={"approval_prompt": "Another question?"})
+        for session in (1, 2):
+            coordinator = make_coordinator(approvals=person)
+            for ask in (ASK, ASK, other):
+                assert (await coordinator.process_hook_result(ask, "e", "h")).action == "continue"
+            assert len(person.asked) == times_asked * session
+
+    @pytest.mark.parametrize(("default", "action"), [("allow", "continue"), ("deny", "deny")])
+    @pytest.mark.parametrize("approvals", [NoAnswer(), Person(ConnectionError("away")), Offline()])
+    async def test_a_timeout_or_a_failure_takes_the_default(
+        self, make_coordinator, logs, approvals: Any, default: Any, action: str
+    ) -> None:
+        ask = ASK.model_copy(update={"approval_timeout": 0.01, "approval_default": default})
+        processed = await soon(make_coordinator(approvals=approvals).process_hook_result(ask, "e", "guard"))
+        assert processed.action == action
+        assert logs.tell("error", "approval", "guard") is not isinstance(approvals, NoAnswer)
+
+    async def test_without_an_approval_system_it_is_denied_and_logged(self, make_coordinator, logs) -> None:
+        ask = ASK.model_copy(update={"approval_default": "allow"})
+        processed = await make_coordinator().process_hook_result(ask, "e", "guard")
+        assert processed.action == "deny"
+        assert processed.reason
+        assert logs.tell("warning", "approval", "guard")
+
+    async def test_a_question_may_carry_a_message_and_suppress_output(self, make_coordinator, display: Display) -> None:
+        ask = ASK.model_copy(update={"user_message": "look", "suppress_output": True})
+        coordinator = make_coordinator(approvals=Person("Allow once"), display=display)
+        processed = await coordinator.process_hook_result(ask, "e", "h")
+        assert (processed.action, processed.suppress_output) == ("continue", True)
+        assert display.shown == [("look", "info", "h")]
+
+    async def test_cancellation_propagates(self, make_coordinator) -> None:
+        asked = asyncio.create_task(make_coordinator(approvals=NoAnswer()).process_hook_result(ASK, "e", "h"))
+        await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+
+class TestAuditLogging:
+    @pytest.mark.parametrize("ephemeral", [False, True])
+    async def test_an_injection_is_logged_with_hook_event_and_size(
+        self, coordinator: ModuleCoordinator, logs, *, ephemeral: bool
+    ) -> None:
+        result = HookResult(action="inject_context", context_injection="é", ephemeral=ephemeral)
+        await coordinator.process_hook_result(result, "tool:post", "linter")
+        assert logs.tell("info", "hook.injected", "linter", "tool:post", "'size_bytes': 2")
+
+    @pytest.mark.parametrize(("answer", "decision"), [("Allow", "granted"), ("Deny", "denied")])
+    async def test_a_decision_is_logged_and_emitted(self, make_coordinator, logs, answer: str, decision: str) -> None:
+        coordinator = make_coordinator(approvals=Person(answer))
+        recorder = Recorder().listen(coordinator.hooks, "approval:required", "approval:granted", "approval:denied")
+        await coordinator.process_hook_result(ASK, "tool:pre", "guard")
+        assert logs.tell("info", f"approval.{decision}", "guard", "tool:pre")
+        assert recorder.names() == ["approval:required", f"approval:{decision}"]
+        question = {"prompt": ASK.approval_prompt, "hook_name": "guard", "event": "tool:pre"}
+        assert recorder.seen[0][1].items() >= question.items()

@@ -1,6 +1,4 @@
-"""Orchestrator contract: the protocol, the flow, context, providers, and the checklist, for `loop-interactive`."""
-
-from __future__ import annotations
+"""Orchestrator contract: protocol, flow, context, providers and checklist, for `loop-interactive`."""
 
 import inspect
 from typing import Any
@@ -24,7 +22,7 @@ from agents import (
 )
 
 from orchestrator_interactive import InteractiveOrchestrator, mount
-from orchestrator_interactive.kernel import AmplifierSession, HookRegistry, HookResult, ModuleCoordinator
+from orchestrator_interactive.kernel import HookRegistry, HookResult, ModuleCoordinator
 from orchestrator_interactive.kernel.contracts.errors import LLMError, ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.protocols import Orchestrator
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
@@ -32,22 +30,17 @@ from orchestrator_interactive.testing import EventRecorder
 
 
 async def use_echo(*, rounds: int = 1, **more: Any) -> Agent:
-    """An agent that uses a tool, this many times one after the other, and then says "ok"."""
+    """Make an agent that calls a tool once in each of so many turns and then answers "ok"."""
     steps = [call(use("echo", f"c{number}", text=f"result {number}")) for number in range(rounds)]
     return await make_agent(*steps, say("ok"), tools=[echo()], **more)
 
 
 class TestProtocolDefinition:
-    def test_the_loop_is_an_orchestrator(self) -> None:
+    def test_the_loop_is_an_orchestrator_with_the_documented_arguments(self) -> None:
         assert isinstance(InteractiveOrchestrator({}), Orchestrator)
-
-    def test_execute_takes_the_contracts_arguments(self) -> None:
         parameters = inspect.signature(InteractiveOrchestrator.execute).parameters
         assert list(parameters)[1:6] == ["prompt", "context", "providers", "tools", "hooks"]
         assert any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-
-    async def test_it_returns_the_final_response(self) -> None:
-        assert await (await use_echo()).run() == "ok"
 
     async def test_the_kernel_passes_the_coordinator(self, coordinator: ModuleCoordinator) -> None:
         class Absorbs:
@@ -61,12 +54,8 @@ class TestProtocolDefinition:
         await agent.session.execute("go", on_progress=len)
         assert orchestrator.kwargs == {"coordinator": agent.coordinator, "on_progress": len}
 
-    async def test_unknown_keyword_arguments_are_absorbed(self) -> None:
-        agent = await use_echo()
-        assert await soon(agent.session.execute("go", something_new=1)) == "ok"
-
     async def test_it_runs_without_a_coordinator(self) -> None:
-        """The contract's testing section calls it with the five arguments only."""
+        """The contract's Testing section passes only the five arguments."""
         hooks, tool = HookRegistry(), echo()
         context = SimpleContext(ContextOptions(), hooks)
         provider = ScriptedProvider(call(use("echo", "a")), say("ok"))
@@ -78,8 +67,8 @@ class TestProtocolDefinition:
 
 
 class TestExecutionFlow:
-    async def test_prompt_model_tools_model_answer(self) -> None:
-        agent = await use_echo()
+    async def test_model_and_tools_alternate_until_a_response_has_no_calls(self) -> None:
+        agent = await use_echo(rounds=2)
         flow: list[str] = []
 
         async def note(event: str, _data: dict[str, Any]) -> HookResult:
@@ -92,32 +81,24 @@ class TestExecutionFlow:
         for event in ("provider:request", "provider:response", "tool:pre", "tool:post"):
             agent.hooks.register(event, note)
         agent.context.after = added
-        assert await agent.run() == "ok"
+        assert await soon(agent.session.execute("go", something_new=1)) == "ok"
         assert flow == [
             "add user",
             *("provider:request", "provider:response", "add assistant"),
             *("tool:pre", "tool:post", "add tool"),
             *("provider:request", "provider:response", "add assistant"),
+            *("tool:pre", "tool:post", "add tool"),
+            *("provider:request", "provider:response", "add assistant"),
         ]
-
-    async def test_it_loops_until_a_response_has_no_tools(self) -> None:
-        agent = await use_echo(rounds=5)
-        assert await agent.run() == "ok"
-        assert len(agent.provider.requests) == 6
 
 
 class TestMountFunction:
-    async def test_mount_puts_it_at_its_mount_point(self, coordinator: ModuleCoordinator) -> None:
+    async def test_it_mounts_as_the_orchestrator(self, coordinator: ModuleCoordinator) -> None:
         await mount(coordinator, {})
         assert isinstance(coordinator.get("orchestrator"), Orchestrator)
 
-    async def test_the_contracts_way_to_mount_works(self, coordinator: ModuleCoordinator) -> None:
-        orchestrator = InteractiveOrchestrator({})
-        await coordinator.mount("session", orchestrator, name="orchestrator")
-        assert coordinator.get("orchestrator") is orchestrator
-
     @pytest.mark.parametrize("config", [{"max_iterations": 0}, {"max_iterations": "many"}, {"speed": 1}], ids=str)
-    async def test_a_wrong_option_is_named(self, coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
+    async def test_the_error_names_a_wrong_option(self, coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=next(iter(config))):
             await mount(coordinator, config)
 
@@ -134,7 +115,7 @@ class TestContextManagement:
         assert (tool_call["id"], tool_call["type"]) == ("c0", "function")
         assert tool_call["function"] == {"name": "echo", "arguments": '{"text": "result 0"}'}
 
-    async def test_every_request_is_made_of_what_the_context_gives(self) -> None:
+    async def test_every_request_has_the_rows_that_the_context_returns(self) -> None:
         agent = await use_echo()
 
         async def only_this(**_: Any) -> list[dict[str, Any]]:
@@ -145,7 +126,7 @@ class TestContextManagement:
         await agent.run("a long story")
         assert told(agent.provider.sent(0)) == [("user", "compacted")]
 
-    async def test_the_context_is_told_which_provider_is_asked(self) -> None:
+    async def test_the_context_gets_the_provider_of_the_request(self) -> None:
         agent = await use_echo()
         inner, seen = agent.context.get_messages_for_request, []
 
@@ -159,72 +140,43 @@ class TestContextManagement:
 
 
 class TestProviderSelection:
-    async def test_the_first_provider_is_the_default(self) -> None:
-        agent = await make_agent(say("first"))
-        await agent.coordinator.mount("providers", ScriptedProvider(say("second"), name="second"))
-        assert await agent.run() == "first"
+    @pytest.mark.parametrize(("config", "asked"), [({}, "first"), ({"default_provider": "second"}, "second")])
+    async def test_the_default_is_the_first_unless_configured(self, config: dict[str, Any], asked: str) -> None:
+        agent = await make_agent(say("first"), **config)
+        for name in ("second", "third"):
+            await agent.coordinator.mount("providers", ScriptedProvider(say(name), name=name))
+        assert await agent.run() == asked
 
-    async def test_the_configured_one_is_asked(self) -> None:
-        agent = await make_agent(say("first"), default_provider="second")
-        await agent.coordinator.mount("providers", ScriptedProvider(say("second"), name="second"))
-        assert await agent.run() == "second"
-
-    async def test_one_that_is_not_mounted_is_named_with_those_that_are(self) -> None:
+    async def test_the_error_names_a_missing_provider_and_those_mounted(self) -> None:
         agent = await make_agent(say("first"), default_provider="absent")
         with pytest.raises(RuntimeError, match=r"absent.*scripted"):
             await agent.run()
 
 
-class TestConfiguration:
-    async def test_the_session_section_names_orchestrator_and_context(self, shipped_plan: dict[str, Any]) -> None:
-        async with AmplifierSession(shipped_plan) as session:
-            assert isinstance(session.coordinator.get("orchestrator"), InteractiveOrchestrator)
-            assert isinstance(session.coordinator.get("context"), SimpleContext)
-
-
 class TestObservability:
-    async def test_its_custom_events_are_contributed(self, coordinator: ModuleCoordinator) -> None:
-        await mount(coordinator, {})
-        assert await coordinator.collect_contributions("observability.events") == [
-            ["injection:applied", "provider:fallback"]
-        ]
-
-    async def test_the_standard_events_are_contributed_by_the_kernel(self, shipped_plan: dict[str, Any]) -> None:
-        async with AmplifierSession(shipped_plan) as session:
-            contributed = await session.coordinator.collect_contributions("observability.events")
-        assert {"execution:start", "execution:end", "orchestrator:complete"} <= {
-            e for each in contributed for e in each
-        }
-
-    async def test_every_event_that_the_loop_emits_is_declared(self) -> None:
-        agent, heard = await use_echo(), EventRecorder()
+    async def test_every_event_that_the_loop_emits_is_contributed(self) -> None:
+        agent, recorder = await use_echo(), EventRecorder()
         loop = InteractiveOrchestrator({"max_retries": 1, "retry_base_delay_s": 0})
         loop.inject_message("by the way")
-        context = SimpleContext(ContextOptions(), heard)
+        context = SimpleContext(ContextOptions(), recorder)
         down = fail(ProviderUnavailableError("down"))
         first = ScriptedProvider(call(use("echo", "a"), use("break", "b")), down, down)
         tools = {"echo": echo(), "break": raising(OSError("broken"))}
         with pytest.raises(ProviderUnavailableError):
-            await loop.execute("go", context, {"p": first, "q": ScriptedProvider(down, down)}, tools, heard)
+            await loop.execute("go", context, {"p": first, "q": ScriptedProvider(down, down)}, tools, recorder)
         contributed = await agent.coordinator.collect_contributions("observability.events")
-        emitted = {event for event, _ in heard.get_events()}
+        emitted = {event for event, _ in recorder.get_events()}
         assert emitted - {event for each in contributed for event in each} == set()
         assert {"tool:error", "provider:error", "provider:retry", "provider:fallback", "injection:applied"} <= emitted
 
 
 class TestValidationChecklist:
-    """The rows that no other class of this file, of the events' or of the hooks' shows."""
+    """The rows that no other contract test of the orchestrator covers."""
 
     async def test_handles_a_tool_that_fails(self) -> None:
         agent = await make_agent(call(use("break", "a")), say("sorry"), tools=[raising(OSError("broken"))])
         assert await agent.run() == "sorry"
         assert "broken" in told(agent.provider.sent(1))[-1][1]
-
-    async def test_supports_multiple_providers(self) -> None:
-        agent = await make_agent(say("first"), default_provider="second")
-        for name in ("second", "third"):
-            await agent.coordinator.mount("providers", ScriptedProvider(say(name), name=name))
-        assert await agent.run() == "second"
 
     async def test_implements_a_limit_of_iterations(self) -> None:
         agent = await make_agent(
@@ -242,7 +194,7 @@ class TestValidationChecklist:
         assert await agent.run() == "back again"
 
     async def test_supports_streaming(self) -> None:
-        """By the protocol `complete` returns a response, not a generator: what streams goes into `stream=`."""
+        """By the protocol `complete` returns a response; the provider streams into `stream=`."""
         agent = await make_agent(streaming("Hello, ", "wor", then=never()))
         run = agent.start()
         await agent.provider.asked(1)

@@ -1,6 +1,4 @@
-"""Orchestrator contract: Hook Processing. Every action of a hook result is honoured by `loop-interactive`."""
-
-from __future__ import annotations
+"""Orchestrator contract: the effect of every action of a hook result on a run of `loop-interactive`."""
 
 from typing import Any
 
@@ -8,6 +6,7 @@ import pytest
 from agents import Agent, ScriptedTool, call, echo, faults, make_agent, say, told, use
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
+from orchestrator_interactive.testing import MockDisplaySystem
 
 DENY = HookResult(action="deny", reason="not here")
 REMEMBER = HookResult(action="inject_context", context_injection="remember")
@@ -34,127 +33,90 @@ def results(agent: Agent) -> list[str]:
     return [text for role, text in told(agent.provider.sent(1)) if role == "tool"]
 
 
+EVENTS = ["prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post"]
+
+
 class TestHookProcessing:
-    async def test_a_denied_tool_is_not_executed_and_the_model_reads_the_reason(self) -> None:
+    @pytest.mark.parametrize("event", EVENTS)
+    async def test_a_denied_step_is_not_taken(self, event: str) -> None:
         agent, tool = await agent_and_tool()
-        agent.on_hook("tool:pre", DENY)
-        assert await agent.run() == "ok"
-        assert tool.inputs == []
-        assert all("not here" in result for result in results(agent))
-
-    @pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "provider:response"])
-    async def test_a_denied_step_ends_the_run_with_the_reason(self, event: str) -> None:
-        agent, _ = await agent_and_tool()
         agent.on_hook(event, DENY)
-        assert await agent.run() == "Operation denied: not here"
+        answer = await agent.run()
+        if event.startswith("tool:"):
+            assert answer == "ok"
+            assert len(tool.inputs) == (0 if event == "tool:pre" else 2)
+            assert all("not here" in result and "one" not in result for result in results(agent))
+        else:
+            assert answer == "Operation denied: not here"
 
-    async def test_a_denied_result_is_withheld(self) -> None:
+    @pytest.mark.parametrize(
+        ("event", "data", "request_number", "read"),
+        [
+            ("tool:pre", {"tool_input": {"text": "better"}}, 1, [("tool", "better")] * 2),
+            ("tool:post", {"tool_result": ToolResult(output="redacted")}, 1, [("tool", "redacted")] * 2),
+            ("prompt:submit", {"prompt": "better"}, 0, [("user", "better")]),
+            ("provider:request", {"messages": [{"role": "user", "content": "instead"}]}, 0, [("user", "instead")]),
+        ],
+    )
+    async def test_modified_data_take_effect(
+        self, event: str, data: dict[str, Any], request_number: int, read: list[tuple[str, str]]
+    ) -> None:
         agent, _ = await agent_and_tool()
-        agent.on_hook("tool:post", DENY)
-        await agent.run()
-        assert all("not here" in result and "one" not in result for result in results(agent))
-
-    async def test_modified_tool_input_is_what_the_tool_gets(self) -> None:
-        agent, tool = await agent_and_tool()
-        agent.on_hook("tool:pre", HookResult(action="modify", data={"tool_input": {"text": "better"}}))
-        await agent.run()
-        assert tool.inputs == [{"text": "better"}, {"text": "better"}]
-
-    async def test_a_modified_result_is_what_the_model_reads(self) -> None:
-        agent, _ = await agent_and_tool()
-        agent.on_hook("tool:post", HookResult(action="modify", data={"tool_result": ToolResult(output="redacted")}))
-        await agent.run()
-        assert results(agent) == ["redacted", "redacted"]
-
-    async def test_a_modified_prompt_is_what_the_model_reads(self) -> None:
-        agent, _ = await agent_and_tool()
-        agent.on_hook("prompt:submit", HookResult(action="modify", data={"prompt": "better"}))
+        agent.on_hook(event, HookResult(action="modify", data=data))
         await agent.run("worse")
-        assert told(agent.provider.sent(0)) == [("user", "better")]
-
-    async def test_modified_messages_are_what_the_model_reads(self) -> None:
-        agent, _ = await agent_and_tool()
-        rows = [{"role": "user", "content": "instead"}]
-        agent.on_hook("provider:request", HookResult(action="modify", data={"messages": rows}))
-        await agent.run()
-        assert told(agent.provider.sent(0)) == [("user", "instead")]
+        assert told(agent.provider.sent(request_number))[-len(read) :] == read
 
     @pytest.mark.parametrize("role", ["system", "user"])
     @pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "tool:pre", "tool:post"])
-    async def test_an_injection_is_added_to_the_context_with_its_role(self, event: str, role: Any) -> None:
-        agent, _ = await agent_and_tool()
-        agent.on_hook(event, REMEMBER.model_copy(update={"context_injection_role": role}))
-        assert await agent.run() == "ok"
-        assert (role, "remember") in await agent.told()
-        assert (role, "remember") in told(agent.provider.sent(1))
-
-    async def test_an_injection_says_which_hook_it_is_from(self) -> None:
+    async def test_an_injection_is_added_to_the_context_with_role_and_origin(self, event: str, role: Any) -> None:
         agent, _ = await agent_and_tool()
 
         async def linter(_event: str, _data: dict[str, Any]) -> HookResult:
-            return REMEMBER
+            return REMEMBER.model_copy(update={"context_injection_role": role})
 
-        agent.hooks.register("prompt:submit", linter, name="linter")
-        await agent.run()
-        assert (await agent.history())[0]["metadata"]["hook_name"] == "linter"
+        agent.hooks.register(event, linter, name="linter")
+        assert await agent.run() == "ok"
+        injected = [row for row in await agent.history() if row["content"] == "remember"]
+        assert {(row["role"], row["metadata"]["hook_name"]) for row in injected} == {(role, "linter")}
+        assert (role, "remember") in told(agent.provider.sent(1))
+        assert faults(await agent.history()) == []
 
-    async def test_every_run_has_an_injection_budget_of_its_own(self, logs) -> None:
+    async def test_every_run_has_its_own_injection_budget(self, logs) -> None:
         agent = await make_agent(say("one"), say("two"), plan={"injection_budget_per_turn": 2})
         agent.on_hook("prompt:submit", REMEMBER)
         await agent.run()
         await agent.run()
         assert not logs.tell("warning", "budget")
 
-    @pytest.mark.parametrize("event", ["tool:pre", "tool:post"])
-    async def test_an_injection_never_stands_between_a_call_and_its_result(self, event: str) -> None:
+    @pytest.mark.parametrize(("event", "appended"), [("tool:post", False), ("provider:request", True)])
+    async def test_an_ephemeral_injection_is_in_the_next_request_only(self, event: str, *, appended: bool) -> None:
         agent, _ = await agent_and_tool()
-        agent.on_hook(event, REMEMBER)
+        update = {"ephemeral": True, "append_to_last_tool_result": appended}
+        agent.on_hook(event, REMEMBER.model_copy(update=update))
         await agent.run()
-        assert faults(await agent.history()) == []
-
-    async def test_an_ephemeral_injection_is_in_the_next_request_and_not_in_the_context(self) -> None:
-        agent, _ = await agent_and_tool()
-        agent.on_hook("tool:post", REMEMBER.model_copy(update={"ephemeral": True}))
-        await agent.run()
-        assert ("system", "remember") in told(agent.provider.sent(1))
+        if appended:
+            assert results(agent) == ["one", "two\n\nremember"]
+        else:
+            assert ("system", "remember") in told(agent.provider.sent(1))
         assert "remember" not in str(await agent.history())
 
-    async def test_an_injection_may_end_the_last_tool_result(self) -> None:
-        agent, _ = await agent_and_tool()
-        update = {"ephemeral": True, "append_to_last_tool_result": True}
-        agent.on_hook("provider:request", REMEMBER.model_copy(update=update))
-        await agent.run()
-        assert results(agent) == ["one", "two\n\nremember"]
-
-    async def test_what_a_person_approves_is_executed(self) -> None:
-        agent, tool = await agent_and_tool(approvals=Person("Allow"))
+    @pytest.mark.parametrize(("answer", "runs"), [("Allow", 2), ("Deny", 0)])
+    async def test_a_tool_runs_after_approval_only(self, answer: str, runs: int) -> None:
+        agent, tool = await agent_and_tool(approvals=Person(answer))
         agent.on_hook("tool:pre", ASK)
         await agent.run()
-        assert len(tool.inputs) == 2
-
-    async def test_what_a_person_denies_is_not_executed_and_the_model_reads_it(self) -> None:
-        agent, tool = await agent_and_tool(approvals=Person("Deny"))
-        agent.on_hook("tool:pre", ASK)
-        await agent.run()
-        assert tool.inputs == []
-        assert all("User denied: May it?" in result for result in results(agent))
+        assert len(tool.inputs) == runs
+        assert ["User denied: May it?" in result for result in results(agent)] == [not runs, not runs]
 
     async def test_a_message_to_the_user_is_shown(self) -> None:
-        shown: list[str] = []
-
-        class Display:
-            def show_message(self, message: str, *_more: Any) -> None:
-                shown.append(message)
-
-        agent, _ = await agent_and_tool(display=Display())
+        display = MockDisplaySystem()
+        agent, _ = await agent_and_tool(display=display)
         agent.on_hook("tool:post", HookResult(user_message="look"))
         await agent.run()
-        assert shown == ["look", "look"]
+        assert [message for message, *_ in display.messages] == ["look", "look"]
 
-    @pytest.mark.parametrize(
-        "event", ["prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post"]
-    )
-    async def test_a_hook_that_raises_does_not_break_the_run(self, event: str) -> None:
+    @pytest.mark.parametrize("event", EVENTS)
+    async def test_a_hook_that_raises_does_not_end_the_run(self, event: str) -> None:
         agent, _ = await agent_and_tool()
 
         async def fails(_event: str, _data: dict[str, Any]) -> HookResult:

@@ -1,17 +1,10 @@
 """A Messages API on this machine, and `provider-anthropic` mounted against it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from anthropic_server import AnthropicServer
-from mounted_anthropic import mounted_at
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from mounted_anthropic import MountedAnthropic
+from mounted_anthropic import MountedAnthropic, mounted_at
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
-"""The registry of agents: made when they are asked for, kept in the store, there again after a restart."""
-
-from __future__ import annotations
+"""The registry of agents: configurations in a store, and an agent created at its first use."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +19,6 @@ from orchestrator_interactive.registries import (
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
 from orchestrator_interactive.storage.errors import StoreError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ALPHA = LLMAgentConfig(type="llm", id="agent_alpha", llm_model="demo/demo-1", tools=["call_agent"])
 
 
@@ -31,8 +27,8 @@ class Parrot:
         return message
 
 
-class Made:
-    """A factory that keeps what it was given."""
+class Factory:
+    """A factory that records its configurations."""
 
     def __init__(self) -> None:
         self.configs: list[LLMAgentConfig] = []
@@ -43,7 +39,7 @@ class Made:
 
 
 async def test_the_documents_example() -> None:
-    repository, agent_factory = AgentRepository(MemoryStore()), Made()
+    repository, agent_factory = AgentRepository(MemoryStore()), Factory()
     agent, config = Parrot(), ALPHA
     registry = AgentRegistry(repository, agent_factory)
     await registry.register(agent, config)
@@ -52,33 +48,23 @@ async def test_the_documents_example() -> None:
     assert agent_factory.configs == []
 
 
-async def test_an_agent_is_there_again_after_a_restart_made_of_its_configuration(tmp_path: Path) -> None:
+async def test_an_agent_is_created_once_from_its_stored_configuration(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:{tmp_path / 'logs.db'}")
-    await AgentRegistry(AgentRepository(store), Made()).register(Parrot(), ALPHA)
+    await AgentRegistry(AgentRepository(store), Factory()).register(Parrot(), ALPHA)
     await store.aclose()
 
     store = await open_store(f"sqlite:{tmp_path / 'logs.db'}")
-    made = Made()
-    registry = AgentRegistry(AgentRepository(store), made)
+    factory = Factory()
+    registry = AgentRegistry(AgentRepository(store), factory)
     assert await registry.list_agents() == {"agent_alpha": "llm"}
-    first, second = await registry.get_agent("agent_alpha"), await registry.get_agent("agent_alpha")
-    assert first is second
-    assert made.configs == [ALPHA]
-    await store.aclose()
-
-
-async def test_an_agent_is_made_once_however_many_ask_for_it_at_once(tmp_path: Path) -> None:
-    store = await open_store(f"sqlite:{tmp_path / 'logs.db'}")
-    repository, made = AgentRepository(store), Made()
-    await repository.save(ALPHA)
-    registry = AgentRegistry(repository, made)
     agents = await asyncio.gather(*(registry.get_agent("agent_alpha") for _ in range(20)))
-    assert len({id(agent) for agent in agents}) == len(made.configs) == 1
+    assert len({id(agent) for agent in agents}) == 1
+    assert factory.configs == [ALPHA]
     await store.aclose()
 
 
-async def test_an_id_belongs_to_one_agent_until_it_is_unregistered() -> None:
-    registry = AgentRegistry(AgentRepository(MemoryStore()), Made())
+async def test_an_id_is_unique_until_it_is_unregistered() -> None:
+    registry = AgentRegistry(AgentRepository(MemoryStore()), Factory())
     agent = Parrot()
     await registry.register(agent, ALPHA)
     await registry.register(agent, ALPHA)
@@ -89,9 +75,9 @@ async def test_an_id_belongs_to_one_agent_until_it_is_unregistered() -> None:
     await registry.register(Parrot(), ALPHA)
 
 
-async def test_an_agent_stays_registered_whose_new_configuration_cannot_be_kept() -> None:
+async def test_a_configuration_that_cannot_be_stored_changes_nothing() -> None:
     class FillingStore(MemoryStore):
-        full = False
+        full = True
 
         async def save_agent(self, agent_id: str, config: str) -> None:
             if self.full:
@@ -99,36 +85,29 @@ async def test_an_agent_stays_registered_whose_new_configuration_cannot_be_kept(
             await super().save_agent(agent_id, config)
 
     store, agent = FillingStore(), Parrot()
-    registry = AgentRegistry(AgentRepository(store), Made())
+    registry = AgentRegistry(AgentRepository(store), Factory())
+    with pytest.raises(StoreError, match="The disk is full"):
+        await registry.register(agent, ALPHA)
+    with pytest.raises(NotRegistered):
+        await registry.get_agent("agent_alpha")
+    store.full = False
     await registry.register(agent, ALPHA)
     store.full = True
-    with pytest.raises(StoreError, match="The disk is full"):
+    with pytest.raises(StoreError):
         await registry.register(agent, ALPHA)
     assert await registry.get_agent("agent_alpha") is agent
 
 
-async def test_an_agent_whose_configuration_cannot_be_kept_is_not_registered() -> None:
-    class FullStore(MemoryStore):
-        async def save_agent(self, agent_id: str, config: str) -> None:
-            raise StoreError("The disk is full.")
-
-    registry = AgentRegistry(AgentRepository(FullStore()), Made())
-    with pytest.raises(StoreError, match="The disk is full"):
-        await registry.register(Parrot(), ALPHA)
-    with pytest.raises(NotRegistered):
-        await registry.get_agent("agent_alpha")
-
-
-async def test_an_unknown_agent_is_told_with_those_that_there_are() -> None:
-    registry = AgentRegistry(AgentRepository(MemoryStore()), Made())
+async def test_the_error_of_an_unknown_agent_names_the_registered_ones() -> None:
+    registry = AgentRegistry(AgentRepository(MemoryStore()), Factory())
     await registry.register(Parrot(), ALPHA)
     for asking in (registry.get_agent, registry.unregister):
         with pytest.raises(NotRegistered, match=r"There is no agent 'agent_beta'. Registered: agent_alpha\."):
             await asking("agent_beta")
 
 
-async def test_what_is_no_agent_is_refused_and_not_kept() -> None:
-    registry = AgentRegistry(AgentRepository(MemoryStore()), Made())
+async def test_an_object_without_run_is_refused() -> None:
+    registry = AgentRegistry(AgentRepository(MemoryStore()), Factory())
     with pytest.raises(TypeError, match="is no agent: it needs `async run"):
         await registry.register(object(), ALPHA)  # type: ignore[arg-type]
     assert await registry.list_agents() == {}
@@ -142,10 +121,10 @@ async def test_what_is_no_agent_is_refused_and_not_kept() -> None:
         ("[]", "'type' is missing. 'id' is missing. Register the agent anew"),
     ],
 )
-async def test_a_configuration_that_cannot_be_read_is_told_and_takes_no_other_along(stored: str, sentence: str) -> None:
+async def test_an_invalid_stored_configuration_does_not_affect_other_agents(stored: str, sentence: str) -> None:
     store = MemoryStore()
     await store.save_agent("old", stored)
-    registry = AgentRegistry(AgentRepository(store), Made())
+    registry = AgentRegistry(AgentRepository(store), Factory())
     await registry.register(Parrot(), ALPHA)
     with pytest.raises(RegistryError, match="The stored configuration of agent 'old'") as refused:
         await registry.get_agent("old")
@@ -170,7 +149,7 @@ async def test_a_configuration_that_cannot_be_read_is_told_and_takes_no_other_al
     ],
     ids=["provider", "tool", "template", "template's name", "policy"],
 )
-async def test_a_configuration_of_which_no_agent_can_be_made_is_told(config: dict[str, Any], sentence: str) -> None:
+async def test_the_error_names_the_invalid_part_of_a_configuration(config: dict[str, Any], sentence: str) -> None:
     store = MemoryStore()
     repository = AgentRepository(store)
     await repository.save(LLMAgentConfig.model_validate({"type": "llm", "id": "a", "llm_model": "demo/x", **config}))

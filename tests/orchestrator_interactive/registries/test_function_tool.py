@@ -1,6 +1,4 @@
-"""Functions as tools: what they take, what they give, and what becomes of what goes wrong."""
-
-from __future__ import annotations
+"""Functions as tools: input, output and errors."""
 
 import asyncio
 import json
@@ -34,12 +32,12 @@ class Weather(BaseModel):
 
 
 def registered(function: Any, **config: Any) -> Any:
-    """The function's tool, from a registry of its own."""
+    """Return the tool of a function from a new registry."""
     made = tool(ToolConfig(name="try_it", description="Tries it.", **config))(function)
     return ToolRegistry([made]).get_tool_by_name("try_it")
 
 
-async def test_a_function_gets_what_its_input_schema_read() -> None:
+async def test_a_function_gets_the_validated_input() -> None:
     async def plan(start: Place, days: int) -> str:
         return f"{type(start).__name__} {start.location}, {days}"
 
@@ -47,7 +45,7 @@ async def test_a_function_gets_what_its_input_schema_read() -> None:
     assert result.output == "Place Rome, 3"
 
 
-async def test_a_function_without_an_input_schema_is_read_by_its_signature() -> None:
+async def test_the_signature_is_the_default_input_schema() -> None:
     async def weather(location: str, unit: Literal["C", "F"] = "C") -> str:
         return f"{location} {unit}"
 
@@ -69,7 +67,7 @@ async def test_a_function_without_an_input_schema_is_read_by_its_signature() -> 
         ([], "try_it: Input should be a valid dictionary or instance of Journey."),
     ],
 )
-async def test_a_bad_input_is_a_failed_call_with_a_sentence(given: Any, sentence: str) -> None:
+async def test_the_error_names_the_invalid_field(given: Any, sentence: str) -> None:
     async def plan(start: Place, days: int) -> None:
         raise AssertionError("not called")
 
@@ -77,16 +75,7 @@ async def test_a_bad_input_is_a_failed_call_with_a_sentence(given: Any, sentence
     assert (result.success, result.output) == (False, sentence)
 
 
-async def test_a_function_that_is_not_async_does_not_hold_up_the_loop() -> None:
-    here = threading.get_ident()
-
-    def think() -> bool:
-        return threading.get_ident() != here
-
-    assert (await registered(think).execute({})).output is True
-
-
-async def test_slow_calls_of_functions_that_are_not_async_leave_the_default_threads_to_others() -> None:
+async def test_slow_sync_functions_do_not_use_the_default_threads() -> None:
     gate = threading.Event()
 
     def think() -> bool:
@@ -102,7 +91,7 @@ async def test_slow_calls_of_functions_that_are_not_async_leave_the_default_thre
     "given",
     [{"degrees": 20}, Weather(degrees=20), ToolResult(output={"degrees": "20"}), {"degrees": 20, "sky": "clear"}],
 )
-async def test_an_output_is_what_the_schema_makes_of_it(given: Any) -> None:
+async def test_the_output_schema_validates_the_output(given: Any) -> None:
     async def weather() -> Any:
         return given
 
@@ -110,7 +99,7 @@ async def test_an_output_is_what_the_schema_makes_of_it(given: Any) -> None:
     assert (result.success, result.output) == (True, {"degrees": 20.0, "sky": "clear"})
 
 
-async def test_a_wrong_output_is_a_failed_call() -> None:
+async def test_an_invalid_output_is_a_failed_call() -> None:
     async def weather() -> Any:
         return {"degrees": "warm"}
 
@@ -122,14 +111,7 @@ async def test_a_wrong_output_is_a_failed_call() -> None:
     )
 
 
-async def test_a_model_is_an_output_without_a_schema_too() -> None:
-    async def weather() -> Weather:
-        return Weather(degrees=1)
-
-    assert (await registered(weather).execute({})).output == {"degrees": 1.0, "sky": "clear"}
-
-
-async def test_a_failure_that_a_function_returns_is_not_held_to_the_schema() -> None:
+async def test_a_returned_failure_is_not_validated() -> None:
     async def weather() -> ToolResult:
         return ToolResult(success=False, error={"message": "no station there"})
 
@@ -137,7 +119,7 @@ async def test_a_failure_that_a_function_returns_is_not_held_to_the_schema() -> 
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_what_a_function_raises_is_a_failed_call(is_async: bool) -> None:
+async def test_an_exception_is_a_failed_call(is_async: bool) -> None:
     def fail() -> None:
         raise OSError("no disk")
 
@@ -148,7 +130,7 @@ async def test_what_a_function_raises_is_a_failed_call(is_async: bool) -> None:
     assert (result.success, result.output) == (False, "OSError: no disk")
 
 
-async def test_a_function_can_neither_end_the_process_nor_cancel_its_caller() -> None:
+async def test_a_function_cannot_exit_the_process_or_cancel_its_caller() -> None:
     async def leave() -> None:
         sys.exit(3)
 
@@ -159,7 +141,7 @@ async def test_a_function_can_neither_end_the_process_nor_cancel_its_caller() ->
     assert "raised CancelledError" in (await registered(cancel).execute({})).output
 
 
-async def test_a_tool_that_needs_a_session_says_so_outside_of_one() -> None:
+async def test_a_tool_that_requires_context_fails_outside_a_session() -> None:
     async def look(context: ToolContext) -> str:
         return context.conversation_id
 
@@ -175,7 +157,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_whatever_a_tool_is_given_it_answers_with_a_result(value: Any) -> None:
+def test_any_input_gives_a_result(value: Any) -> None:
     async def keep(start: Place, days: int = 1, anything: Any = None) -> Any:
         return [start.location, days, anything]
 

@@ -1,6 +1,4 @@
-"""`cache_ttl` and `dedup_ttl`: which calls run a tool, and which get a result that is there or on its way."""
-
-from __future__ import annotations
+"""`cache_ttl` and `dedup_ttl`: which calls run a tool, and which share a result."""
 
 import asyncio
 from typing import Any
@@ -25,7 +23,7 @@ class Clock:
 
 
 class Counted:
-    """A tool that tells which run of it this was; it waits for the gate, and fails on request."""
+    """A tool that returns the number of its run; it waits for the gate and fails on request."""
 
     def __init__(self, clock: Clock | None = None, **config: Any) -> None:
         self.runs = Milestones()
@@ -55,13 +53,8 @@ class Counted:
         return asyncio.create_task(self.call(**given))
 
 
-async def test_without_either_each_call_runs() -> None:
-    counted = Counted()
-    assert [await counted.call(), await counted.call()] == [1, 2]
-
-
 @pytest.mark.parametrize("config", [{"cache_ttl": 60}, {"dedup_ttl": 60}, {"cache_ttl": 60, "dedup_ttl": 5}], ids=str)
-async def test_the_same_call_gets_the_kept_result_for_as_long_as_it_is_kept(config: dict[str, int]) -> None:
+async def test_an_equal_call_gets_the_cached_result_until_it_expires(config: dict[str, int]) -> None:
     clock = Clock()
     counted = Counted(clock, **config)
     assert await counted.call(a=1) == 1
@@ -71,7 +64,7 @@ async def test_the_same_call_gets_the_kept_result_for_as_long_as_it_is_kept(conf
     assert await counted.call(a=1) == 2
 
 
-async def test_calls_are_the_same_by_what_they_say_not_by_how() -> None:
+async def test_calls_are_equal_by_their_validated_arguments() -> None:
     counted = Counted(cache_ttl=60)
     assert await counted.call(a=1, b=[1]) == 1
     assert await counted.call(b=["1"], a=1.0) == 1
@@ -79,16 +72,7 @@ async def test_calls_are_the_same_by_what_they_say_not_by_how() -> None:
     assert await counted.call() == await counted.call(a=0) == 3
 
 
-@pytest.mark.parametrize("config", [{"cache_ttl": 60}, {"dedup_ttl": 60}], ids=str)
-async def test_a_failure_is_not_kept(config: dict[str, int]) -> None:
-    counted = Counted(**config)
-    counted.fails = True
-    assert await counted.call() == "failed"
-    counted.fails = False
-    assert [await counted.call(), await counted.call()] == [2, 2]
-
-
-async def test_what_is_done_to_a_result_stays_with_whoever_does_it() -> None:
+async def test_changes_to_a_result_do_not_change_the_cache() -> None:
     counted = Counted(cache_ttl=60, dedup_ttl=60)
     for _ in range(3):
         result = await counted.tool.execute({})
@@ -96,7 +80,7 @@ async def test_what_is_done_to_a_result_stays_with_whoever_does_it() -> None:
         result.output["run"] = 99
 
 
-async def test_only_so_many_results_are_kept_and_the_least_wanted_go_first() -> None:
+async def test_the_cache_drops_the_least_recently_used_result() -> None:
     counted = Counted(cache_ttl=60)
     for a in range(256):
         await counted.call(a=a)
@@ -106,7 +90,7 @@ async def test_only_so_many_results_are_kept_and_the_least_wanted_go_first() -> 
     assert await counted.call(a=1) == 258
 
 
-async def test_each_registry_keeps_its_own() -> None:
+async def test_each_registry_has_its_own_cache() -> None:
     counted = Counted(cache_ttl=60)
     other = ToolRegistry([counted.function]).get_tool_by_name("count")
     assert await counted.call() == 1
@@ -114,7 +98,7 @@ async def test_each_registry_keeps_its_own() -> None:
 
 
 @pytest.mark.parametrize("dedup_ttl", [0, 60])
-async def test_a_call_that_comes_while_the_same_one_runs_gets_its_result(dedup_ttl: int) -> None:
+async def test_an_equal_call_during_a_run_gets_its_result(dedup_ttl: int) -> None:
     counted = Counted(dedup_ttl=dedup_ttl)
     counted.gate.clear()
     calls = [counted.start(a=1) for _ in range(3)]
@@ -126,7 +110,7 @@ async def test_a_call_that_comes_while_the_same_one_runs_gets_its_result(dedup_t
     assert await counted.call(a=1) == (1 if dedup_ttl else 3)
 
 
-async def test_two_that_wait_for_a_failure_both_get_it() -> None:
+async def test_concurrent_equal_calls_share_a_failure() -> None:
     counted = Counted(dedup_ttl=60)
     counted.fails = True
     assert await asyncio.gather(counted.start(), counted.start()) == ["failed", "failed"]
@@ -134,7 +118,7 @@ async def test_two_that_wait_for_a_failure_both_get_it() -> None:
 
 
 @pytest.mark.parametrize("first_goes", [True, False])
-async def test_whoever_is_cancelled_leaves_the_call_to_the_others(first_goes: bool) -> None:
+async def test_cancelling_one_caller_does_not_cancel_the_run(first_goes: bool) -> None:
     counted = Counted(dedup_ttl=60)
     counted.gate.clear()
     first, second = counted.start(), counted.start()
@@ -148,7 +132,7 @@ async def test_whoever_is_cancelled_leaves_the_call_to_the_others(first_goes: bo
     assert (counted.runs.count, counted.cancelled) == (1, 0)
 
 
-async def test_the_call_ends_with_the_last_who_waits_for_it_and_the_next_one_begins_anew() -> None:
+async def test_cancelling_the_last_caller_cancels_the_run() -> None:
     counted = Counted(dedup_ttl=60)
     counted.gate.clear()
     calls = [counted.start(), counted.start()]
@@ -162,7 +146,7 @@ async def test_the_call_ends_with_the_last_who_waits_for_it_and_the_next_one_beg
 
 
 @in_virtual_time
-async def test_a_call_that_is_deaf_to_its_end_does_not_hold_whoever_is_cancelled() -> None:
+async def test_a_cancelled_caller_does_not_wait_for_a_tool_that_ignores_cancellation() -> None:
     release, runs = asyncio.Event(), Milestones()
 
     @tool(ToolConfig(name="listen", description="Does not.", dedup_ttl=60))
@@ -188,7 +172,7 @@ async def test_a_call_that_is_deaf_to_its_end_does_not_hold_whoever_is_cancelled
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 5, 9.5, 10, 30]), st.booleans()), max_size=20),
     st.sampled_from([(None, None), (10, None), (None, 10), (5, 10), (0, 0)]),
 )
-def test_a_result_is_as_old_as_it_may_be_and_no_older(
+def test_results_expire_after_the_longer_ttl_and_failures_are_not_cached(
     calls: list[tuple[int, float, bool]], ttls: tuple[int | None, int | None]
 ) -> None:
     clock = Clock()

@@ -1,6 +1,4 @@
-"""The configuration of agents and tools: the document's fields and defaults, and sentences for what is wrong."""
-
-from __future__ import annotations
+"""The configuration of agents and tools: fields, defaults and error messages."""
 
 from typing import Any
 
@@ -48,7 +46,7 @@ def test_a_tools_configuration_has_the_documents_fields_and_defaults() -> None:
 @pytest.mark.parametrize(
     "config", [LLMAgentConfig(type="llm", id="a"), ToolConfig(name="a", description="")], ids=["agent", "tool"]
 )
-def test_a_configuration_does_not_change(config: BaseModel) -> None:
+def test_a_configuration_is_frozen(config: BaseModel) -> None:
     with pytest.raises(ValidationError):
         config.name = config.id = "b"
 
@@ -77,7 +75,7 @@ def test_a_configuration_does_not_change(config: BaseModel) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_an_agent_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
+def test_the_error_message_of_an_invalid_agent(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the whole message is compared
         validate(LLMAgentConfig, given, "agent")
     assert str(refused.value) == sentence
@@ -100,7 +98,7 @@ def test_what_is_wrong_with_an_agent_is_a_sentence(given: dict[str, Any], senten
         ),
     ],
 )
-def test_what_is_wrong_with_a_tool_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
+def test_the_error_message_of_an_invalid_tool(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the whole message is compared
         validate(ToolConfig, given, "tool")
     assert str(refused.value) == sentence

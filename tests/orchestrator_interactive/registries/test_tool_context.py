@@ -1,8 +1,7 @@
-"""Registered tools in sessions: mounted, called by a model, and told where they are."""
+"""Registered tools in sessions, with the context of their conversation."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import call, echo, make_agent, results, say, use
@@ -12,9 +11,6 @@ from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.registries import NotRegistered, ToolContext, ToolRegistry, mount_tools, tool
 from orchestrator_interactive.registries.schemas import ToolConfig
 from orchestrator_interactive.validation import validate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODULE = """
 from orchestrator_interactive.registries import ToolRegistry, mount_tools, tool
@@ -43,46 +39,32 @@ def located(**config: Any) -> Any:
 
 async def test_a_model_calls_a_registered_tool() -> None:
     registry = ToolRegistry([located(), echo()])
-    agent = await make_agent(call(use("echo", "a", text="hi")), say("ok"))
+    agent = await make_agent(call(use("echo", "a", text="hi"), use("where_am_i", "b")), say("ok"))
     await mount_tools(agent.coordinator, ["where_am_i", "echo"], registry)
     assert await agent.run() == "ok"
-    assert await results(agent) == {"a": "hi"}
+    assert await results(agent) == {"a": "hi", "b": f'["{agent.session.session_id}", "", null]'}  # without a log
     assert [each.name for each in agent.provider.requests[0].tools or ()] == ["where_am_i", "echo"]
 
 
-async def test_of_unknown_tools_none_is_mounted() -> None:
+async def test_an_unknown_tool_is_an_error_and_nothing_is_mounted() -> None:
     agent = await make_agent(say("ok"))
     with pytest.raises(NotRegistered, match=r"There is no tool 'fly'\. Registered: echo"):
         await mount_tools(agent.coordinator, ["echo", "fly"], ToolRegistry([echo()]))
     assert agent.coordinator.get("tools") == {}
 
 
-async def test_a_function_knows_its_conversation() -> None:
-    house = RegistryFixture(tools=[located()])
-    await house.add("alpha", call(use("where_am_i", "a")), say("ok"), tools=["where_am_i"])
-    await house.run("alpha", "Hello!", "talk")
-    assert house.scripts["alpha"].sent(1)[-1]["content"] == '["talk", "alpha", "Hello!"]'
-
-
-async def test_without_a_log_a_function_knows_the_session_at_least() -> None:
-    agent = await make_agent(call(use("where_am_i", "a")), say("ok"))
-    await mount_tools(agent.coordinator, ["where_am_i"], ToolRegistry([located()]))
-    await agent.run()
-    assert await results(agent) == {"a": f'["{agent.session.session_id}", "", null]'}
-
-
-async def test_what_depends_on_the_conversation_is_kept_for_that_one_alone() -> None:
-    house = RegistryFixture(tools=[located(cache_ttl=60, dedup_ttl=60)])
+async def test_a_tool_that_depends_on_the_conversation_is_cached_per_conversation() -> None:
+    fixture = RegistryFixture(tools=[located(cache_ttl=60, dedup_ttl=60)])
     steps = call(use("where_am_i", "a")), say("ok")
-    script = await house.add("alpha", *steps, *steps, *steps, tools=["where_am_i"])
+    script = await fixture.add("alpha", *steps, *steps, *steps, tools=["where_am_i"])
     seen = []
     for message, conversation_id in (("One", "first"), ("Two", "second"), ("Three", "first")):
-        await house.run("alpha", message, conversation_id)
+        await fixture.run("alpha", message, conversation_id)
         seen.append(script.sent()[-1]["content"])
     assert seen == ['["first", "alpha", "One"]', '["second", "alpha", "Two"]', '["first", "alpha", "One"]']
 
 
-async def test_a_registered_tool_passes_the_validator(tmp_path: Path) -> None:
+async def test_a_registered_tool_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "weather.py"
     path.write_text(MODULE)
     report = validate(path, "tool", tool_input={"location": "Paris"})

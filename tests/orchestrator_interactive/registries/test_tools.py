@@ -1,6 +1,4 @@
-"""The registry of tools: names, refusals, and that what it gives is a tool of the contracts."""
-
-from __future__ import annotations
+"""The registry of tools: names, errors, and tools of the contracts."""
 
 from typing import Any
 
@@ -32,7 +30,7 @@ async def test_the_documents_example() -> None:
     assert tool_registry.list_tools()["get_weather"] == "Tells the weather."
 
 
-def test_what_a_registry_gives_is_a_tool_of_the_contracts() -> None:
+async def test_a_registered_function_is_a_tool_of_the_contracts_and_still_a_function() -> None:
     made = ToolRegistry([my_tool]).get_tool_by_name("get_weather")
     assert isinstance(made, Tool)
     schema = {
@@ -43,26 +41,25 @@ def test_what_a_registry_gives_is_a_tool_of_the_contracts() -> None:
     }
     assert (made.input_schema, made.get_schema()) == (schema, schema)
     assert (made.side_effect_free, made.reflect) == (True, False)
+    assert await my_tool("Rome") == "Sunny in Rome."
 
 
-def test_a_tool_of_the_contracts_is_taken_as_it_is() -> None:
+def test_names_of_tools_and_effects_are_unique() -> None:
+    with pytest.raises(AlreadyRegistered, match="There is a tool 'get_weather' already"):
+        ToolRegistry([my_tool]).register(my_tool)
+    register_effect("taken")(lambda _result, _context: None)
+    with pytest.raises(AlreadyRegistered, match="There is an effect 'taken' already"):
+        register_effect("taken")(lambda _result, _context: None)
+
+
+def test_a_tool_of_the_contracts_is_registered_unchanged() -> None:
     theirs = echo()
     registry = ToolRegistry([theirs])
     assert registry.get_tool_by_name("echo") is theirs
     assert registry.list_tools() == {"echo": "Does what 'echo' does."}
 
 
-async def test_a_function_that_is_a_tool_is_still_a_function() -> None:
-    assert await my_tool("Rome") == "Sunny in Rome."
-
-
-def test_a_name_is_given_once() -> None:
-    registry = ToolRegistry([my_tool])
-    with pytest.raises(AlreadyRegistered, match="There is a tool 'get_weather' already"):
-        registry.register(my_tool)
-
-
-def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
+def test_the_error_of_an_unknown_name_names_the_registered_ones() -> None:
     with pytest.raises(NotRegistered, match=r"There is no tool 'get_wether'. Registered: echo, get_weather\."):
         ToolRegistry([my_tool, echo()]).get_tool_by_name("get_wether")
     with pytest.raises(NotRegistered, match="Registered: none"):
@@ -70,12 +67,12 @@ def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("given", [print, None, "get_weather", object()])
-def test_what_is_no_tool_is_refused(given: Any) -> None:
+def test_an_object_that_is_not_a_tool_is_refused(given: Any) -> None:
     with pytest.raises(TypeError, match="is no tool: give a tool of the contracts, or put @tool"):
         ToolRegistry().register(given)
 
 
-def test_an_effect_that_nobody_has_registered_is_refused_with_the_tool() -> None:
+def test_a_tool_with_an_unknown_effect_is_refused() -> None:
     config = ToolConfig(name="pay", description="", post_effects=["no_such_effect"])
     registry = ToolRegistry()
     with pytest.raises(NotRegistered, match="There is no effect 'no_such_effect'"):
@@ -83,15 +80,9 @@ def test_an_effect_that_nobody_has_registered_is_refused_with_the_tool() -> None
     assert registry.get_tools() == []
 
 
-def test_an_effect_has_its_name_alone() -> None:
-    register_effect("taken")(lambda _result, _context: None)
-    with pytest.raises(AlreadyRegistered, match="There is an effect 'taken' already"):
-        register_effect("taken")(lambda _result, _context: None)
-
-
 def test_a_signature_that_cannot_be_called_by_keyword_is_refused() -> None:
     def many(*places: str) -> None: ...
-    def odd(place: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+    def odd(place: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     made = tool(ToolConfig(name="visit", description=""))
     with pytest.raises(TypeError, match=r"visit: '\*places.* cannot be passed by keyword: write input_schema"):

@@ -1,6 +1,4 @@
-"""Understanding what a reflection agent answered."""
-
-from __future__ import annotations
+"""Parsing the answer of a reflection agent."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +8,7 @@ from orchestrator_interactive.registries.verdict import Verdict, verdict_in
 
 
 @pytest.mark.parametrize(
-    ("answer", "judgement"),
+    ("answer", "verdict"),
     [
         ('{"score": 0.8, "comment": "Good."}', Verdict(0.8, "Good.")),
         ('Here you are:\n```json\n{"comment": " Good. ", "score": 1}\n```\nBye {now}.', Verdict(1.0, "Good.")),
@@ -35,17 +33,17 @@ from orchestrator_interactive.registries.verdict import Verdict, verdict_in
         ("{" * 10_000, None),
     ],
 )
-def test_a_judgement_is_a_score_between_0_and_1_with_a_comment(answer: str, judgement: Verdict | None) -> None:
-    assert verdict_in(answer) == judgement
+def test_a_verdict_has_a_score_from_0_to_1_and_a_comment(answer: str, verdict: Verdict | None) -> None:
+    assert verdict_in(answer) == verdict
 
 
 @given(st.text() | st.floats().map(lambda score: f'{{"score": {score}}}') | st.text().map(lambda t: f'{{"score": {t}'))
-def test_whatever_is_answered_a_score_is_one(answer: str) -> None:
-    judgement = verdict_in(answer)
-    assert judgement is None or 0 <= judgement.score <= 1
+def test_any_answer_gives_a_valid_score_or_none(answer: str) -> None:
+    verdict = verdict_in(answer)
+    assert verdict is None or 0 <= verdict.score <= 1
 
 
-def test_a_comment_has_an_end() -> None:
-    judgement = verdict_in(f'{{"score": 1, "comment": "{"a" * 5000}"}}')
-    assert judgement is not None
-    assert len(judgement.comment) == 2000
+def test_a_long_comment_is_truncated() -> None:
+    verdict = verdict_in(f'{{"score": 1, "comment": "{"a" * 5000}"}}')
+    assert verdict is not None
+    assert len(verdict.comment) == 2000

@@ -1,6 +1,4 @@
-"""Module contracts: the Testing sections. Their examples run as written, import path aside."""
-
-from __future__ import annotations
+"""Module contracts: the Testing sections. Their examples run as written, except for the import path."""
 
 from typing import Any
 
@@ -12,18 +10,6 @@ from orchestrator_interactive import InteractiveOrchestrator, testing
 from orchestrator_interactive.kernel import HookRegistry, HookResult, ModuleCoordinator, ToolResult
 from orchestrator_interactive.modules import provider_demo
 
-NAMES = [
-    "TestCoordinator",
-    "MockCoordinator",
-    "create_test_coordinator",
-    "MockTool",
-    "MockProvider",
-    "MockContextManager",
-    "ScriptedOrchestrator",
-    "EventRecorder",
-    "wait_for",
-]
-
 
 async def my_validation_hook(_event: str, _data: dict[str, Any]) -> HookResult:
     return HookResult(action="deny", reason="Access denied")
@@ -34,9 +20,10 @@ async def mount_my_hook(coordinator: ModuleCoordinator, _config: dict[str, Any])
 
 
 class TestTestUtilities:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_every_utility_that_the_contracts_name_is_there(self, name: str) -> None:
-        assert callable(getattr(testing, name))
+    def test_every_documented_utility_exists(self) -> None:
+        names = "TestCoordinator MockCoordinator create_test_coordinator MockTool MockProvider MockContextManager"
+        for name in (*names.split(), "ScriptedOrchestrator", "EventRecorder", "wait_for"):
+            assert callable(getattr(testing, name))
 
 
 class TestOrchestratorTesting:
@@ -53,24 +40,16 @@ class TestOrchestratorTesting:
         assert len(context.messages) > 0
 
     async def test_the_scripted_orchestrator_example(self) -> None:
-        orchestrator = testing.ScriptedOrchestrator(responses=["Response 1", "Response 2"])
-        surroundings = (testing.MockContextManager(), {}, {}, HookRegistry())
-        assert await orchestrator.execute("a prompt", *surroundings) == "Response 1"
-        assert await orchestrator.execute("a prompt", *surroundings) == "Response 2"
-
-    async def test_the_scripted_orchestrator_keeps_the_contract(self) -> None:
         recorder = testing.EventRecorder()
-        orchestrator = testing.ScriptedOrchestrator(responses=["Response 1"])
-        await orchestrator.execute("a prompt", testing.MockContextManager(), {}, {}, recorder)
-        assert [event for event, _ in recorder.get_events()] == [
-            "execution:start",
-            "execution:end",
-            "orchestrator:complete",
-        ]
+        orchestrator = testing.ScriptedOrchestrator(responses=["Response 1", "Response 2"])
+        for response in ("Response 1", "Response 2"):
+            assert await orchestrator.execute("a prompt", testing.MockContextManager(), {}, {}, recorder) == response
+        boundaries = ["execution:start", "execution:end", "orchestrator:complete"]
+        assert [event for event, _ in recorder.get_events()] == boundaries * 2
 
 
-class TestToolTesting:
-    async def test_the_mock_tool_example(self) -> None:
+class TestModuleTesting:
+    async def test_the_tool_example(self) -> None:
         mock_tool = testing.MockTool(name="test_tool", description="Test tool", return_value="mock result")
         result = await mock_tool.execute({"path": "a.md"})
         assert isinstance(result, ToolResult)
@@ -78,39 +57,26 @@ class TestToolTesting:
         assert mock_tool.call_count == 1
         assert mock_tool.last_input == {"path": "a.md"}
 
-
-class TestProviderTesting:
-    async def test_the_mount_example(self) -> None:
+    async def test_the_provider_example(self) -> None:
         coordinator = testing.create_test_coordinator()
         await provider_demo.mount(coordinator, {})
         assert "demo" in coordinator.get_mounted("providers")
 
-
-class TestHookTesting:
-    async def test_the_handler_example(self) -> None:
-        result = await my_validation_hook(
-            "tool:pre", {"tool_name": "Write", "tool_input": {"file_path": "/etc/passwd"}}
-        )
-        assert result.action == "deny"
-        assert "denied" in result.reason.lower()
-
-    async def test_the_registration_example(self) -> None:
+    async def test_the_hook_example(self) -> None:
         coordinator = testing.TestCoordinator()
         cleanup = await mount_my_hook(coordinator, {})
-        assert (await coordinator.hooks.emit("tool:pre", {})).action == "deny"
+        result = await coordinator.hooks.emit("tool:pre", {"tool_name": "Write"})
+        assert result.action == "deny"
+        assert "denied" in result.reason.lower()
         cleanup()
         assert (await coordinator.hooks.emit("tool:pre", {})).action == "continue"
 
     async def test_the_event_recorder_example(self) -> None:
         recorder = testing.EventRecorder()
         await recorder.record("tool:pre", {"tool_name": "Write"})
-        events = recorder.get_events()
-        assert len(events) == 1
-        assert events[0][0] == "tool:pre"
+        assert recorder.get_events() == [("tool:pre", {"tool_name": "Write"})]
 
-
-class TestContextTesting:
-    async def test_the_mock_context_example(self) -> None:
+    async def test_the_context_example(self) -> None:
         context = testing.MockContextManager()
         await context.add_message({"role": "user", "content": "Test"})
         messages = await context.get_messages_for_request()
@@ -120,7 +86,7 @@ class TestContextTesting:
 
 class TestWaitFor:
     @pytest.mark.parametrize("holds", [True, False])
-    async def test_it_says_whether_the_condition_came_to_hold(self, *, holds: bool) -> None:
+    async def test_it_returns_whether_the_condition_held_in_time(self, *, holds: bool) -> None:
         assert await soon(testing.wait_for(lambda: holds, timeout=0.01)) is holds
 
 
@@ -167,11 +133,11 @@ class TestQuickValidationCommand:
         (folder / "pyproject.toml").write_text(PYPROJECT)
         return folder
 
-    async def test_a_good_module_passes(self, project: Any) -> None:
+    async def test_a_valid_module_passes(self, project: Any) -> None:
         ended = await run_command("module", "validate", str(project), "--type", "tool")
         assert ended.code == 0, ended.output
 
-    async def test_a_module_that_breaks_the_contract_fails_and_the_report_says_what_to_fix(self, project: Any) -> None:
+    async def test_the_report_of_an_invalid_module_names_the_error(self, project: Any) -> None:
         broken = TOOL.replace("async def execute", "async def run")
         (project / "my_tool" / "__init__.py").write_text(broken)
         ended = await run_command("module", "validate", str(project), "--type", "tool")

@@ -145,7 +145,7 @@ async def test_what_waiting_does_not_help_with_is_told_at_once():
         raise StoreError("The password is wrong.")
 
     with capture_logs() as lines, pytest.raises(StoreError, match="password"):
-        await StoreRetryPolicy().through(refused)
+        await StoreRetryPolicy().call(refused)
     assert told(lines) == []
 
 

@@ -1,31 +1,63 @@
-"""Many seeds, and the figures of what happened in them."""
+"""Run many seeds and print counts, or one seed and print its trace: `python tests/simulation --seeds 0:1000`."""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import multiprocessing
+import os
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
-from .trial import tried
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from .trial import Verdict
-
-    Try = Callable[[int], Verdict]
+from . import agent, service
+from .simulation import STAGES
+from .trial import Verdict
 
 _SEEDS_AT_ONCE = 50
+_MAX_FAILING = 30
+_ACTIONS = ("steer accepted", "urgent steer accepted", "stop graceful", "stop immediate", "cancel", "kill")
+# A run that reports its end accepts no messages.
+_NEVER = ("steer accepted finishing", "urgent steer accepted finishing")
+
+
+@dataclass(frozen=True, slots=True)
+class WorldKind:
+    """A kind of world, its kinds of faults, and the counts that a campaign must reach to be meaningful."""
+
+    features: tuple[str, ...]
+    wanted: tuple[str, ...]
+    run: Callable[[int, object], Verdict]
+    parts: agent.Parts | service.Parts
+
+    def with_faults(self, features: frozenset[str]) -> Callable[[int], Verdict]:
+        """Return a function that runs a seed with these faults added."""
+        return partial(self.run, parts=replace(self.parts, features=features))
+
+
+WORLDS = {
+    "agent": WorldKind(
+        tuple(agent.FEATURES),
+        tuple(what for a in _ACTIONS for s in (*STAGES, "between steps") if (what := f"{a} {s}") not in _NEVER),
+        agent.run,
+        agent.Parts(),
+    ),
+    "service": WorldKind(tuple(service.FEATURES), service.WANTED, service.run, service.Parts()),
+    "service-on-sqlite": WorldKind(
+        tuple(service.FEATURES.keys() - service.ON_SQLITE.without),
+        service.WANTED_ON_SQLITE,
+        service.run,
+        service.ON_SQLITE,
+    ),
+}
 
 
 @dataclass(slots=True)
 class Figures:
-    """`failing` maps a seed to the first thing to blame in it."""
+    """Totals of a campaign. `failing` maps a seed to its first violation."""
 
     seeds: int = 0
     seconds: float = 0.0
@@ -38,46 +70,91 @@ class Figures:
         self.tally += other.tally
 
     def unreached(self, wanted: Iterable[str]) -> list[str]:
-        """What never happened of what is to happen before silence says anything."""
         return [each for each in wanted if not self.tally[each]]
 
 
-def campaign(seeds: range, jobs: int = 1, try_one: Try = tried) -> Figures:
-    """Try every seed, in so many processes."""
+def campaign(seeds: range, jobs: int, run: Callable[[int], Verdict]) -> Figures:
+    """Run every seed in `jobs` processes."""
     figures, began = Figures(), time.perf_counter()
-    for some in _tried_by(jobs, _pieces(seeds), try_one):
-        figures.add(some)
+    chunks = [seeds[start : start + _SEEDS_AT_ONCE] for start in range(0, len(seeds), _SEEDS_AT_ONCE)]
+    for chunk in _run_chunks(jobs, chunks, run):
+        figures.add(chunk)
     figures.seconds = time.perf_counter() - began
     return figures
 
 
-def _tried_by(jobs: int, pieces: list[range], try_one: Try) -> Iterator[Figures]:
-    try_all = partial(_all_tried, try_one=try_one)
+def _run_chunks(jobs: int, chunks: list[range], run: Callable[[int], Verdict]) -> Iterator[Figures]:
+    run_chunk = partial(_run_chunk, run=run)
     if jobs == 1:
-        yield from map(try_all, pieces)
+        yield from map(run_chunk, chunks)
         return
-    # Not forked: a process that has threads (pytest's, say) must not be.
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _settle_in, (try_one,)) as pool:
-        yield from pool.map(try_all, pieces)
+    # Spawned: a process with threads, such as pytest's, must not be forked.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _prepare_worker, (run,)) as pool:
+        yield from pool.map(run_chunk, chunks)
 
 
-def _settle_in(try_one: Try) -> None:
-    """What is loaded by now stays: frozen, it costs the collections between the seeds nothing."""
-    try_one(0)
+def _prepare_worker(run: Callable[[int], Verdict]) -> None:
+    """Load and freeze all modules, so that later collections skip them."""
+    run(0)
     gc.collect()
     gc.freeze()
 
 
-def _pieces(seeds: range) -> list[range]:
-    return [seeds[start : start + _SEEDS_AT_ONCE] for start in range(0, len(seeds), _SEEDS_AT_ONCE)]
-
-
-def _all_tried(seeds: Iterable[int], try_one: Try) -> Figures:
+def _run_chunk(seeds: Iterable[int], run: Callable[[int], Verdict]) -> Figures:
     figures = Figures()
     for seed in seeds:
-        verdict = try_one(seed)
+        verdict = run(seed)
         figures.seeds += 1
         figures.tally += verdict.tally
-        if verdict.blames:
-            figures.failing[seed] = verdict.blames[0]
+        if verdict.violations:
+            figures.failing[seed] = verdict.violations[0]
     return figures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code is 1 if an invariant is violated."""
+    parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
+    parser.add_argument("--world", choices=WORLDS, default="agent", help="an agent alone, or the whole service")
+    parser.add_argument("--seeds", type=_seeds, default=range(1000), help="17 prints its trace; 0:1000 prints counts")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per processor)")
+    kinds = "; ".join(f"{name}: {', '.join(sorted(world.features))}" for name, world in WORLDS.items())
+    more = parser.add_argument("--with", dest="features", action="append", default=[], metavar="FAULT")
+    more.help = f"a kind of fault for every seed; {kinds}"
+    given = parser.parse_args(arguments)
+    world, added = WORLDS[given.world], frozenset(given.features)
+    if unknown := added.difference(world.features):
+        parser.error(f"the world {given.world!r} has no {min(unknown)!r}; it has: {', '.join(sorted(world.features))}")
+    if len(given.seeds) == 1:
+        print(report_of_seed(given.seeds[0], given.world, added))  # noqa: T201 - this is a command
+        return 1 if world.with_faults(added)(given.seeds[0]).violations else 0
+    figures = campaign(given.seeds, given.jobs, world.with_faults(added))
+    print("\n".join(_report(figures, world)))  # noqa: T201
+    if figures.failing:
+        print(report_of_seed(next(iter(figures.failing)), given.world, added))  # noqa: T201
+    return 1 if figures.failing else 0
+
+
+def report_of_seed(seed: int, world: str = "agent", added: frozenset[str] = frozenset()) -> str:
+    """Return the trace of a seed, its violations, and the command that repeats it."""
+    verdict = WORLDS[world].with_faults(added)(seed)
+    violations = [f"  {each}" for each in verdict.violations] or ["  none"]
+    options = ("" if world == "agent" else f" --world {world}") + f" --seeds {seed}"
+    options += "".join(f" --with {feature!r}" for feature in sorted(added))
+    repeat = f"Repeat: .venv/bin/python tests/simulation{options}"
+    return "\n".join([verdict.trace(), "", "Violations:", *violations, "", repeat])
+
+
+def _seeds(text: str) -> range:
+    first, colon, last = text.partition(":")
+    return range(int(first), int(last) if colon else int(first) + 1)
+
+
+def _report(figures: Figures, world: WorldKind) -> Iterator[str]:
+    width = max(map(len, figures.tally))
+    for what, count in sorted(figures.tally.items()):
+        yield f"{what:<{width}} {count:>10}"
+    yield f"{'seeds':<{width}} {figures.seeds:>10}   {figures.seeds / figures.seconds:.0f} per second"
+    yield f"Never: {', '.join(figures.unreached(world.wanted)) or 'nothing that is wanted'}."
+    yield f"Failing: {len(figures.failing)}."
+    for seed, violation in list(figures.failing.items())[:_MAX_FAILING]:
+        yield f"  seed {seed}: {violation.splitlines()[0]}"

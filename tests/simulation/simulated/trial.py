@@ -1,76 +1,123 @@
-"""One seed, played and judged."""
+"""Run one seed and collect the violated invariants."""
 
 from __future__ import annotations
 
 import gc
 import random
+import sys
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from .engine import Busy, Deadlock, SimulatedLoop, order_for
-from .logs import heard_logs
-from .scenario import Scenario, chance_of
-from .world import Parts, World
+import structlog
 
-if TYPE_CHECKING:
-    from .trace import Line
+from .engine import DeadlockError, SimulatedLoop, TooManyCallbacksError, order_for
+from .simulation import Line, Simulation, rng_for
+
+# Fields of log entries that differ from one process to the next.
+_VARYING = {"exc_info", "run", "run_id"}
 
 
-_CHANGING = {"exc_info", "run"}
+class World(Protocol):
+    """The actors around the system under test."""
+
+    async def play(self) -> None: ...
+    def on_log(self, event: str, fields: str) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a seed: nothing to blame, if it went as it must; what happened, counted; and the whole story."""
+    """The outcome of a seed: violated invariants, counts of what happened, and the trace."""
 
     seed: int
-    blames: tuple[str, ...]
+    violations: tuple[str, ...]
     tally: Counter[str]
     lines: tuple[Line, ...]
 
-    def story(self) -> str:
-        """The story in readable lines."""
+    def trace(self) -> str:
         return "\n".join(map(str, self.lines))
 
 
-def tried(seed: int, parts: Parts | None = None) -> Verdict:
-    """Play the conversation of this seed."""
-    verdict = _played(seed, parts or Parts())
-    if verdict.blames or verdict.tally["run ended: killed"]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about coroutines that were to be awaited
-            gc.collect()
+def run_seed(seed: int, make_world: Callable[[Simulation], World], max_callbacks: int) -> Verdict:
+    gc.disable()  # the garbage of a seed stays in the young generation, whose collection is cheap
+    try:
+        verdict = _run(seed, make_world, max_callbacks)
+        with _silence():
+            gc.collect(2 if seed % 100 == 0 else 0)
+    finally:
+        gc.enable()
     return verdict
 
 
-def _played(seed: int, parts: Parts) -> Verdict:
-    random.seed(seed)  # for what does not come from the scene's own chance
-    order = order_for(chance_of(seed, "order"))
-    loop = SimulatedLoop(order)  # type: ignore[abstract] # it refuses the rest by name
-    scene = Scenario(seed, loop)
-    scene.tell("seed", f"{seed}: callbacks {type(order).__name__}")
-    with heard_logs(lambda event, fields: scene.tell("agent", f"logs {event}{_told(fields)}")):
+def _run(seed: int, make_world: Callable[[Simulation], World], max_callbacks: int) -> Verdict:
+    random.seed(seed)  # for code that does not use the simulation's generator
+    order = order_for(rng_for(seed, "order"))
+    loop = SimulatedLoop(order, max_callbacks)
+    sim = Simulation(seed, loop)
+    sim.log("seed", f"{seed}: callbacks {type(order).__name__}")
+    world = make_world(sim)
+    with _captured_logs(world.on_log):
         try:
-            world = World(scene, parts)
-            scene.tell("seed", f"with {', '.join(sorted(scene.features))}")
-            loop.run_until_complete(scene.spawn(world.play(), "the conversation"))
-        except (Deadlock, Busy) as e:
-            scene.blame(str(e))
-        except Exception:  # noqa: BLE001 - the simulation itself broke: that is told like any other failure
-            scene.blame(f"The simulation broke: {traceback.format_exc()}")
-        scene.tally["callback"] = loop.callbacks
-        scene.count(f"order {type(order).__name__}")
-        verdict = Verdict(seed, tuple(scene.blames), Counter(scene.tally), tuple(scene.story.lines))
-        loop.close()  # what is still pending may say this and that now; nobody listens
+            sim.log("seed", f"with {', '.join(sorted(sim.features))}")
+            loop.run_until_complete(sim.spawn(world.play(), "the world"))
+        except (DeadlockError, TooManyCallbacksError) as e:
+            sim.violation(str(e))
+        except Exception:  # noqa: BLE001 - a defect of the simulation is reported like any other failure
+            sim.violation(f"The simulation failed: {traceback.format_exc()}")
+        for error in loop.errors:
+            sim.violation(f"Unhandled error in the event loop: {error}")
+        sim.tally["callback"] = loop.callbacks
+        sim.count(f"order {type(order).__name__}")
+        verdict = Verdict(seed, tuple(sim.violations), Counter(sim.tally), tuple(sim.lines))
+        with _silence():
+            loop.close()
+            world.close()
     return verdict
 
 
-def _told(fields: dict[str, Any]) -> str:
-    """The fields of a log entry that are the same in every process: no addresses, no tracebacks, no ids of runs."""
-    told = {
-        key: value for key, value in fields.items() if isinstance(value, str | int | float) and key not in _CHANGING
-    }
-    return "".join(f" {key}={value}" for key, value in told.items() if " at 0x" not in str(value))
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Ignore the warnings of pending coroutines that are torn down."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = before
+
+
+@contextmanager
+def _captured_logs(on_log: Callable[[str, str], None]) -> Iterator[None]:
+    """Pass every log entry from the level "info" on to `on_log`, and to nothing else."""
+    before = structlog.get_config()
+
+    def process(_logger: Any, method: str, entry: Any) -> Any:
+        if method != "debug":
+            fields = dict(entry)
+            on_log(fields.pop("event"), _described(fields))
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[process],
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def _described(fields: dict[str, Any]) -> str:
+    """Describe the fields of a log entry that are the same in every process."""
+    kept = {k: v for k, v in fields.items() if isinstance(v, str | int | float) and k not in _VARYING}
+    text = "".join(f" {key}={value}" for key, value in kept.items() if " at 0x" not in str(value))
+    if (error := fields.get("exc_info")) is not None:
+        text += f" {error if isinstance(error, BaseException) else sys.exc_info()[1]!r}"
+    return text

@@ -1,4 +1,4 @@
-"""Parts for tests of agents: a scripted provider, tools of several tempers, recorders, and `make_agent`."""
+"""Parts for tests of agents: a scripted provider, tools with various behaviours, recorders, and `make_agent`."""
 
 from .after_run import delivered, goes_on, late_results, results
 from .milestones import HANG_S, LONG_S, Milestones, deaf_to_one_cancel, deaf_to_the_loop, soon

@@ -1,4 +1,4 @@
-"""What must hold after every run, however it ended."""
+"""Checks that hold after every run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def goes_on(agent: Agent) -> None:
-    """The history is valid, no stop is left over, and the next run works."""
+    """Check that the history is valid, no stop is pending, and the next run works."""
     assert faults(await agent.history()) == []
     assert not agent.token.is_cancelled
     agent.provider.drop_the_rest()
@@ -24,15 +24,15 @@ async def goes_on(agent: Agent) -> None:
 
 
 async def results(agent: Agent) -> dict[str, str]:
-    """What stands behind each call."""
+    """Return the result of each call."""
     return {row["tool_call_id"]: text_of(row) for row in await agent.history() if row["role"] == "tool"}
 
 
 async def late_results(agent: Agent) -> list[Row]:
-    """The rows with results that could not stand behind their calls any more."""
+    """Return the rows of late results."""
     return [row for row in await agent.history() if "results" in (row.get("metadata") or {})]
 
 
 async def delivered(agent: Agent) -> list[str]:
-    """The ids of the messages that stand in committed rows, in order."""
+    """Return the ids of the messages in committed rows, in order."""
     return [each for row in await agent.history() for each in (row.get("metadata") or {}).get("injections", ())]

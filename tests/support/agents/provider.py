@@ -1,4 +1,4 @@
-"""A provider that does what its script says, and refuses what a strict API would refuse."""
+"""A scripted provider that refuses invalid requests as a strict API does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def use(name: str, call_id: str, **arguments: Any) -> ToolCall:
 
 
 def answer(*blocks: ContentBlock, **fields: Any) -> Step:
-    """Say exactly these blocks; tool calls among them are called. `fields` are the response's."""
+    """Respond with these blocks; tool calls among them are executed. `fields` are those of the response."""
     calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
     given = {"usage": Usage(input_tokens=1, output_tokens=1, total_tokens=2), "finish_reason": "end_turn", **fields}
 
@@ -72,7 +72,7 @@ def after(gate: asyncio.Event, then: Step) -> Step:
 
 
 def doing(action: Callable[[], object], then: Step) -> Step:
-    """Do something at the very end of the model call."""
+    """Run an action at the end of the model call."""
 
     async def step(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
         response = await then(request, stream)
@@ -83,7 +83,7 @@ def doing(action: Callable[[], object], then: Step) -> Step:
 
 
 def streaming(*pieces: str | ContentBlock | asyncio.Event | Callable[[], object], then: Step) -> Step:
-    """Feed pieces of text and finished blocks into the stream first; wait for events among them, and do actions."""
+    """Stream texts and blocks first; wait for events among them, and run actions."""
 
     async def step(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
         for piece in pieces:
@@ -114,7 +114,7 @@ def deaf(release: asyncio.Event, then: Step) -> Step:
 
 
 class ScriptedProvider:
-    """A provider that follows a script, keeps every request, and refuses what a real one would refuse."""
+    """A scripted provider that keeps every request, and refuses invalid ones."""
 
     def __init__(self, *steps: Step, name: str = "scripted", tool_choice: bool = True) -> None:
         self._name = name
@@ -153,7 +153,7 @@ class ScriptedProvider:
         self._steps.extend(steps)
 
     def drop_the_rest(self) -> None:
-        """Forget what the script had still to say."""
+        """Drop the rest of the script."""
         self._steps.clear()
 
     async def asked(self, number: int) -> None:
@@ -161,10 +161,10 @@ class ScriptedProvider:
         await self._asked.reached(number)
 
     def sent(self, index: int = -1) -> list[Row]:
-        """The messages of one request, as the wire has them."""
+        """Return the messages of one request as dicts."""
         return [message.model_dump(exclude_none=True) for message in self.requests[index].messages]
 
     def prefix_breaks(self) -> list[int]:
-        """The requests that do not begin with all of the request before them, byte by byte."""
+        """Return the requests that do not begin with the whole previous request."""
         wires = [[message.model_dump_json() for message in request.messages] for request in self.requests]
         return [i for i in range(1, len(wires)) if wires[i][: len(wires[i - 1])] != wires[i - 1]]

@@ -123,7 +123,7 @@ class ObservedContext:
 
 
 class StaticLoader:
-    """A module loader that has the test's own modules at hand, and knows the installed ones."""
+    """A module loader for the test's own modules and the installed ones."""
 
     def __init__(self, **mounts: Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]) -> None:
         self._mounts = mounts

@@ -1,4 +1,4 @@
-"""Tools of several tempers."""
+"""Tools with various behaviours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedTool:
-    """A tool whose behaviour is given; it records what it was asked and whether it was cancelled."""
+    """A tool with a given behaviour. It records its inputs and cancellations."""
 
     def __init__(self, name: str, behave: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
         self._name = name

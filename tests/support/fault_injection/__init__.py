@@ -1,5 +1,5 @@
-"""A crowd in many conversations, the model that answers it, what harms the service meanwhile, and the tally of it all.
+"""Fault tests: people in many conversations, a model that follows their messages, faults, and an audit at the end.
 
-Every message carries a mark (`#17`). The model does what a message says, and its answers name the marks that it read,
-so that nothing can be lost, doubled or out of order without a trace.
+Every message carries a mark (`#17`). The answers of the model name the marks that it has read, so the audit finds each
+loss, duplicate and change of order.
 """

@@ -1,4 +1,4 @@
-"""The tally: what people did, what became of it, and what the bot said, from all three sides."""
+"""The audit: compares the actions of people, the stores, and the posts of the bot."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _ENDS = ("delivered", "withdrawn", "refused", "waiting")
 
 @dataclass
 class Audit:
-    """`counts` are for the table; `wrong` are sentences, each with the words to look for in the logs.
+    """`counts` are for the table; `wrong` are violations, each with words to find in the logs.
 
-    `stories` tell each conversation as its threads and its stores have it.
+    `stories` describe each conversation from its thread and its stores.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -58,7 +58,7 @@ class Audit:
 
 @dataclass
 class Sides:
-    """All that is known at the end: Slack's record and acknowledgements, both stores, the model, the tools' file."""
+    """The sources of the audit: Slack, both stores, the model, and the file of the tools."""
 
     team: str
     channel: str
@@ -70,14 +70,14 @@ class Sides:
     marks: Path
 
     async def settled(self, within_s: float) -> None:
-        """Wait until nothing is on any more, and what was left of runs that were taken up has been swept up."""
+        """Wait until no run is active, and the cleanup after takeovers is done."""
         with suppress(TimeoutError):  # it is counted
             async with asyncio.timeout(within_s):
                 while (await check(self.runs, self.logs)).tally.runs_on:  # noqa: ASYNC110 - other processes change it
                     await asyncio.sleep(_LOOK_EVERY_S)
 
     async def counted(self) -> Audit:
-        """Count everything, and find what is wrong."""
+        """Count everything, and collect the violations."""
         tally = Audit()
         for root in self.record.acts:
             conversation_id = f"{self.team}:{self.channel}:{root}"
@@ -103,14 +103,14 @@ class Sides:
 
     async def _count_stores(self, tally: Audit) -> None:
         found = await check(self.runs, self.logs)
-        tally.counts["runs that are still on"] = found.tally.runs_on
+        tally.counts["runs still active"] = found.tally.runs_on
         for sentence in found.violations:
             tally.blame(f"the stores: {sentence}", sentence.partition(": ")[0])
         if found.tally.runs_on:
             tally.blame("not all runs have come to their end")
 
     def _place_of(self, mark: str) -> str:
-        """The conversation of a message, by its mark."""
+        """Return the conversation of a message, by its mark."""
         wanted = mark.partition(".")[0]
         root = next((act.root for act in self.record.every_act() if act.mark == wanted), "")
         return f"{self.team}:{self.channel}:{root}"
@@ -141,7 +141,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class _Conversation:
-    """One conversation's part of it."""
+    """The audit of one conversation."""
 
     id: str
     told: StoredConversation
@@ -173,10 +173,10 @@ class _Conversation:
         if end not in _ENDS:
             self._blame(f"message #{act.mark} is {end}", act)
         if self.told.delivered.count(self._id_of(act)) > 1:
-            self._blame(f"message #{act.mark} stands in the log more than once", act)
+            self._blame(f"message #{act.mark} is in the log more than once", act)
 
     def _compare_order(self, messages: list[Act]) -> None:
-        """What was acknowledged before something else was written must also have been read before it."""
+        """Check that a message that was acknowledged before another was written was read before it."""
         heard = self.sides.board.acknowledged
         place = {id_: number for number, id_ in enumerate(self.told.delivered)}
         read = [act for act in messages if self._id_of(act) in place]
@@ -188,7 +188,7 @@ class _Conversation:
                     self._blame(f"message #{after.mark} was read before #{before.mark}", before, after)
 
     def _count_change(self, act: Act, acts: list[Act]) -> None:
-        """A change that came last must have had its effect."""
+        """Check that the last change of a message had its effect."""
         if act.kind not in ("edit", "deletion") or act.mark is None:
             return
         latest = [each for each in acts if each.ts == act.ts and each.kind in ("edit", "deletion")][-1]
@@ -204,10 +204,10 @@ class _Conversation:
             self.tally.counts["deletions after the message was read"] += 1
             is_told = f"{_TAKEN_BACK} #{act.mark} " in self.told.words.replace("!#", "#")
             if not is_told and self._id_of(act) not in self.told.prompts:  # to delete a prompt is to stop its run
-                self._blame(f"nobody was told that #{act.mark} was deleted", act)
+                self._blame(f"the model does not know that #{act.mark} was deleted", act)
 
     def _count_answers(self, posts: list[Post]) -> None:
-        """What the model said and what stands in the thread must be the same."""
+        """Check that the answers in the log and in the thread are the same."""
         said = Counter(tag for tag, _ in self.told.answers)
         shown = Counter(tag for post in posts if not post.is_status for tag in post.tags)
         for tag in said.keys() | shown.keys():
@@ -220,7 +220,7 @@ class _Conversation:
         self.tally.counts["answers in the threads"] += shown.total()
 
     def _count_runs(self, posts: list[Post]) -> None:
-        """Every run has told how it ended, and no two speak for one prompt."""
+        """Check that every run has an end notice, and that no two answer one prompt."""
         runs: dict[str, list[Post]] = {}
         for post in posts:
             if not post.key.endswith(_REPLY):

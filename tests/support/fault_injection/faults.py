@@ -1,4 +1,4 @@
-"""What happens to the service while the crowd is at work: kills, restarts, pauses, and a bad network."""
+"""Faults of the service: kills, restarts, pauses, and network errors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from local_slack import LocalSlack
 
 _METHODS = ("chat.postMessage", "chat.postMessage", "chat.update", "chat.delete", "reactions.add", "users.info")
-# How long something stays down that has been killed, in seconds: from the first to the second.
+# The range of the time until a killed process is started again, in seconds.
 _DOWN_S = (0.0, 2.5)
 
 
 class Faults:
-    """Does one thing after the other, as a seed says; `done` counts them.
+    """Injects faults in the order of a seed; `done` counts them.
 
-    `frozen_s` is how long a process stands still: longer than its leases last.
+    `frozen_s` is how long a process is paused: longer than its leases.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Faults:
         self._healing: set[asyncio.Task[None]] = set()
 
     async def go_on(self, over: asyncio.Event, every_s: float) -> None:
-        """Do harm, about so often, until it is over; then repair all of it."""
+        """Inject a fault about every `every_s` seconds until `over` is set, then repair all."""
         kinds = {"kill": 6, "terminate": 2, "sockets": 2, "calls": 4}
         kinds |= {"redis": 2} if self._redis is not None else {}
         kinds |= {"freeze": 2} if len(self._replicas.each) > 1 else {}
@@ -55,7 +55,7 @@ class Faults:
         await self.heal()
 
     def do(self, kind: str) -> None:
-        """Begin one thing of a kind: kill, terminate, freeze, redis, sockets, calls. `heal` waits for its end."""
+        """Begin a fault: kill, terminate, freeze, redis, sockets, calls. `heal` waits for its end."""
         down_s = self._dice.uniform(*_DOWN_S)
         match kind:
             case "kill" | "terminate" | "freeze":
@@ -69,7 +69,7 @@ class Faults:
         self._healing.add(asyncio.create_task(steps))
 
     async def heal(self) -> None:
-        """Wait until everything is up again, and nothing more is to come."""
+        """Wait until everything is repaired."""
         while self._healing:
             healing, self._healing = self._healing, set()
             await asyncio.gather(*healing)

@@ -1,4 +1,4 @@
-"""A model that answers from what the request says."""
+"""A model that follows the instructions in its requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from anthropic_server import Block, Reply
 
 MARK = re.compile(r"#(\d+)")
-# How an answer begins: the mark of its prompt, and the length of the conversation; no two answers share both.
+# The start of an answer: the mark of its prompt and the length of the conversation, unique together.
 TAG = re.compile(r"answer (\d+/\d+)")
 _ORDERS = re.compile(r" do: ([^\n]*)")
 _CALL = re.compile(r"(note|look)([\d.]*)")
-# How texts begin that are no prompts: the loop's own words.
+# The start of texts of the loop, which are no prompts.
 _NO_PROMPT = "["
 
 
@@ -41,7 +41,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What is left to be done for a prompt."""
+    """The remaining steps for a prompt."""
 
     mark: str
     length: int
@@ -62,7 +62,7 @@ class Instructions:
         return cls(items[start].marks[0] if items[start].marks else "0", len(items), read, calls, done, think_s)
 
     def next_calls(self) -> list[Block]:
-        """The calls of the next answer; two of a kind that stand side by side are asked for at once."""
+        """Return the calls of the next answer; two adjacent calls of one tool are made at once."""
         left = self.calls[self.done : self.done + 2]
         if len(left) == 2 and left[0][0] != left[1][0]:
             left = left[:1]
@@ -101,7 +101,7 @@ class InstructedModel:
 
 
 def pause(seconds: float) -> asyncio.Event:
-    """A place in a stream where the model thinks for so long."""
+    """Return an event that is set after a delay."""
     over = asyncio.Event()
     if seconds:
         asyncio.get_running_loop().call_later(seconds, over.set)

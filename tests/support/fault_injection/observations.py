@@ -1,4 +1,4 @@
-"""What was seen in Slack: everything that people did, and everything that the bot has posted."""
+"""Observations in Slack: the actions of people and the posts of the bot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = Literal["message", "edit", "deletion", "reaction"]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a person did to the message `ts` in the thread `root`; `words` are those of the message from then on."""
+    """An action on the message `ts` in the thread `root`; `words` is its new text."""
 
     kind: Kind
     root: str

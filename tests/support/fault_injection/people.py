@@ -43,7 +43,7 @@ class Written:
 
 @dataclass
 class Conversation:
-    """What the people in one thread do, one thing after the other."""
+    """The actions of the people in one thread."""
 
     crowd: People
     dice: random.Random
@@ -51,7 +51,7 @@ class Conversation:
     written: list[Written] = field(default_factory=list)
 
     async def live(self, over: asyncio.Event) -> None:
-        """Begin, and go on until it is over."""
+        """Begin, and act until `over` is set."""
         crowd = self.crowd
         await self._pause(over, crowd.pace_s)
         await self._write(f"@alpha {self._task()}")
@@ -60,7 +60,7 @@ class Conversation:
             if over.is_set():
                 return
             act = self.dice.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-            with suppress(SlackRefused):  # what it was about has gone in the meantime
+            with suppress(SlackRefused):  # the message was deleted in the meantime
                 await getattr(self, f"_{act}_it")()
 
     async def close(self, within_s: float) -> None:
@@ -168,7 +168,7 @@ class People:
                 lives.create_task(conversation.live(over))
 
     async def close(self, within_s: float) -> list[str]:
-        """Close every conversation; returns what has not come to an end."""
+        """Close every conversation, and return those that do not end."""
         closings = [conversation.close(within_s) for conversation in self.conversations]
         ended = await asyncio.gather(*closings, return_exceptions=True)
         for each in ended:

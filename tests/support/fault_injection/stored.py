@@ -1,4 +1,4 @@
-"""What the stores tell of a conversation: its inbox, and the rows of its log."""
+"""A conversation in the stores: its inbox, and the rows of its log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StoredConversation:
 
     @property
     def answers(self) -> list[tuple[str, str]]:
-        """What the model said to people, each by its tag, with the message that its run began with."""
+        """The answers to users by tag, each with the first message of its run."""
         found, prompt = [], ""
         for row in self.rows:
             if is_prompt(row):
@@ -55,13 +55,13 @@ class StoredConversation:
 
     @property
     def results(self) -> list[str]:
-        """What the tools gave."""
+        """The results of tools."""
         return [text_of(row) for row in self.rows if row.get("role") == "tool"] + [
             text_of(row) for row in self.rows if "results" in metadata_of(row)
         ]
 
     def end_of(self, id_: str) -> str:
-        """What became of a message: delivered, withdrawn, refused, waiting, unknown."""
+        """Return the outcome of a message: delivered, withdrawn, refused, waiting, unknown."""
         if id_ in self.delivered:
             return "delivered"
         if any(entry.id == id_ for entry in self.known.waiting):

@@ -1,4 +1,4 @@
-"""One fault test: a crowd, the service in real processes, harm, and the tally at the end."""
+"""One fault test: people, the service in real processes, faults, and the audit at the end."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 LEASE_S = 2.0
-# What was taken up is looked at once more 15 s later.
+# The cleanup after a takeover is repeated 15 s later.
 _SETTLED_WITHIN_S = 30.0
-# Every write is on the disk before it is answered: what is killed has lost nothing that anybody was told.
+# Every write is on disk before its reply, so a kill loses no acknowledged write.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 _CONFIG = """
 instances:
@@ -48,14 +48,14 @@ slack: {{rate_scale: 1000}}
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is to be done.
+    """The parameters of a fault test.
 
     Args:
         replicas: more than one are over Redis, one is over SQLite.
         seconds: how long harm is done.
         pace_s: between two things that people do in one conversation, in the mean.
         harm_s: between two harms, in the mean.
-        harms: these are done at the start, one after the other, whatever the seed says.
+        harms: faults at the start, in this order, independent of the seed.
     """
 
     seed: int
@@ -68,7 +68,7 @@ class Trial:
     close_within_s: float = 90.0
 
     async def run(self, folder: Path) -> Audit:
-        """Run it; the logs of the processes are in the folder afterwards, and `tally.txt` has what was found."""
+        """Run it. Afterwards the folder has the logs of the processes, and the results in `tally.txt`."""
         async with AsyncExitStack() as stack:
             redis = stack.enter_context(redis_server(*DURABLE)) if self.replicas > 1 else None
             store = redis.url if redis else f"sqlite:{folder}/service.db"

@@ -1,4 +1,4 @@
-"""One fuzz trial: the service in this process, events over one transport, one store, and what was found."""
+"""One fuzz trial: the service in this process, events over one transport, one store, and the findings."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CHANNELS = ("general", "random")
 
 @dataclass(frozen=True, slots=True)
 class Garbage(Envelope):
-    """An envelope whose frame is some text. It is not sent again, as nobody can acknowledge it."""
+    """An envelope whose frame is some text. It is not sent again, as it cannot be acknowledged."""
 
     text: str = ""
 
@@ -73,7 +73,7 @@ class Garbage(Envelope):
 
 @dataclass
 class Findings:
-    """What a trial has found; `wrong` is empty where everything holds."""
+    """The findings of a trial; `wrong` is empty if all checks pass."""
 
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -213,7 +213,7 @@ async def _all_answer(slack: LocalSlack, roots: list[tuple[str, str]], findings:
             findings.counts["threads that answer at the end"] += 1
         except TimeoutError:
             said = [m.text for m in slack.workspace.thread(slack.channel(channel).id, root)]
-            findings.wrong.append(f"the thread {channel}:{root} does not answer any more: {said[-5:]}")
+            findings.wrong.append(f"the thread {channel}:{root} no longer answers: {said[-5:]}")
 
 
 @asynccontextmanager

@@ -28,23 +28,6 @@ def shown_again(activity: Activity) -> str:
     return activity.phrase()
 
 
-async def test_the_status_shows_retries_and_fallbacks_though_they_pass_at_once(chat):
-    thread = await chat.start_shown()
-    await thread.run.progress("retrying", **retrying())
-    await thread.run.progress("thinking", iteration=1)
-    await thread.contains("⚙️ The model's service is busy; trying again in 4 s (2 of 3)…")
-    await thread.contains("⚙️ Thinking…")
-    await thread.run.progress("fallback", provider="anthropic", to="demo", error="down")
-    await thread.contains("⚙️ Switching to demo…")
-
-
-async def test_the_status_shows_the_progress_of_a_tool_in_its_own_words(chat):
-    thread = await chat.start_shown()
-    await thread.run.progress("tool:start", args={}, **SEARCH)
-    await thread.run.progress("tool:progress", tool="search_files", id="1", text="1,200 files <!channel>")
-    await thread.contains("⚙️ Searching for “x” — 1,200 files &lt;!channel&gt;…")
-
-
 @pytest.mark.parametrize(
     ("data", "phrase"),
     [

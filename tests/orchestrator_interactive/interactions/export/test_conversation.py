@@ -1,13 +1,12 @@
-"""A conversation to take along: JSON lines, and text for a terminal."""
-
-from __future__ import annotations
+"""Exports of a conversation as JSON lines and as text."""
 
 import json
 import re
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import category
 
 import pytest
@@ -32,18 +31,14 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
     WaitingState,
 )
+from orchestrator_interactive.interactions.stores.base import LogStore
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 KEY = Key("T1:C1:1700000000.000100", "alpha")
 HEAD = re.compile(r"^ {0,5}(\d+)  (?:\d\d:\d\d:\d\d|--:--:--)  (.*)$")
 
 
-async def whole(pieces: AsyncIterator[str]) -> str:
+async def joined(pieces: AsyncIterator[str]) -> str:
     return "".join([piece async for piece in pieces])
 
 
@@ -53,11 +48,11 @@ async def a_conversation(store: LogStore, *states: BaseState) -> InteractionStac
     return stack
 
 
-async def text_of(*states: BaseState, **wishes: Any) -> list[tuple[int, str]]:
-    """Index and what stands behind it, of the lines that begin with an index."""
+async def text_of(*states: BaseState, **options: Any) -> list[tuple[int, str]]:
+    """Return index and heading of the lines that start with an index."""
     store = MemoryStore()
     await a_conversation(store, *states)
-    lines = (await whole(as_text(store, KEY, **wishes))).splitlines()
+    lines = (await joined(as_text(store, KEY, **options))).splitlines()
     return [(int(found[1]), found[2]) for line in lines if (found := HEAD.match(line))]
 
 
@@ -70,11 +65,11 @@ def in_kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-async def test_json_lines_begin_with_the_conversation_and_have_an_artifact_each(store: LogStore) -> None:
+async def test_json_lines_have_a_header_and_one_artifact_per_line(store: LogStore) -> None:
     long = "long " * 1000
     stack = await a_conversation(store, said("Hi\nthere"), called("a", path="x"), brought("a", long), said("Thanks ✓"))
     await stack.fork(0, "other")
-    head, *lines = map(json.loads, (await whole(as_json_lines(store, KEY))).splitlines())
+    head, *lines = map(json.loads, (await joined(as_json_lines(store, KEY))).splitlines())
     branches = head.pop("branches")
     assert head == {
         "format": "amplifier-conversation",
@@ -99,20 +94,10 @@ async def test_json_lines_begin_with_the_conversation_and_have_an_artifact_each(
     assert [line["v"] for line in lines] == [1, 1, 1, 1]
 
 
-async def test_json_lines_of_another_branch_name_the_branch_that_has_each_state(store: LogStore) -> None:
-    stack = await a_conversation(store, said("Hi"), said("there"))
-    await stack.checkout(await stack.fork(0, "other"))
-    await stack.push(said("instead"))
-    await stack.checkout("main")
-    head, *lines = map(json.loads, (await whole(as_json_lines(store, KEY, "other"))).splitlines())
-    assert (head["branch"], head["states"]) == ("other", 2)
-    assert [(line["branch"], line["data"]["text"]) for line in lines] == [("main", "Hi"), ("other", "instead")]
-
-
-async def test_json_lines_tell_of_what_cannot_be_read_in_its_place() -> None:
+async def test_json_lines_report_an_unreadable_state_in_its_place() -> None:
     store = FaultInjectingStore({1}, unknown={2})
     await a_conversation(store, said("Hi"), said("there"), UserMessageState("you", meta={"a": 1}))
-    lines = [json.loads(line) for line in (await whole(as_json_lines(store, KEY))).splitlines()[1:]]
+    lines = [json.loads(line) for line in (await joined(as_json_lines(store, KEY))).splitlines()[1:]]
     assert [(line["index"], line["kind"], line["data"]) for line in lines] == [
         (0, "UserMessageState", {"text": "Hi"}),
         (1, "(damaged)", None),
@@ -124,7 +109,7 @@ async def test_json_lines_tell_of_what_cannot_be_read_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("form", [as_json_lines, as_text, as_page])
-async def test_what_is_not_there_is_told_before_the_first_piece(form: Any) -> None:
+async def test_an_unknown_conversation_or_branch_is_an_error_before_any_output(form: Any) -> None:
     store = MemoryStore()
     with pytest.raises(NoSuchConversation, match=r"no conversation T1:C1:1700000000\.000100 of the agent alpha"):
         await anext(form(store, KEY))
@@ -134,7 +119,7 @@ async def test_what_is_not_there_is_told_before_the_first_piece(form: Any) -> No
 
 
 @pytest.mark.parametrize("form", [as_json_lines, as_text, as_page])
-async def test_a_long_conversation_is_read_while_it_is_told(form: Any) -> None:
+async def test_a_long_conversation_is_read_in_pages_during_the_export(form: Any) -> None:
     store = FaultInjectingStore()
     await a_conversation(store, *(said(f"message {n}") for n in range(5000)))
     store.reads.clear()
@@ -142,12 +127,12 @@ async def test_a_long_conversation_is_read_while_it_is_told(form: Any) -> None:
     await anext(pieces)
     await anext(pieces)
     assert len(store.reads) == 1
-    rest = await whole(pieces)
+    rest = await joined(pieces)
     assert "message 4999" in rest
     assert max(stop - start for start, stop in store.reads) <= 500
 
 
-async def test_text_has_the_index_of_each_state_and_results_beneath_their_calls(in_kolkata: None) -> None:
+async def test_text_has_indices_and_results_below_their_calls(in_kolkata: None) -> None:
     store = MemoryStore()
     await a_conversation(
         store,
@@ -164,7 +149,7 @@ async def test_text_has_the_index_of_each_state_and_results_beneath_their_calls(
     there = [each async for each in artifacts(store)]
     ist = [time.strftime("%H:%M:%S", time.gmtime(each.ts + 5.5 * 3600)) for each in there]
     day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(there[0].ts + 5.5 * 3600))
-    assert (await whole(as_text(store, KEY))).splitlines() == [
+    assert (await joined(as_text(store, KEY))).splitlines() == [
         "",
         f"── Task 1 ── {day} ──",
         f"     0  {ist[0]}  Person",
@@ -183,7 +168,7 @@ async def test_text_has_the_index_of_each_state_and_results_beneath_their_calls(
     ]
 
 
-async def test_text_says_what_a_row_is_that_no_person_wrote() -> None:
+async def test_text_names_the_kind_of_each_message() -> None:
     steer = UserMessageState("- Ana: quick!", meta={"injections": ["m1", "m2"]})
     heads = await text_of(
         said("Hi"),
@@ -207,7 +192,7 @@ async def test_text_says_what_a_row_is_that_no_person_wrote() -> None:
     ]
 
 
-async def test_text_tells_of_other_agents_waiting_and_the_end() -> None:
+async def test_text_has_calls_of_agents_waits_and_the_end() -> None:
     heads = await text_of(
         said("Hi"),
         AgentCallState("helper", "Why?", "x"),
@@ -230,7 +215,7 @@ async def test_text_tells_of_other_agents_waiting_and_the_end() -> None:
     ]
 
 
-async def test_text_of_the_last_states_tells_a_result_whose_call_is_further_up() -> None:
+async def test_text_of_the_last_states_has_results_without_their_call() -> None:
     states = [said("Hi"), called("a"), brought("a"), AssistantMessageState("So.")]
     assert await text_of(*states, last_n=2) == [
         (2, "Result of look (of the call a)"),
@@ -240,7 +225,7 @@ async def test_text_of_the_last_states_tells_a_result_whose_call_is_further_up()
     assert len(await text_of(*states, last_n=99)) == 4
 
 
-async def test_calls_that_an_answer_only_declares_are_told_with_their_results() -> None:
+async def test_text_has_declared_calls_with_their_results() -> None:
     declared = [{"id": i, "type": "function", "function": {"name": f"do_{i}", "arguments": "{}"}} for i in "ab"]
     heads = await text_of(said("Hi"), AssistantMessageState(None, declared), brought("a"), said("Stop"))
     assert heads == [
@@ -266,34 +251,32 @@ class SystemState(BaseState):
         return {"role": "system", "content": self.text}
 
 
-async def test_states_of_one_s_own_are_told_by_their_message_or_their_fields() -> None:
+async def test_custom_states_have_their_message_or_their_fields() -> None:
     store = MemoryStore()
     await a_conversation(store, SystemState("Be kind."), WeatherState("blue"))
-    text = await whole(as_text(store, KEY))
+    text = await joined(as_text(store, KEY))
     assert re.search(r"     0  .{8}  System message\n        Be kind\.\n", text)
     assert re.search(r'     1  .{8}  \[WeatherState\]\n        \{\n          "sky": "blue"\n        \}\n', text)
 
 
-async def test_very_long_texts_are_cut_with_a_word_about_it() -> None:
+async def test_long_texts_are_truncated_with_a_note() -> None:
     store = MemoryStore()
     await a_conversation(store, said("x" * 50_000))
-    text, page = await whole(as_text(store, KEY)), await whole(as_page(store, KEY))
+    text, page = await joined(as_text(store, KEY)), await joined(as_page(store, KEY))
     assert "[… 46000 more characters; the JSON lines export has them]" in text
     assert "[… 30000 more characters; the JSON lines export has them]" in page
 
 
 @settings(max_examples=80, deadline=None)
 @given(states=conversations, lost=st.sets(st.integers(0, 25), max_size=3))
-async def test_text_tells_of_every_state_once_and_nothing_in_it_moves_a_cursor(
-    states: list[BaseState], lost: set[int]
-) -> None:
+async def test_text_has_every_state_once_and_no_control_characters(states: list[BaseState], lost: set[int]) -> None:
     store = FaultInjectingStore(lost)
     await a_conversation(store, said("\x1b[2J\u202e\ud800"), *states)
-    text = await whole(as_text(store, KEY))
+    text = await joined(as_text(store, KEY))
     assert {character for character in text if category(character) in ("Cc", "Cs")} <= {"\n", "\t"}
     assert "\u202e" not in text
-    told = Counter(int(head[1]) for line in text.split("\n") if (head := HEAD.match(line)))
-    assert set(told) == set(range(len(states) + 1))
+    counts = Counter(int(head[1]) for line in text.split("\n") if (head := HEAD.match(line)))
+    assert set(counts) == set(range(len(states) + 1))
     for index, state in enumerate(states, 1):
-        # Calls that an answer declares, and that never began, have its index.
-        assert told[index] == 1 or isinstance(state, AssistantMessageState)
+        # Declared calls that did not start have the index of their answer.
+        assert counts[index] == 1 or isinstance(state, AssistantMessageState)

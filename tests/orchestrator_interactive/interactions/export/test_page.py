@@ -1,17 +1,17 @@
-"""A conversation as a page: everything is there, nothing in it does anything, and it fits wherever it is read."""
-
-from __future__ import annotations
+"""Export of a conversation as an HTML page without scripts or external resources."""
 
 import shutil
+from collections.abc import AsyncIterator
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fault_injecting_store import FaultInjectingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interaction_states import brought, called, conversations, said, valid
-from playwright.async_api import async_playwright, expect
+from playwright.async_api import Browser, async_playwright, expect
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.export import as_page
@@ -25,12 +25,6 @@ from orchestrator_interactive.interactions.states import (
     UserMessageState,
     WaitingState,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from playwright.async_api import Browser
 
 HOSTILE = [
     "<script>document.title = 'taken'</script>",
@@ -58,7 +52,7 @@ async def page_of(stack: InteractionStack, store: FaultInjectingStore, branch: s
 
 
 class Outline(HTMLParser):
-    """Reads a page strictly: each tag is closed in its order, and no attribute comes twice."""
+    """A strict parser: tags are closed in order, and no attribute is repeated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +105,7 @@ hostile_states = st.sampled_from(HOSTILE).flatmap(
 
 @settings(max_examples=60, deadline=None)
 @given(states=conversations, hostile=st.lists(hostile_states, max_size=6), lost=st.sets(st.integers(0, 9), max_size=2))
-async def test_whatever_people_and_models_write_the_page_is_sound_and_nothing_in_it_acts(
+async def test_a_page_of_any_content_is_valid_and_inert(
     states: list[BaseState], hostile: list[BaseState], lost: set[int]
 ) -> None:
     store = FaultInjectingStore(lost)
@@ -131,7 +125,7 @@ async def test_whatever_people_and_models_write_the_page_is_sound_and_nothing_in
     assert HOSTILE[3] in read.text
 
 
-async def test_what_was_said_and_done_stands_in_the_page() -> None:
+async def test_a_page_has_the_content_of_every_state() -> None:
     store = FaultInjectingStore({9})
     stack = InteractionStack(store, "T1:C1:1.0", "alpha", asked_by="c/other/0/3")
     blocks = [
@@ -154,7 +148,7 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
     )
     page = await page_of(stack, store)
     text = " ".join(outline(page).text.split())
-    for told in (
+    for expected in (
         "Agent alpha · branch main · 11 states · times in",
         "It answers the request c/other/0/3.",
         "Task 1",
@@ -173,13 +167,13 @@ async def test_what_was_said_and_done_stands_in_the_page() -> None:
         "Damaged: The state is damaged or missing",
         "Finished",
     ):
-        assert told in text
+        assert expected in text
     assert '<pre><code class="language-python">x = 1\n</code></pre>' in page
     assert f'src="data:image/png;base64,{PIXEL}"' in page
     assert '<details class="thinking"><summary>Thinking</summary>' in page
 
 
-async def test_what_the_agent_says_in_markdown_looks_like_it() -> None:
+async def test_markdown_of_the_agent_is_rendered() -> None:
     store = FaultInjectingStore()
     stack = InteractionStack(store, "c", "a")
     markdown = (
@@ -203,7 +197,7 @@ async def test_what_the_agent_says_in_markdown_looks_like_it() -> None:
     assert "src" not in read.attributes
 
 
-async def test_branches_stand_at_the_top_and_another_one_can_be_the_page_s() -> None:
+async def test_a_page_lists_the_branches_and_shows_one() -> None:
     store = FaultInjectingStore()
     stack = InteractionStack(store, "c", "a")
     await stack.push(said("Hi"), said("there"))
@@ -217,14 +211,6 @@ async def test_branches_stand_at_the_top_and_another_one_can_be_the_page_s() -> 
     assert "there" not in text.replace("every state", "").split("Task 1")[1]
 
 
-async def test_a_conversation_of_which_nothing_is_left_is_a_page_too() -> None:
-    store = FaultInjectingStore()
-    stack = InteractionStack(store, "c", "a")
-    await stack.push(said("Hi"))
-    await stack.pop()
-    assert "Nothing has been said so far." in outline(await page_of(stack, store)).text
-
-
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -236,7 +222,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.mark.browser
-async def test_in_a_browser_it_loads_nothing_runs_nothing_and_fits(browser: Browser, tmp_path: Path) -> None:
+async def test_a_page_in_a_browser_loads_and_runs_nothing_and_fits(browser: Browser, tmp_path: Path) -> None:
     store = FaultInjectingStore()
     stack = InteractionStack(store, "c" * 90, "a")
     await stack.push(*(said(text) for text in HOSTILE), AssistantMessageState("long" * 200))

@@ -1,8 +1,6 @@
-"""Policies of how messages for a model are to look."""
+"""Render policies."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -18,11 +16,13 @@ from orchestrator_interactive.interactions.rendering.policies import (
     register_policy,
 )
 from orchestrator_interactive.interactions.rendering.render import render_for_llm
-from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, AssistantMessageState
+from orchestrator_interactive.interactions.states import (
+    AgentCallState,
+    AgentResultState,
+    AssistantMessageState,
+    BaseState,
+)
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.states import BaseState
 
 Rendered = list[dict[str, Any]]
 WITH_AGENT = [
@@ -34,22 +34,22 @@ WITH_AGENT = [
 ]
 
 
-async def rendered(*states: BaseState, **wishes: Any) -> Rendered:
+async def rendered(*states: BaseState, **options: Any) -> Rendered:
     stack = InteractionStack(MemoryStore(), "c", "a")
     await stack.push(*states)
-    return await render_for_llm(stack, **wishes)
+    return await render_for_llm(stack, **options)
 
 
 def a_name() -> str:
     return f"test-{uuid4().hex}"
 
 
-async def test_default_leaves_out_what_passed_between_agents() -> None:
+async def test_default_omits_calls_between_agents() -> None:
     said_only = [("user", "Is it good?"), ("assistant", "I ask."), ("assistant", "Yes.")]
     assert [(m["role"], m["content"]) for m in await rendered(*WITH_AGENT)] == said_only
 
 
-async def test_agents_shows_what_passed_between_them_in_words_that_nobody_else_can_pass_for() -> None:
+async def test_agents_includes_the_calls_between_agents() -> None:
     messages = await rendered(*WITH_AGENT, policy_name="agents")
     assert messages[2:4] == [
         {"role": "assistant", "content": "[I asked helper:]\n  Please analyze\n  this data"},
@@ -58,12 +58,7 @@ async def test_agents_shows_what_passed_between_them_in_words_that_nobody_else_c
     assert len(messages) == 5
 
 
-async def test_an_answer_whose_request_is_not_in_the_window_is_another_agent_s() -> None:
-    messages = await rendered(*WITH_AGENT[:-1], policy_name="agents", last_n=1)
-    assert messages[0]["content"].startswith("[The answer of another agent, score 0.9:]")
-
-
-async def test_summary_keeps_the_last_messages_and_tells_what_came_before() -> None:
+async def test_summary_keeps_the_last_messages_and_summarises_the_others() -> None:
     turns = [
         *(said("Look  at\nthe roof"), called("a"), brought("a"), AssistantMessageState("It leaks.")),
         *(said("And " + 200 * "the cellar "), called("b"), called("c", "dig"), brought("b"), brought("c")),
@@ -86,7 +81,7 @@ async def test_summary_keeps_the_last_messages_and_tells_what_came_before() -> N
     assert len(note) < 700
 
 
-async def test_summary_keeps_pairs_whole() -> None:
+async def test_summary_keeps_calls_and_results_together() -> None:
     states = [said("Hi"), AssistantMessageState("I look."), called("a"), called("b"), brought("a"), brought("b")]
     for keep_last in (1, 2, 3):
         messages = await rendered(*states, policy_name="summary", keep_last=keep_last)
@@ -98,7 +93,7 @@ async def test_summary_keeps_pairs_whole() -> None:
         await rendered(*states, policy_name="summary", keep_last=-1)
 
 
-async def test_summary_of_many_messages_tells_of_the_latest() -> None:
+async def test_summary_of_many_messages_lists_the_latest() -> None:
     messages = await rendered(*(said(f"message {n}") for n in range(100)), policy_name="summary", keep_last=1)
     lines = messages[0]["content"].splitlines()
     assert lines[1] == "- 79 more messages of people came before these."
@@ -106,7 +101,7 @@ async def test_summary_of_many_messages_tells_of_the_latest() -> None:
     assert lines[-1] == "- A person wrote: message 98"
 
 
-async def test_a_policy_of_one_s_own_gets_the_messages_and_what_was_said_beside_its_name() -> None:
+async def test_a_custom_policy_gets_the_messages_and_its_options() -> None:
     name = a_name()
 
     @register_policy(name)
@@ -120,7 +115,7 @@ async def test_a_policy_of_one_s_own_gets_the_messages_and_what_was_said_beside_
     assert [message["content"] for message in between_agents_left_out] == ["IS IT GOOD?!", "I ASK.!"]
 
 
-async def test_an_unknown_policy_is_an_error_that_lists_those_there_are() -> None:
+async def test_the_error_of_an_unknown_policy_lists_the_existing_ones() -> None:
     with pytest.raises(
         UnknownPolicy, match=r"no render policy 'sumary'; existing policies: .*default.*summary"
     ) as raised:
@@ -129,7 +124,7 @@ async def test_an_unknown_policy_is_an_error_that_lists_those_there_are() -> Non
 
 
 @pytest.mark.parametrize("made", [None, "text", ["text"], [{"content": "Hi"}], ({"role": "user"},)])
-async def test_a_policy_that_gives_back_something_else_than_messages_is_an_error(made: Any) -> None:
+async def test_a_policy_must_return_messages(made: Any) -> None:
     name = a_name()
     register_policy(name)(lambda _messages, **_: made)
     with pytest.raises(PolicyError, match="must return a list of messages"):
@@ -137,14 +132,14 @@ async def test_a_policy_that_gives_back_something_else_than_messages_is_an_error
 
 
 @pytest.mark.parametrize("gone", ["assistant", "tool"])
-async def test_a_policy_that_tears_a_pair_is_an_error(gone: str) -> None:
+async def test_a_policy_that_separates_a_call_from_its_result_is_an_error(gone: str) -> None:
     name = a_name()
     register_policy(name)(lambda messages, **_: [each for each in messages if each["role"] != gone])
     with pytest.raises(PolicyError, match="separates a call from its result: 'a'"):
         await rendered(said("Hi"), called("a"), brought("a"), said("Well?"), policy_name=name)
 
 
-async def test_a_taken_name_is_refused_unless_the_same_function_comes_again() -> None:
+async def test_a_policy_name_is_unique() -> None:
     register_policy("default")(policy_named("default"))
 
     def mine(messages: Rendered, **_: Any) -> Rendered:

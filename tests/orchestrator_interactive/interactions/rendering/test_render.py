@@ -1,6 +1,4 @@
-"""What a model is shown of a conversation."""
-
-from __future__ import annotations
+"""Rendering of a conversation as messages for a model."""
 
 import json
 from dataclasses import dataclass
@@ -52,8 +50,8 @@ async def a_stack(*states: BaseState, lost: frozenset[int] = frozenset()) -> Int
     return InteractionStack(store, "c", "a")
 
 
-async def rendered(*states: BaseState, **wishes: Any) -> Rendered:
-    return await render_for_llm(await a_stack(*states), **wishes)
+async def rendered(*states: BaseState, **options: Any) -> Rendered:
+    return await render_for_llm(await a_stack(*states), **options)
 
 
 def calling(*ids: str, text: str | None = None) -> dict[str, Any]:
@@ -73,7 +71,7 @@ def declared(*ids: str) -> list[dict[str, Any]]:
     return calling(*ids)["tool_calls"]
 
 
-async def test_a_conversation_becomes_messages_of_openai_s_format() -> None:
+async def test_a_conversation_is_rendered_in_openai_format() -> None:
     weather = {"status": "success", "data": {"sky": "blue"}}
     messages = await rendered(
         UserMessageState(text="Weather in Paris?", meta="from a phone"),
@@ -101,29 +99,17 @@ async def test_a_conversation_becomes_messages_of_openai_s_format() -> None:
     ]
 
 
-async def test_a_call_that_the_answer_declares_is_not_told_twice() -> None:
-    messages = await rendered(
-        said("Hi"),
-        AssistantMessageState("I look.", tool_calls=declared("a", "b")),
-        called("a"),
-        called("b"),
-        brought("b"),
-        brought("a"),
-    )
-    assert messages == [user("Hi"), calling("a", "b", text="I look."), result("b"), result("a")]
-
-
-async def test_calls_without_an_answer_before_them_get_one() -> None:
+async def test_calls_without_an_answer_get_an_assistant_message() -> None:
     messages = await rendered(said("Hi"), called("a"), called("b"), brought("a"), brought("b"), called("c"))
     assert messages == [user("Hi"), calling("a", "b"), result("a"), result("b"), calling("c"), result("c", NO_RESULT)]
 
 
-async def test_what_people_write_between_a_call_and_its_result_comes_after_it() -> None:
+async def test_a_user_message_between_a_call_and_its_result_follows_the_result() -> None:
     messages = await rendered(said("Hi"), AssistantMessageState("I look."), called("a"), said("Quick!"), brought("a"))
     assert messages == [user("Hi"), calling("a", text="I look."), result("a"), user("Quick!")]
 
 
-async def test_thinking_and_the_other_blocks_of_an_answer_become_what_the_format_knows() -> None:
+async def test_the_blocks_of_an_answer_become_text_and_calls() -> None:
     blocks = [
         {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
         {"type": "redacted_thinking", "data": "…"},
@@ -136,17 +122,13 @@ async def test_thinking_and_the_other_blocks_of_an_answer_become_what_the_format
     assert messages[1:] == [calling("a", text="One sentence."), result("a")]
 
 
-async def test_an_answer_that_only_thought_is_not_shown() -> None:
-    assert await rendered(said("Hi"), AssistantMessageState([{"type": "thinking", "thinking": "hm"}])) == [user("Hi")]
-
-
-async def test_judgements_of_a_reflection_agent_are_not_shown_and_part_nothing() -> None:
+async def test_comments_of_a_reflection_agent_are_omitted() -> None:
     judged = AssistantMessageState("Well looked.", meta="reflection:look")
     messages = await rendered(said("Hi"), AssistantMessageState("I look."), judged, called("a"), brought("a"), judged)
     assert messages == [user("Hi"), calling("a", text="I look."), result("a")]
 
 
-async def test_images_of_people_are_parts_and_those_of_tools_are_named() -> None:
+async def test_images_of_users_are_parts_and_those_of_tools_are_named() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
     text = {"type": "text", "text": "This one"}
     messages = await rendered(said([text, image]), called("a"), brought("a", [text, image]))
@@ -167,18 +149,18 @@ async def test_images_of_people_are_parts_and_those_of_tools_are_named() -> None
         ([{"type": "tool_result", "tool_call_id": "a", "output": {"n": 1}}], '{"n": 1}'),
     ],
 )
-async def test_a_result_is_text_or_json(value: Any, text: str) -> None:
+async def test_a_result_is_rendered_as_text_or_json(value: Any, text: str) -> None:
     assert (await rendered(said("Hi"), called("a"), brought("a", value)))[2] == result("a", text)
 
 
-async def test_an_id_that_comes_again_gets_a_number() -> None:
+async def test_a_repeated_id_gets_a_number() -> None:
     turn = [called("1"), brought("1"), AssistantMessageState("So."), said("Again")]
     messages = await rendered(said("Hi"), *turn, *turn)
     answers = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
     assert answers == ["1", "1-2"]
 
 
-async def test_the_window_grows_back_to_the_call_and_the_answer_that_it_belongs_to() -> None:
+async def test_the_window_grows_to_keep_calls_and_results_together() -> None:
     states = [said("Hi"), AssistantMessageState("I look."), *map(called, "abc"), *map(brought, "abc"), said("Well?")]
     stack = await a_stack(*states)
     whole = await render_for_llm(stack)
@@ -186,36 +168,27 @@ async def test_the_window_grows_back_to_the_call_and_the_answer_that_it_belongs_
     for last_n in range(2, 8):
         assert await render_for_llm(stack, last_n=last_n) == whole[1:]
     assert await render_for_llm(stack, last_n=0) == []
+    with pytest.raises(ValueError, match="0 or more"):
+        await render_for_llm(stack, last_n=-1)
 
 
-async def test_the_window_does_not_grow_past_the_calls_of_one_answer() -> None:
-    turns = [state for n in range(200) for state in (called(f"c{n}"), brought(f"c{n}"))]
-    messages = await rendered(said("Hi"), *turns, last_n=3)
-    assert [message.get("tool_call_id") for message in messages] == [None, "c198", None, "c199"]
-
-
-async def test_a_window_grows_over_more_than_it_reads_at_first() -> None:
+async def test_the_window_grows_over_several_pages() -> None:
     notes = [said(f"note {n}") for n in range(700)]
     messages = await rendered(said("Hi"), AssistantMessageState("I look."), called("a"), *notes, brought("a"), last_n=1)
     assert messages[:2] == [calling("a", text="I look."), result("a")]
     assert len(messages) == 702
 
 
-async def test_a_negative_window_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 or more"):
-        await rendered(said("Hi"), last_n=-1)
-
-
-async def test_excluding_a_call_or_a_result_leaves_the_whole_pair_out() -> None:
+async def test_excluding_a_call_or_a_result_omits_both() -> None:
     states = [said("Hi"), AssistantMessageState("I look.", declared("a")), called("a"), brought("a"), said("Well?")]
-    told = [user("Hi"), {"role": "assistant", "content": "I look."}, user("Well?")]
-    assert await rendered(*states, exclude_types=[ToolCallState]) == told
-    assert await rendered(*states, exclude_types=[ToolResultState]) == told
+    messages = [user("Hi"), {"role": "assistant", "content": "I look."}, user("Well?")]
+    assert await rendered(*states, exclude_types=[ToolCallState]) == messages
+    assert await rendered(*states, exclude_types=[ToolResultState]) == messages
     without_answers = [user("Hi"), calling("a"), result("a"), user("Well?")]
     assert await rendered(*states, exclude_types=[AssistantMessageState, WaitingState]) == without_answers
 
 
-async def test_a_damaged_result_is_told_as_unknown_and_the_result_of_a_damaged_call_is_left_out() -> None:
+async def test_a_damaged_result_is_unknown_and_the_result_of_a_damaged_call_is_omitted() -> None:
     states = [said("Hi"), called("a"), called("b"), brought("a"), brought("b"), said("Well?")]
     with capture_logs() as logs:
         messages = await render_for_llm(await a_stack(*states, lost=frozenset({1, 4})))
@@ -235,7 +208,7 @@ class RemarkState(BaseState):
         return self.row
 
 
-async def test_a_state_of_one_s_own_is_shown_as_its_message_says() -> None:
+async def test_a_custom_state_is_rendered_as_its_message() -> None:
     system = {"role": "system", "content": "Be kind."}
     messages = await rendered(
         RemarkState(system),
@@ -249,7 +222,7 @@ async def test_a_state_of_one_s_own_is_shown_as_its_message_says() -> None:
 
 
 @pytest.mark.parametrize("row", ["text", {"role": "tool"}, {"role": "narrator", "content": "Once"}, [user("Hi")]])
-async def test_a_message_that_is_none_is_an_error_which_says_what_it_is_to_be(row: Any) -> None:
+async def test_an_invalid_message_of_a_custom_state_is_an_error(row: Any) -> None:
     with pytest.raises(TypeError, match="RemarkState must return None or a message"):
         await rendered(RemarkState(row))
 
@@ -261,7 +234,7 @@ def refused_by_providers(messages: Rendered) -> list[str]:
 
 
 def said_in(state: BaseState) -> list[tuple[str, str]]:
-    """What a model may read of a state."""
+    """Return what a model may read of a state."""
     match state:
         case UserMessageState(text=str(text)) | UserResponseState(text=text):
             return [("user", sendable(text))]
@@ -278,7 +251,7 @@ def said_in(state: BaseState) -> list[tuple[str, str]]:
     lost=st.frozensets(st.integers(0, 60), max_size=4),
     policy=st.sampled_from(["default", "agents", "summary"]),
 )
-async def test_whatever_the_log_and_the_wishes_the_messages_are_valid_in_order_and_nothing_is_made_up(
+async def test_messages_of_any_log_and_options_are_valid_ordered_and_from_the_log(
     states: list[BaseState], last_n: int | None, excluded: set[type], lost: frozenset[int], policy: str
 ) -> None:
     stack = await a_stack(*states, lost=lost)
@@ -289,14 +262,14 @@ async def test_whatever_the_log_and_the_wishes_the_messages_are_valid_in_order_a
     there = [state for index, state in enumerate(states) if index not in lost and type(state) not in excluded]
     left = iter(pair for state in there for pair in said_in(state))
     spoken = [(m["role"], m["content"]) for m in messages if m["role"] in ("user", "assistant") and m["content"]]
-    assert all(pair in left for pair in spoken)  # each is found after the one before
+    assert all(pair in left for pair in spoken)  # in the order of the log
     results = {result_text(state.result) for state in there if isinstance(state, ToolResultState)}
     assert {m["content"] for m in messages if m["role"] == "tool"} <= {*results, NO_RESULT}
 
 
 @settings(max_examples=60, deadline=None)
 @given(states=conversations, last_n=st.integers(0, 30))
-async def test_a_window_is_the_end_of_the_whole(states: list[BaseState], last_n: int) -> None:
+async def test_a_window_is_the_end_of_all_messages(states: list[BaseState], last_n: int) -> None:
     stack = await a_stack(*states)
     whole = [message["content"] for message in await render_for_llm(stack) if message["role"] == "user"]
     window = [message["content"] for message in await render_for_llm(stack, last_n) if message["role"] == "user"]

@@ -1,9 +1,6 @@
-"""A Redis server that refuses, goes away, comes back, or does its work unseen."""
-
-from __future__ import annotations
+"""Redis: refused connections, outages, lost replies, expiry and damaged data."""
 
 import asyncio
-import json
 import math
 import os
 import signal
@@ -15,10 +12,8 @@ from fault_injecting_proxy import fault_injecting_proxy
 from redis_server import redis_server
 from stored_logs import KEY, indices, plant, state, states
 
-from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import WriteConflict
 from orchestrator_interactive.interactions.records import Key, damaged
-from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece
@@ -29,7 +24,7 @@ OTHER = Key("other", "beta")
 
 
 @asynccontextmanager
-async def _opened(url):
+async def opened(url):
     store = await open_store(url)
     try:
         yield store
@@ -37,76 +32,67 @@ async def _opened(url):
         await store.aclose()
 
 
-def _told(refused):
-    """All that a log would show of it, but for lines of code."""
-    told, error = "", refused.value
+def text_of(refused):
+    """Return the text of an error and its causes, as a log shows it."""
+    text, error = "", refused.value
     while error is not None:
-        told += f"{error!r} {error}\n"
+        text += f"{error!r} {error}\n"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return told
+    return text
 
 
 @pytest.mark.parametrize(
-    "rest",
+    "url",
     [
-        "127.0.0.1:port/0",
-        "127.0.0.1:6379/zero",
-        "127.0.0.1:6379/0?ttl_days=soon",
-        "127.0.0.1:6379/0?ttl_days=0",
-        "127.0.0.1:6379/0?ttl_days=-1",
-        "127.0.0.1:6379/0?ttl_days=nan",
-        "127.0.0.1:6379/0?ttl_days=inf",
-        "127.0.0.1:6379/0?ttl_days=1e9",
-        "127.0.0.1:6379/0?ttl_days",
-        "127.0.0.1:6379/0?ttl_day=30",
-        "127.0.0.1:6379/0?password=x",
-        "127.0.0.1:99999/0",
-        "[::1/0",
+        *(
+            f"redis://:hunter2@{place}"
+            for place in ("127.0.0.1:port/0", "127.0.0.1:99999/0", "127.0.0.1/zero", "[::1/0")
+        ),
+        *(
+            f"redis://:hunter2@127.0.0.1/0?ttl_days{days}"
+            for days in ("=soon", "=0", "=-1", "=nan", "=inf", "=1e9", "")
+        ),
+        *(f"redis://:hunter2@127.0.0.1/0?{option}" for option in ("ttl_day=30", "password=x")),
+        "redis://:hunter2/extra@127.0.0.1/0",
     ],
 )
-async def test_a_url_that_is_not_understood_is_refused_without_its_password(rest):
-    with pytest.raises(StoreError, match=r"is invalid: use redis://\[:PASSWORD@\]HOST") as refused:
-        await open_store(f"redis://:hunter2@{rest}")
-    assert "hunter2" not in _told(refused)
-
-
-async def test_a_password_with_a_slash_is_not_shown():
+async def test_the_error_of_an_invalid_url_does_not_have_the_password(url):
     with pytest.raises(StoreError, match="is invalid: use redis") as refused:
-        await open_store("redis://:hunter2/extra@127.0.0.1:6379/0")
-    assert "hunter2" not in _told(refused)
+        await open_store(url)
+    assert "hunter2" not in text_of(refused)
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
-async def test_a_server_that_is_not_there_is_told(scheme):
+async def test_an_unreachable_server_is_an_error_without_the_password(scheme):
     with redis_server() as server:
         port = server.port
     with pytest.raises(
         StoreError, match=f"in Redis at 127.0.0.1:{port}/3 cannot be used: Error .* Check that it runs"
     ) as refused:
         await open_store(f"{scheme}://:hunter2@127.0.0.1:{port}/3")
-    assert "hunter2" not in _told(refused)
+    assert "hunter2" not in text_of(refused)
 
 
 @pytest.mark.parametrize("login", ["", ":wrong-hunter3@", "nobody:hunter2@", "default:wrong-hunter3@"])
-async def test_another_password_is_told_and_never_shown(login):
+async def test_a_wrong_login_is_an_error_without_the_password(login):
     with redis_server("--requirepass", "hunter2") as server:
         with pytest.raises(StoreError, match=r"another user or password. Name the right ones in the URL") as refused:
             await open_store(f"redis://{login}127.0.0.1:{server.port}/0")
-        assert "hunter" not in _told(refused)
-        async with _opened(f"redis://:hunter2@127.0.0.1:{server.port}/0") as store:
+        assert "hunter" not in text_of(refused)
+        async with opened(f"redis://:hunter2@127.0.0.1:{server.port}/0") as store:
             await plant(store, KEY)
 
 
-async def test_a_user_who_may_not_write_is_told(redis, redis_url):
+async def test_a_user_without_write_permission_is_an_error(redis, redis_url):
     redis.ask("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+@read", "+@connection")
     with pytest.raises(StoreError, match="no permissions") as refused:
         await open_store(f"redis://reader:hunter2@127.0.0.1:{redis.port}/0")
     redis.ask("ACL", "DELUSER", "reader")
-    assert "hunter2" not in _told(refused)
+    assert "hunter2" not in text_of(refused)
 
 
-async def test_a_replica_is_told_when_it_is_opened_and_when_it_becomes_one(redis, redis_url):
-    async with _opened(redis_url) as store:
+async def test_a_replica_is_an_error(redis, redis_url):
+    async with opened(redis_url) as store:
         await plant(store, KEY, states(0, 1))
         redis.ask("REPLICAOF", "127.0.0.1", "1")
         try:
@@ -120,8 +106,8 @@ async def test_a_replica_is_told_when_it_is_opened_and_when_it_becomes_one(redis
         await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
 
 
-async def test_a_server_whose_memory_is_full_takes_nothing_but_lets_go(redis, redis_url):
-    async with _opened(redis_url) as store:
+async def test_a_server_with_full_memory_refuses_writes_but_not_removals(redis, redis_url):
+    async with opened(redis_url) as store:
         await plant(store, KEY, states(0, 3))
         await plant(store, OTHER, states(0, 3))
         redis.ask("CONFIG", "SET", "maxmemory", "1")
@@ -141,9 +127,9 @@ async def test_a_server_whose_memory_is_full_takes_nothing_but_lets_go(redis, re
         assert await store.keys() == [KEY]
 
 
-async def test_a_server_that_comes_back_is_used_again():
+async def test_the_store_works_again_after_an_outage():
     with redis_server() as server:
-        async with _opened(server.url) as store:
+        async with opened(server.url) as store:
             await asyncio.gather(*[plant(store, Key(f"c{number}", "a")) for number in range(20)])
             server.kill()
             with pytest.raises(
@@ -157,22 +143,9 @@ async def test_a_server_that_comes_back_is_used_again():
             assert len(await store.keys()) == 20
 
 
-async def test_a_stack_goes_on_once_the_server_is_back():
+async def test_a_server_that_does_not_answer_is_an_error_after_five_seconds():
     with redis_server() as server:
-        async with _opened(server.url) as store:
-            stack = InteractionStack(store, "c", "a")
-            await stack.push(UserMessageState("one"))
-            server.kill()
-            with pytest.raises(StoreError):
-                await stack.push(UserMessageState("two"))
-            server.start()
-            await stack.push(UserMessageState("three"))
-            assert [entry.state.text async for entry in stack.iter_last_n(9)] == ["three"]
-
-
-async def test_a_server_that_does_not_answer_is_given_up_on():
-    with redis_server() as server:
-        async with _opened(server.url) as store:
+        async with opened(server.url) as store:
             await plant(store, KEY)
             os.kill(server.pid, signal.SIGSTOP)
             async with asyncio.timeout(9):
@@ -183,8 +156,8 @@ async def test_a_server_that_does_not_answer_is_given_up_on():
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_a_commit_whose_reply_was_lost_is_written_once(redis, redis_url, times):
-    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+async def test_a_commit_whose_reply_is_lost_is_written_once(redis, redis_url, times):
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store:
         await plant(store, KEY, states(0, 1))
         proxy.lose(b"EVALSHA", times)
         await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
@@ -195,8 +168,8 @@ async def test_a_commit_whose_reply_was_lost_is_written_once(redis, redis_url, t
         assert (await store.load(OTHER)).version == 1
 
 
-async def test_a_commit_whose_reply_was_lost_is_no_conflict_with_who_came_after(redis, redis_url):
-    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store, _opened(redis_url) as other:
+async def test_a_commit_whose_reply_is_lost_does_not_conflict_with_later_writers(redis, redis_url):
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store, opened(redis_url) as other:
         await plant(store, KEY)
 
         async def go_on():
@@ -208,8 +181,8 @@ async def test_a_commit_whose_reply_was_lost_is_no_conflict_with_who_came_after(
         assert await indices(store, KEY) == [0, 1, 2, 3]
 
 
-async def test_a_commit_that_came_too_late_is_a_conflict_whatever_was_lost(redis, redis_url):
-    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+async def test_a_late_commit_is_a_conflict_even_if_replies_are_lost(redis, redis_url):
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store:
         await plant(store, KEY)
         await store.commit(KEY, Change(1, 1, 1000.0, nodes=[state(0)]))
         proxy.lose(b"EVALSHA", 2)
@@ -218,8 +191,8 @@ async def test_a_commit_that_came_too_late_is_a_conflict_whatever_was_lost(redis
         assert await store.read(KEY, 0, 0, 1) == [state(0)]
 
 
-async def test_a_removal_whose_reply_was_lost_has_removed(redis, redis_url):
-    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+async def test_a_removal_whose_reply_is_lost_is_done_once(redis, redis_url):
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store:
         await plant(store, KEY)
         proxy.lose(b"EVALSHA", 2)
         await store.remove(KEY, 1)
@@ -228,41 +201,25 @@ async def test_a_removal_whose_reply_was_lost_has_removed(redis, redis_url):
             await store.remove(KEY, 1)
 
 
-async def test_a_reply_that_is_lost_for_good_leaves_the_outcome_open(redis, redis_url):
-    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
-        await plant(store, KEY)
-        proxy.lose(b"EVALSHA", 9)
-        with pytest.raises(StoreError, match="It is unknown whether the change was written: read"):
-            await store.commit(KEY, Change(1, 1, 1000.0, nodes=[state(0)]))
-        assert await indices(store, KEY) == [0]
-
-
-async def test_a_change_whose_reply_was_lost_for_good_is_written_once_when_it_is_asked_for_again(redis, redis_url):
-    async with fault_injecting_proxy(redis.port) as proxy, _opened(proxy.url) as store:
+async def test_a_change_whose_reply_is_lost_for_good_has_an_unknown_outcome_and_may_be_repeated(redis, redis_url):
+    async with fault_injecting_proxy(redis.port) as proxy, opened(proxy.url) as store:
         await plant(store, KEY)
         change = Change(1, 1, 1000.0, nodes=[state(0)])
         proxy.lose(b"EVALSHA", 9)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailable, match="It is unknown whether the change was written: read"):
             await store.commit(KEY, change)
+        assert await indices(store, KEY) == [0]
         proxy.lose(b"", 0)
         await store.commit(KEY, change)
         assert (await store.load(KEY)).version == 2
 
 
-async def test_what_does_not_pass_by_itself_is_not_away(redis, redis_url):
-    async with _opened(redis_url) as store:
-        redis.ask("SET", LOG, "theirs")
-        with pytest.raises(StoreError) as refused:
-            await store.load(KEY)
-        assert not isinstance(refused.value, StoreUnavailable)
-
-
-async def test_a_server_that_cannot_save_is_away_until_it_can(redis, redis_url):
+async def test_a_server_that_cannot_save_is_unavailable_until_it_can(redis, redis_url):
     (folder,) = redis.ask("CONFIG", "GET", "dir").values()
     in_the_way = Path(os.fsdecode(folder)) / "dump.rdb"
     in_the_way.mkdir()
     redis.ask("CONFIG", "SET", "save", "3600 100000")
-    async with _opened(redis_url) as store:
+    async with opened(redis_url) as store:
         try:
             redis.ask("BGSAVE")
             async with asyncio.timeout(10):
@@ -277,8 +234,8 @@ async def test_a_server_that_cannot_save_is_away_until_it_can(redis, redis_url):
         await store.forget_agent("a")
 
 
-async def test_the_fence_of_a_log_that_is_not_there_is_kept_for_a_week(redis, redis_url):
-    async with _opened(redis_url) as store:
+async def test_the_fence_of_a_missing_log_expires_after_a_week(redis, redis_url):
+    async with opened(redis_url) as store:
         await store.fence(KEY, 5)
         assert redis.ask("TTL", LOG) == 7 * 86400
         await plant(store, KEY)
@@ -288,28 +245,28 @@ async def test_the_fence_of_a_log_that_is_not_there_is_kept_for_a_week(redis, re
         assert redis.ask("TTL", LOG) == 7 * 86400
 
 
-async def test_a_script_that_the_server_has_forgotten_is_sent_again(redis, redis_url):
-    async with _opened(redis_url) as store:
+async def test_a_script_missing_on_the_server_is_loaded_again(redis, redis_url):
+    async with opened(redis_url) as store:
         await plant(store, KEY)
         redis.ask("SCRIPT", "FLUSH")
         await store.commit(KEY, Change(1, 1, 1000.0, nodes=[state(0)]))
         assert (await store.load(KEY)).version == 2
 
 
-async def test_every_commit_gives_a_log_its_days_again(redis, redis_url):
-    async with _opened(f"{redis_url}?ttl_days=30") as store:
+async def test_every_commit_renews_the_expiry_of_a_log(redis, redis_url):
+    async with opened(f"{redis_url}?ttl_days=30") as store:
         await plant(store, KEY, states(0, 2))
         assert redis.ask("TTL", LOG) == 30 * 86400
         redis.ask("EXPIRE", LOG, "100")
         await store.commit(KEY, Change(1, 3, 1000.0, nodes=states(2, 3)))
         assert redis.ask("TTL", LOG) == 30 * 86400
-    async with _opened(redis_url) as store:
+    async with opened(redis_url) as store:
         await store.commit(KEY, Change(2, 4, 1000.0, nodes=states(3, 4)))
         assert redis.ask("TTL", LOG) == -1
 
 
-async def test_a_log_whose_days_are_over_is_gone_as_a_whole(redis, redis_url):
-    async with _opened(f"{redis_url}?ttl_days=0.5") as store:
+async def test_an_expired_log_is_gone_with_all_its_states(redis, redis_url):
+    async with opened(f"{redis_url}?ttl_days=0.5") as store:
         await plant(store, KEY, states(0, 2))
         await plant(store, OTHER, states(0, 2))
         redis.ask("EXPIRE", LOG, "0")
@@ -322,8 +279,8 @@ async def test_a_log_whose_days_are_over_is_gone_as_a_whole(redis, redis_url):
         assert set(await store.keys()) == {KEY, OTHER}
 
 
-async def test_the_index_forgets_what_has_long_been_gone_and_nothing_else(redis, redis_url):
-    async with _opened(redis_url) as store:
+async def test_the_index_drops_only_entries_of_logs_that_are_gone(redis, redis_url):
+    async with opened(redis_url) as store:
         await plant(store, KEY)
         redis.ask("ZADD", "interactions:logs", "1000", "long/gone", "1000", KEY.path, "99999999999", "on/its-way")
         redis.ask("ZADD", "interactions:logs", "1000", "no key", "1000", b"\xff")
@@ -333,8 +290,8 @@ async def test_the_index_forgets_what_has_long_been_gone_and_nothing_else(redis,
         assert set(entries) == {KEY.path.encode(), b"on/its-way"}
 
 
-async def test_all_keys_of_a_conversation_lie_in_one_slot(redis, redis_url):
-    async with _opened(redis_url) as store:
+async def test_all_keys_of_a_conversation_are_in_one_slot(redis, redis_url):
+    async with opened(redis_url) as store:
         key = Key("{a}", "b}{c")
         await plant(store, key, states(0, 3))
         await plant(store, Key("{a}", "other"))
@@ -362,8 +319,8 @@ async def test_all_keys_of_a_conversation_lie_in_one_slot(redis, redis_url):
         b"[" * 100_000,
     ],
 )
-async def test_a_damaged_state_comes_out_as_one_and_harms_no_other(redis, redis_url, value):
-    async with _opened(redis_url) as store:
+async def test_a_damaged_state_does_not_affect_the_others(redis, redis_url, value):
+    async with opened(redis_url) as store:
         await plant(store, KEY, states(0, 3))
         redis.ask("HSET", LOG, "0/1", value)
         expected = [states(0, 1)[0], damaged(0, 1), states(2, 3)[0]]
@@ -376,8 +333,8 @@ async def test_a_damaged_state_comes_out_as_one_and_harms_no_other(redis, redis_
     ("field", "value"),
     [("tree", "{"), ("tree", '{"current": 0}'), ("version", "x"), ("end", ""), ("written", "[]"), ("end", b"\xff")],
 )
-async def test_damaged_branches_are_told_with_their_conversation(redis, redis_url, field, value):
-    async with _opened(redis_url) as store:
+async def test_the_error_of_damaged_branches_names_the_conversation(redis, redis_url, field, value):
+    async with opened(redis_url) as store:
         await plant(store, KEY, states(0, 3))
         await plant(store, OTHER)
         redis.ask("HSET", LOG, field, value)
@@ -387,40 +344,33 @@ async def test_damaged_branches_are_told_with_their_conversation(redis, redis_ur
         assert (await store.load(OTHER)).version == 1
 
 
-async def test_what_another_application_keeps_under_our_names_is_told(redis, redis_url):
+async def test_keys_of_another_application_are_an_error_and_stay_unchanged(redis, redis_url):
     redis.ask("SET", "interactions:logs", "theirs")
     with pytest.raises(StoreError, match="wrong kind of value"):
         await open_store(redis_url)
     redis.ask("DEL", "interactions:logs")
     redis.ask("SET", LOG, "theirs")
-    async with _opened(redis_url) as store:
+    async with opened(redis_url) as store:
         for work in (store.load(KEY), plant(store, KEY)):
-            with pytest.raises(StoreError, match="wrong kind of value"):
+            with pytest.raises(StoreError, match="wrong kind of value") as refused:
                 await work
+            assert not isinstance(refused.value, StoreUnavailable)
     assert redis.ask("GET", LOG) == b"theirs"
 
 
-async def test_what_is_written_is_plain_to_read(redis, redis_url):
-    async with _opened(redis_url) as store:
-        await plant(store, KEY, [state(0, data='{"text":"hello"}')])
-        head, data = redis.ask("HGET", LOG, "0/0").split(b"\n")
-        assert json.loads(head) == [1, "Said", 1000.0, False, True, {"e": 1}]
-        assert data == b'{"text":"hello"}'
-
-
-async def test_an_index_that_was_lost_comes_back_with_the_logs_that_are_used(redis, redis_url):
-    async with _opened(redis_url) as store:
+async def test_a_lost_index_is_rebuilt_from_the_logs_in_use(redis, redis_url):
+    async with opened(redis_url) as store:
         await plant(store, KEY, states(0, 1))
         redis.ask("DEL", "interactions:logs")
         assert await store.keys() == []
         await store.fence(KEY, 1)
         assert await store.keys() == [KEY]
-        await store.fence(OTHER, 1)  # of which there is no log
+        await store.fence(OTHER, 1)  # it has no log
         assert await store.keys() == [KEY]
 
 
-async def test_whoever_is_cancelled_while_it_asks_asks_no_more(redis_url):
-    async with _opened(redis_url) as store:
+async def test_cancelling_a_caller_ends_its_calls(redis_url):
+    async with opened(redis_url) as store:
 
         async def ask() -> None:
             while True:

@@ -1,6 +1,4 @@
-"""Several processes at one SQLite file, some of which are killed."""
-
-from __future__ import annotations
+"""Several processes write one SQLite file, and some are killed."""
 
 import asyncio
 import signal
@@ -34,7 +32,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 @asynccontextmanager
 async def _writer(url, conversation_id, most=1_000_000):
-    """A process that pushes for as long as it is let, and names what it has pushed, a push a line."""
+    """Start a process that pushes until it is killed, and prints the refs of each push on a line."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _WRITER, url, conversation_id, str(most)),
         stdout=asyncio.subprocess.PIPE,
@@ -49,17 +47,17 @@ async def _writer(url, conversation_id, most=1_000_000):
 
 
 @pytest.mark.parametrize("pushes", [1, 40, 300])
-async def test_what_a_killed_process_had_reported_is_there(sqlite_url, pushes):
+async def test_reported_pushes_of_a_killed_process_are_in_the_log(sqlite_url, pushes):
     async with _writer(sqlite_url, "c") as process:
         reported = [(await process.stdout.readline()).split() for _ in range(pushes)]
         process.send_signal(signal.SIGKILL)
         rest = await process.stdout.read()
-        # A line that was cut off was not reported.
+        # An incomplete line is not a report.
         reported += [line.split() for line in rest.splitlines(keepends=True) if line.endswith(b"\n")]
     store = await open_store(sqlite_url)
     stack = InteractionStack(store, "c", "alpha")
     length = await stack.length()
-    assert length in (2 * len(reported), 2 * len(reported) + 2)  # a push that nobody heard of, whole or not at all
+    assert length in (2 * len(reported), 2 * len(reported) + 2)  # an unreported push, complete or absent
     for refs in reported:
         for ref, kind in zip(refs, ("UserMessageState", "AssistantMessageState"), strict=True):
             _, _, index = place_of(ref.decode())
@@ -68,7 +66,7 @@ async def test_what_a_killed_process_had_reported_is_there(sqlite_url, pushes):
     await store.aclose()
 
 
-async def test_processes_that_begin_a_file_together_and_write_at_once_lose_nothing(sqlite_url):
+async def test_concurrent_processes_create_a_file_and_lose_nothing(sqlite_url):
     async def write(name):
         async with _writer(sqlite_url, name, 50) as process:
             _, said = await process.communicate()
@@ -81,7 +79,7 @@ async def test_processes_that_begin_a_file_together_and_write_at_once_lose_nothi
     await store.aclose()
 
 
-async def test_the_log_beside_the_file_does_not_grow_for_ever(tmp_path):
+async def test_the_write_ahead_log_is_bounded(tmp_path):
     path = tmp_path / "logs.db"
     store = await open_store(f"sqlite:{path}")
     stack = InteractionStack(store, "c", "a")

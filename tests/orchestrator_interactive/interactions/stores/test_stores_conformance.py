@@ -1,6 +1,4 @@
-"""What a log store promises, asked of all of them."""
-
-from __future__ import annotations
+"""The contract of a log store, tested with every store."""
 
 import asyncio
 import math
@@ -22,14 +20,19 @@ async def _scanned(store, since=0.0, until=math.inf, kinds=()):
     return [(key, node.segment, node.index) async for key, node in store.scan(since, until, kinds)]
 
 
-async def test_a_log_that_nobody_began_is_not_there(store):
+async def test_a_log_that_does_not_exist_is_empty_and_takes_no_later_version(store):
+    with pytest.raises(WriteConflict):
+        await store.commit(KEY, Change(1, 1, 1000.0, nodes=states(0, 1)))
+    with pytest.raises(WriteConflict):
+        await store.remove(KEY, 1)
+    await store.remove(KEY, 0)
     assert await store.load(KEY) is None
     assert await store.read(KEY, 0, 0, 10) == []
     assert await store.keys() == []
     assert await _scanned(store) == []
 
 
-async def test_what_a_commit_wrote_is_read_again(store):
+async def test_a_read_returns_what_a_commit_wrote(store):
     nodes = states(0, 3)
     await plant(store, KEY, nodes)
     log = await store.load(KEY)
@@ -37,14 +40,7 @@ async def test_what_a_commit_wrote_is_read_again(store):
     assert await store.read(KEY, 0, 0, 3) == nodes
 
 
-async def test_end_and_time_of_the_current_branch_are_up_to_date_without_a_new_tree(store):
-    await plant(store, KEY, states(0, 1))
-    await store.commit(KEY, Change(1, 3, 1234.5678901, nodes=states(1, 3)))
-    log = await store.load(KEY)
-    assert (log.version, log.tree) == (2, TREE.with_end(3, 1234.5678901))
-
-
-async def test_end_and_time_are_those_of_the_branch_that_is_the_current_one_now(store):
+async def test_end_and_time_of_the_current_branch_are_updated_without_a_new_tree(store):
     await plant(store, KEY, states(0, 3))
     forked, _ = TREE.with_end(3, 1000.0).forked(0, 2, "side", 1001.0)
     side = forked.checked_out("side")
@@ -55,7 +51,7 @@ async def test_end_and_time_are_those_of_the_branch_that_is_the_current_one_now(
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-async def test_a_change_of_another_version_is_a_conflict_that_writes_nothing(store, version):
+async def test_a_change_of_another_version_is_a_conflict_and_writes_nothing(store, version):
     await plant(store, KEY, states(0, 2))
     await store.commit(KEY, Change(1, 3, 1000.0, nodes=states(2, 3)))
     before = await store.load(KEY)
@@ -66,21 +62,13 @@ async def test_a_change_of_another_version_is_a_conflict_that_writes_nothing(sto
     assert await store.read(KEY, 0, 0, 9) == states(0, 2) + states(2, 3)
 
 
-async def test_a_change_of_a_log_that_is_not_there_is_a_conflict(store):
-    with pytest.raises(WriteConflict):
-        await store.commit(KEY, Change(1, 1, 1000.0, nodes=states(0, 1)))
-    assert await store.load(KEY) is None
-    assert await store.keys() == []
-    assert await _scanned(store) == []
-
-
-async def test_the_first_change_brings_the_tree(store):
+async def test_the_first_change_needs_a_tree(store):
     with pytest.raises(ValueError, match="needs a tree"):
         await store.commit(KEY, Change(0, 1, 1000.0, nodes=states(0, 1)))
     assert await store.load(KEY) is None
 
 
-async def test_of_many_who_write_at_once_one_wins(store):
+async def test_one_of_many_concurrent_writers_succeeds(store):
     async def write(index):
         nodes = [state(index, ts=float(index))]
         await store.commit(KEY, Change(0, index + 1, 1000.0, TREE, nodes))
@@ -92,7 +80,7 @@ async def test_of_many_who_write_at_once_one_wins(store):
     assert (await store.load(KEY)).version == 1
 
 
-async def test_a_change_that_is_asked_for_again_is_written_once(store):
+async def test_a_repeated_change_is_written_once(store):
     first = Change(0, 1, 1000.0, TREE, states(0, 1))
     await store.commit(KEY, first)
     await store.commit(KEY, first)
@@ -106,7 +94,7 @@ async def test_a_change_that_is_asked_for_again_is_written_once(store):
     assert (await store.load(KEY)).version == 2
 
 
-async def test_who_has_a_lower_token_than_the_logs_fence_writes_nothing(store):
+async def test_a_writer_with_a_token_below_the_fence_writes_nothing(store):
     await plant(store, KEY, states(0, 1))
     await store.fence(KEY, 5)
     await store.fence(KEY, 5)
@@ -123,7 +111,7 @@ async def test_who_has_a_lower_token_than_the_logs_fence_writes_nothing(store):
     assert await indices(store, KEY) == [0, 1, 2]
 
 
-async def test_a_fence_is_no_log_and_stands_before_it_and_after_it(store):
+async def test_a_fence_exists_before_and_after_its_log(store):
     await store.fence(KEY, 5)
     assert await store.load(KEY) is None
     assert await store.keys() == []
@@ -140,7 +128,7 @@ async def test_a_fence_is_no_log_and_stands_before_it_and_after_it(store):
     assert await indices(store, KEY) == [0]
 
 
-async def test_a_change_that_was_written_before_a_higher_fence_is_done_when_it_is_asked_for_again(store):
+async def test_a_change_written_before_a_higher_fence_may_be_repeated(store):
     change = Change(0, 1, 1000.0, TREE, states(0, 1), fence=4)
     await store.commit(KEY, change)
     await store.fence(KEY, 5)
@@ -148,20 +136,7 @@ async def test_a_change_that_was_written_before_a_higher_fence_is_done_when_it_i
     assert (await store.load(KEY)).version == 1
 
 
-async def test_many_logs_grow_at_once(store):
-    keys = [Key(f"c{number}", "alpha") for number in range(10)]
-
-    async def grow(key):
-        await plant(store, key)
-        for index in range(10):
-            await store.commit(key, Change(index + 1, index + 1, 1000.0, nodes=[state(index)]))
-
-    await asyncio.gather(*map(grow, keys))
-    for key in keys:
-        assert await indices(store, key) == list(range(10))
-
-
-async def test_reading_gives_the_states_of_a_range_in_order(store):
+async def test_a_read_returns_the_states_of_a_range_in_order(store):
     await plant(store, KEY, [*states(3, 7), *states(5, 8, segment=1)])
     await plant(store, OTHER, states(0, 9))
     assert await indices(store, KEY, 4, 6) == [4, 5]
@@ -172,7 +147,7 @@ async def test_reading_gives_the_states_of_a_range_in_order(store):
     assert await indices(store, KEY, 7, 3) == []
 
 
-async def test_data_come_back_byte_for_byte(store):
+async def test_data_are_returned_byte_for_byte(store):
     texts = ["", "{}", "\n\x00\r\t", "grüße 🙂 \\ud800", '{"a": "\\n"}', "x" * 300_000]
     packed = [b"", b"\n\n", b"\x00", bytes(range(256)) * 3, b'"text"', b"\xff\xfe" * 200_000]
     nodes = [state(index, data=data) for index, data in enumerate([*texts, *packed])]
@@ -183,26 +158,21 @@ async def test_data_come_back_byte_for_byte(store):
     assert [node.envelope["compressed"] for node in found] == [False] * 6 + [True] * 6
 
 
-async def test_all_that_stands_beside_the_data_comes_back(store):
+async def test_the_fields_beside_the_data_are_returned(store):
     calls = (OpenCall("call 1\n", "ref/0/1", "declared"), OpenCall("ü", "ref/0/2", "agent"))
     envelope = {"v": 2**40, "t": "Von mir 🙂", "ts": 1763740800.123456789, "data": "{}", "compressed": False}
     nodes = [
         Node(0, 0, envelope, 0, Flow("the beginning")),
         Node(0, 1, envelope, 7, Flow("Von mir 🙂", calls), ("ref/0/0", "other/1/1")),
         Node(0, 2, {**envelope, "ts": 5, "data": "eA==", "compressed": True}, 7, Flow("Another", calls[:1])),
+        Node(0, 3, state(0).envelope, 1, Flow("Said", (OpenCall("\ud800", "ref", "tool"),)), ("\udfff",)),
     ]
     await plant(store, KEY, nodes)
-    assert await store.read(KEY, 0, 0, 3) == nodes
+    assert await store.read(KEY, 0, 0, 4) == nodes
     assert [node async for _, node in store.scan(0.0, math.inf, ())] == nodes
 
 
-async def test_half_a_character_in_a_flow_comes_back(store):
-    nodes = [Node(0, 0, state(0).envelope, 1, Flow("Said", (OpenCall("\ud800", "ref", "tool"),)), ("\udfff",))]
-    await plant(store, KEY, nodes)
-    assert await store.read(KEY, 0, 0, 1) == nodes
-
-
-async def test_cuts_take_out_their_states_and_no_others(store):
+async def test_a_cut_deletes_only_its_states(store):
     await plant(store, KEY, [*states(0, 10), *states(0, 10, segment=1), *states(0, 3, segment=11)])
     await plant(store, OTHER, states(0, 10))
     cuts = [Piece(0, 4, 7), Piece(1, 0, 10), Piece(0, 9, 30), Piece(5, 0, 3)]
@@ -221,7 +191,7 @@ async def test_many_states_are_written_read_and_cut_at_once(store):
     assert await indices(store, KEY, 0, 30_000) == list(range(10))
 
 
-async def test_the_log_written_last_comes_first(store):
+async def test_keys_lists_the_last_written_log_first(store):
     times = {"old": 10.0, "new": 30.0, "b": 20.0, "B": 20.0, "ä": 20.0}
     for name, when in times.items():
         await plant(store, Key(name, "alpha"), written=when)
@@ -232,7 +202,7 @@ async def test_the_log_written_last_comes_first(store):
     assert (await store.keys())[0] == Key("old", "alpha")
 
 
-async def test_a_scan_gives_the_states_from_since_until_before_until(store):
+async def test_a_scan_returns_the_states_of_a_time_range(store):
     await plant(store, KEY, [state(0, ts=10.0), state(1, ts=20.0), state(2, ts=30.0), state(2, 1, ts=20.5)])
     await plant(store, OTHER, [state(0, ts=20.0), state(1, ts=0.0)])
     found = await _scanned(store, 20.0, 30.0)
@@ -242,14 +212,14 @@ async def test_a_scan_gives_the_states_from_since_until_before_until(store):
     assert len(await _scanned(store, -math.inf)) == 6
 
 
-async def test_a_scan_gives_the_states_of_a_log_by_segment_and_index(store):
+async def test_a_scan_orders_the_states_of_a_log_by_segment_and_index(store):
     await plant(store, KEY, [*states(8, 12), *states(2, 3, segment=10), *states(9, 11, segment=2)])
     assert await _scanned(store) == [
         (KEY, segment, index) for segment, index in [(0, 8), (0, 9), (0, 10), (0, 11), (2, 9), (2, 10), (10, 2)]
     ]
 
 
-async def test_a_scan_gives_states_of_the_named_types_only(store):
+async def test_a_scan_returns_only_states_of_the_named_types(store):
     await plant(
         store, KEY, [state(0, kind="Said"), state(1, kind="Done"), state(2, kind="said"), state(3, kind="Left")]
     )
@@ -257,7 +227,7 @@ async def test_a_scan_gives_states_of_the_named_types_only(store):
     assert await _scanned(store, kinds=["Nobody"]) == []
 
 
-async def test_a_scan_gives_each_state_once_while_others_write(store):
+async def test_a_scan_returns_each_state_once_during_writes(store):
     await plant(store, KEY, states(0, 1200))
     seen, version = [], 1
     async for _, node in store.scan(0.0, math.inf, ()):
@@ -269,26 +239,6 @@ async def test_a_scan_gives_each_state_once_while_others_write(store):
     assert set(seen) >= set(range(1, 400))
 
 
-async def test_a_log_that_was_removed_is_gone_with_its_states(store):
-    await plant(store, KEY, states(0, 5))
-    await plant(store, OTHER, states(0, 2))
-    await store.remove(KEY, 1)
-    assert await store.load(KEY) is None
-    assert await indices(store, KEY) == []
-    assert await store.keys() == [OTHER]
-    assert await _scanned(store) == [(OTHER, 0, 0), (OTHER, 0, 1)]
-
-
-async def test_a_log_can_begin_again_and_nothing_old_comes_back(store):
-    await plant(store, KEY, states(0, 5))
-    await store.remove(KEY, 1)
-    with pytest.raises(WriteConflict):
-        await store.commit(KEY, Change(1, 6, 1000.0, nodes=states(5, 6)))
-    await plant(store, KEY, [state(0, kind="New")])
-    assert [node.envelope["t"] for node in await store.read(KEY, 0, 0, 10)] == ["New"]
-    assert (await store.load(KEY)).version == 1
-
-
 @pytest.mark.parametrize("version", [0, 2])
 async def test_a_log_of_another_version_is_not_removed(store, version):
     await plant(store, KEY, states(0, 2))
@@ -297,14 +247,20 @@ async def test_a_log_of_another_version_is_not_removed(store, version):
     assert await indices(store, KEY) == [0, 1]
 
 
-async def test_removing_what_is_not_there_expects_version_0(store):
-    await store.remove(KEY, 0)
+async def test_a_removed_log_may_start_again_without_its_old_states(store):
+    await plant(store, KEY, states(0, 5))
+    await plant(store, OTHER, states(0, 2))
+    await store.remove(KEY, 1)
+    assert await store.keys() == [OTHER]
+    assert await _scanned(store) == [(OTHER, 0, 0), (OTHER, 0, 1)]
     with pytest.raises(WriteConflict):
-        await store.remove(KEY, 1)
-    assert await store.keys() == []
+        await store.commit(KEY, Change(1, 6, 1000.0, nodes=states(5, 6)))
+    await plant(store, KEY, [state(0, kind="New")])
+    assert [node.envelope["t"] for node in await store.read(KEY, 0, 0, 10)] == ["New"]
+    assert (await store.load(KEY)).version == 1
 
 
-async def test_agents_are_kept_by_their_id(store):
+async def test_agents_are_stored_by_id(store):
     assert await store.agents() == {}
     await store.save_agent("b", '{"type": "llm"}')
     await store.save_agent("ä/ {}\x00", "{}")
@@ -320,19 +276,18 @@ async def test_agents_are_kept_by_their_id(store):
     assert list(await store.agents()) == ["", "ä/ {}\x00"]
 
 
-@pytest.mark.parametrize(("agent_id", "config"), [("\ud800", "{}"), ("a", '"\udfff"')])
-async def test_half_a_character_in_an_agent_is_refused(store, agent_id, config):
-    with pytest.raises(ValueError, match="half of a character"):
-        await store.save_agent(agent_id, config)
+async def test_half_a_surrogate_pair_in_an_id_or_an_agent_is_refused(store):
+    for call in (
+        lambda: store.save_agent("\ud800", "{}"),
+        lambda: store.save_agent("a", '"\udfff"'),
+        lambda: store.load(Key("c\ud800", "alpha")),
+    ):
+        with pytest.raises(ValueError, match="half of a character"):
+            await call()
     assert await store.agents() == {}
 
 
-async def test_half_a_character_in_an_id_of_a_conversation_is_refused(store):
-    with pytest.raises(ValueError, match="half of a character"):
-        await store.load(Key("c\ud800", "alpha"))
-
-
-async def test_ids_are_told_apart_whatever_is_in_them(store):
+async def test_ids_are_distinct_whatever_characters_they_have(store):
     ids = ["a", "A", "a/b", "b", "a%2Fb", "{a}", "a:b", "é", "e\u0301", "\x00", " ", "🙂", "*", "a\n"]
     keys = [Key(conversation_id, agent_id) for conversation_id in ids for agent_id in ids]
     for number, key in enumerate(keys):
@@ -343,7 +298,7 @@ async def test_ids_are_told_apart_whatever_is_in_them(store):
         assert node.envelope["ts"] == number
 
 
-async def test_a_log_outlives_its_store(lasting_url):
+async def test_a_log_is_kept_when_its_store_is_closed(lasting_url):
     store = await open_store(lasting_url)
     await plant(store, KEY, states(0, 3))
     await store.save_agent("a", "{}")
@@ -355,7 +310,7 @@ async def test_a_log_outlives_its_store(lasting_url):
     await store.aclose()
 
 
-async def test_two_stores_in_one_place_see_what_the_other_wrote(lasting_url):
+async def test_two_open_stores_of_one_url_share_their_logs(lasting_url):
     one, two = await open_store(lasting_url), await open_store(lasting_url)
     await plant(one, KEY, states(0, 1))
     await two.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
@@ -372,7 +327,7 @@ async def test_two_stores_in_one_place_see_what_the_other_wrote(lasting_url):
     await two.aclose()
 
 
-async def test_closing_waits_for_what_is_on_its_way(lasting_url):
+async def test_close_waits_for_pending_writes(lasting_url):
     store = await open_store(lasting_url)
     writing = [asyncio.create_task(plant(store, Key(f"c{n}", "alpha"), states(0, 50))) for n in range(30)]
     await asyncio.sleep(0)
@@ -383,7 +338,7 @@ async def test_closing_waits_for_what_is_on_its_way(lasting_url):
     await store.aclose()
 
 
-async def test_a_store_that_was_closed_says_so(lasting_url):
+async def test_a_closed_store_raises_an_error(lasting_url):
     store = await open_store(lasting_url)
     await store.aclose()
     await store.aclose()
@@ -393,7 +348,7 @@ async def test_a_store_that_was_closed_says_so(lasting_url):
         await plant(store, KEY)
 
 
-async def test_what_a_cancelled_caller_wrote_is_settled_by_the_next_answer(store):
+async def test_a_cancelled_write_is_done_or_not_when_the_next_call_returns(store):
     unseen = []
     asyncio.get_running_loop().set_exception_handler(lambda _, trouble: unseen.append(trouble))
     for number in range(40):

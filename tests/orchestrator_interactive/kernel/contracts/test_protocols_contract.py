@@ -1,6 +1,4 @@
-"""Module contracts: what all kinds of modules have in common."""
-
-from __future__ import annotations
+"""Module contracts: protocols, data models, entry points and `mount()` of modules of every type."""
 
 import inspect
 import tomllib
@@ -34,45 +32,28 @@ class TestModuleTypes:
             ("Tool", {"name", "description", "execute"}),
             ("HookHandler", {"__call__"}),
             ("Orchestrator", {"execute"}),
-            (
-                "ContextManager",
-                {"add_message", "get_messages_for_request", "get_messages", "set_messages", "clear"},
-            ),
+            ("ContextManager", {"add_message", "get_messages_for_request", "get_messages", "set_messages", "clear"}),
         ],
     )
-    def test_each_type_has_a_protocol_with_the_contracts_members(self, protocol: str, members: set[str]) -> None:
-        own = {name for name, value in vars(getattr(protocols, protocol)).items() if callable(value) or name in members}
+    def test_each_type_has_a_protocol_with_the_documented_members(self, protocol: str, members: set[str]) -> None:
+        kind = getattr(protocols, protocol)
+        own = {name for name, value in vars(kind).items() if callable(value) or name in members}
         assert members <= own
         assert {name for name in own if not name.startswith("_")} <= members
-
-    @pytest.mark.parametrize("protocol", ["Provider", "Tool", "HookHandler", "Orchestrator", "ContextManager"])
-    def test_a_protocol_can_be_checked_at_run_time(self, protocol: str) -> None:
-        assert not isinstance(object(), getattr(protocols, protocol))
-
-
-class TestQuickStartPattern:
-    async def test_it_runs_as_written(self, coordinator: ModuleCoordinator) -> None:
-        class MyModule:
-            def __init__(self, config: dict[str, Any]) -> None:
-                self.config = config
-
-        async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> MyModule:
-            instance = MyModule(config)
-            await coordinator.mount("tools", instance, name="my-module")
-            return instance
-
-        instance = await mount(coordinator, {"a": 1})
-        assert coordinator.get("tools", "my-module") is instance
+        assert not isinstance(object(), kind)
 
 
 class TestSourceOfTruth:
-    @pytest.mark.parametrize("name", ["ToolResult", "HookResult", "ProviderInfo", "ModelInfo"])
-    def test_data_models_are_where_the_contracts_say(self, name: str) -> None:
-        assert hasattr(models, name)
-
-    @pytest.mark.parametrize("name", ["ChatRequest", "ChatResponse", "Message", "ToolCall", "Usage", "ThinkingBlock"])
-    def test_message_models_have_the_contracts_names(self, name: str) -> None:
-        assert hasattr(messages, name)
+    @pytest.mark.parametrize(
+        ("module", "names"),
+        [
+            (models, ["ToolResult", "HookResult", "ProviderInfo", "ModelInfo"]),
+            (messages, ["ChatRequest", "ChatResponse", "Message", "ToolCall", "Usage", "ThinkingBlock"]),
+        ],
+        ids=["models", "messages"],
+    )
+    def test_the_data_models_have_the_documented_names(self, module: Any, names: list[str]) -> None:
+        assert [name for name in names if not hasattr(module, name)] == []
 
 
 class TestEntryPointPattern:
@@ -88,8 +69,8 @@ class TestEntryPointPattern:
         assert sorted(declared) == sorted(SHIPPED)
 
 
-class Part:
-    """A module of any type: it has the members of all of them."""
+class Module:
+    """A module of every type: it has the members of all protocols."""
 
     name = description = "part"
 
@@ -97,7 +78,7 @@ class Part:
         return prompt
 
     def get_info(self) -> models.ProviderInfo:
-        return models.ProviderInfo(id="part", display_name="Part")
+        return models.ProviderInfo(id="part", display_name="Module")
 
     async def _nothing(self, *_: Any, **__: Any) -> list[Any]:
         return []
@@ -109,52 +90,47 @@ class Part:
 
 
 async def mount_orchestrator(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
-    await coordinator.mount("session", Part(), name="orchestrator")
+    await coordinator.mount("session", Module(), name="orchestrator")
 
 
 async def mount_context(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
-    await coordinator.mount("session", Part(), name="context")
+    await coordinator.mount("session", Module(), name="context")
 
 
 def session_with(mount: Any, section: str, **mounts: Any) -> AmplifierSession:
-    """A session whose plan has one module, `m`, in a section."""
+    """Build a session whose plan has one module, `m`, in a section."""
     plan = {"session": {"orchestrator": "o", "context": "c"}, section: [{"module": "m", "config": {"a": 1}}]}
-    shelf: Any = StaticLoader(**{"o": mount_orchestrator, "c": mount_context, "m": mount, **mounts})
-    return AmplifierSession(plan, loader=shelf)
+    loader: Any = StaticLoader(**{"o": mount_orchestrator, "c": mount_context, "m": mount, **mounts})
+    return AmplifierSession(plan, loader=loader)
+
+
+async def only_returns(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Module:
+    return Module()
 
 
 class TestMountFunction:
-    """What `mount` may return, by the contracts: an instance, a clean-up, or nothing."""
+    """By the contracts `mount` returns an instance, a cleanup function or nothing."""
 
     @pytest.mark.parametrize("section", ["providers", "tools"])
-    async def test_an_instance_that_it_mounted_stays(self, section: str) -> None:
-        async def mount(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Part:
-            part = Part()
-            await coordinator.mount(section, part, name="my-part")
-            return part
+    async def test_an_instance_that_it_mounted_keeps_its_name(self, section: str) -> None:
+        async def mount(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Module:
+            module = Module()
+            await coordinator.mount(section, module, name="my-part")
+            return module
 
         async with session_with(mount, section) as session:
             assert list(session.coordinator.get(section)) == ["my-part"]
 
-    @pytest.mark.parametrize("section", ["providers", "tools"])
-    async def test_an_instance_that_it_only_returned_is_registered_automatically(self, section: str) -> None:
-        async def mount(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Part:
-            return Part()
-
-        async with session_with(mount, section) as session:
-            assert isinstance(session.coordinator.get(section, "part"), Part)
-
-    @pytest.mark.parametrize("point", ["orchestrator", "context"])
-    async def test_an_orchestrator_or_context_that_it_only_returned_is_registered_too(self, point: str) -> None:
-        async def mount(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Part:
-            return Part()
-
-        async with session_with(mount, "tools", **{point[0]: mount}) as session:
-            assert isinstance(session.coordinator.get(point), Part)
+    @pytest.mark.parametrize("place", ["providers", "tools", "orchestrator", "context"])
+    async def test_an_instance_that_it_only_returned_is_mounted(self, place: str) -> None:
+        section = place if place in {"providers", "tools"} else "tools"
+        async with session_with(only_returns, section, **{place[0]: only_returns}) as session:
+            mounted = session.coordinator.get(place)
+            assert isinstance(mounted["part"] if isinstance(mounted, dict) else mounted, Module)
 
     @pytest.mark.parametrize("section", ["providers", "tools", "hooks"])
     @pytest.mark.parametrize("is_async", [False, True])
-    async def test_a_clean_up_runs_when_the_session_ends(self, section: str, *, is_async: bool) -> None:
+    async def test_a_cleanup_function_runs_when_the_session_ends(self, section: str, *, is_async: bool) -> None:
         ended: list[str] = []
 
         async def later() -> None:
@@ -172,11 +148,9 @@ class TestMountFunction:
         async def mount(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
             return None
 
-        session = session_with(mount, section)
-        failed = await load_failures(session)
-        assert failed == []
+        assert await load_failures(session_with(mount, section)) == []
 
-    async def test_a_result_that_is_none_of_these_is_logged(self, logs) -> None:
+    async def test_a_result_of_another_type_is_logged(self, logs) -> None:
         async def mount(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> str:
             return "done"
 
@@ -184,25 +158,23 @@ class TestMountFunction:
             assert logs.tell("warning", "'m'", "str")
 
     @pytest.mark.parametrize("section", ["providers", "tools", "hooks"])
-    async def test_a_mount_that_fails_is_reported_and_the_session_goes_on(self, section: str) -> None:
-        async def mount(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
-            raise RuntimeError("no key")
-
-        [failed] = await load_failures(session_with(mount, section))
+    async def test_a_mount_that_fails_is_an_event_and_the_session_starts(self, section: str) -> None:
+        [failed] = await load_failures(session_with(fails, section))
         assert (failed["module_type"], failed["module_id"]) == (section.removesuffix("s"), "m")
         assert "no key" in failed["error"]
 
     @pytest.mark.parametrize("point", ["orchestrator", "context"])
-    async def test_an_orchestrator_or_context_that_fails_ends_the_session_with_its_error(self, point: str) -> None:
-        async def mount(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
-            raise LookupError("no disk")
+    async def test_the_error_of_an_orchestrator_or_context_ends_the_session(self, point: str) -> None:
+        with pytest.raises(LookupError, match="no key"):
+            await session_with(only_returns, "tools", **{point[0]: fails}).initialize()
 
-        with pytest.raises(LookupError, match="no disk"):
-            await session_with(mount, "tools", **{point[0]: mount}).initialize()
+
+async def fails(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
+    raise LookupError("no key")
 
 
 async def load_failures(session: AmplifierSession) -> list[dict[str, Any]]:
-    """What the session tells of modules that it had to leave out."""
+    """Start and end the session; return the data of its `module:load_failed` events."""
     failed: list[dict[str, Any]] = []
 
     async def listen(_event: str, data: dict[str, Any]) -> HookResult:

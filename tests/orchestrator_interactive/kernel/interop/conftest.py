@@ -1,42 +1,36 @@
-"""Sessions of amplifier-core with our modules in them, sessions of ours with its modules, and a way out of the process.
+"""Sessions of amplifier-core with our modules, and our sessions with its modules.
 
-What is written against amplifier-core, as others write it, lies in `foreign_modules`.
+`foreign_modules` has modules that are written for amplifier-core.
 """
-
-from __future__ import annotations
 
 import asyncio
 import atexit
 import contextlib
 import os
 import sys
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import amplifier_core
 import pytest
 from agents import Recorder, ScriptedProvider, soon
 from amplifier_core.events import ALL_EVENTS
 
-from orchestrator_interactive.kernel import AmplifierSession, ModuleLoader
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ModuleLoader
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from orchestrator_interactive.kernel import ModuleCoordinator
-
-# The first client of Anthropic's SDK in a process takes its time.
+# The first client of Anthropic's SDK in a process starts slowly.
 START_S = 30
 
 
-class Departure:
-    """Ends the process once everything else has: with pytest's status, and without the interpreter's own ending.
+class ProcessExit:
+    """End the process with pytest's status before the interpreter finalises.
 
-    amplifier-core's threads outlive Python's, and now and then they take a process down with a SIGSEGV. What is
-    registered first is called last, so by then pytest has told everything and tidied up. An error in its tidying
-    counts: Python keeps the last one that nobody caught.
+    Threads of amplifier-core outlive the interpreter and sometimes crash it with SIGSEGV. `atexit` calls the first
+    registered function last, so pytest has reported and cleaned up by then. `sys.last_value` has an error of the
+    clean-up.
     """
 
     def __init__(self) -> None:
@@ -56,20 +50,20 @@ class Departure:
         os._exit(status)
 
 
-departure = Departure()
+process_exit = ProcessExit()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    departure.session = session
+    process_exit.session = session
 
 
 def pytest_unconfigure() -> None:
-    departure.raised_before = getattr(sys, "last_value", None)
+    process_exit.raised_before = getattr(sys, "last_value", None)
 
 
 @dataclass
-class Abroad:
-    """A session of amplifier-core, and what our modules need there within a test's reach."""
+class CoreSession:
+    """A session of amplifier-core, with the provider and the events that a test looks at."""
 
     session: amplifier_core.AmplifierSession
     provider: ScriptedProvider
@@ -80,7 +74,7 @@ class Abroad:
         return self.session.coordinator
 
     @property
-    def home(self) -> ModuleCoordinator:
+    def local(self) -> ModuleCoordinator:
         return to_local_coordinator(self.coordinator)
 
     async def run(self, prompt: str = "go") -> str:
@@ -96,7 +90,7 @@ class Abroad:
         return self.coordinator.get_capability(name)
 
     def answer(self, event: str, result: amplifier_core.HookResult) -> None:
-        """Answer every event of this name with a hook result of amplifier-core."""
+        """Return this hook result for every event of the name."""
 
         async def handler(_event: str, _data: dict[str, Any]) -> amplifier_core.HookResult:
             return result
@@ -104,7 +98,7 @@ class Abroad:
         self.coordinator.hooks.register(event, handler)
 
     def change(self, event: str, **changes: Any) -> None:
-        """Modify a part of every event of this name."""
+        """Modify these fields of every event of the name."""
 
         async def handler(_event: str, data: dict[str, Any]) -> amplifier_core.HookResult:
             return amplifier_core.HookResult(action="modify", data={**data, **changes})
@@ -113,28 +107,28 @@ class Abroad:
 
 
 @pytest.fixture
-async def abroad() -> AsyncIterator[Callable[..., Any]]:
-    """Makes sessions of amplifier-core with `loop-interactive` and `context-simple` in them.
+async def core_session() -> AsyncIterator[Callable[..., Any]]:
+    """Make sessions of amplifier-core with `loop-interactive` and `context-simple`.
 
-    What is listed in the plan is loaded by its name; a scripted provider and tools may be mounted besides. `people` is
-    who is asked and shown things. Every event is recorded.
+    The plan lists modules by name; a scripted provider and tools are also mounted. `people` is the approval and
+    display system. Every event is recorded.
     """
     sessions: list[amplifier_core.AmplifierSession] = []
 
     async def make(
         *steps: Any, tools: Any = (), plan: Any = None, loop: Any = None, people: Any = None, **session: Any
-    ) -> Abroad:
+    ) -> CoreSession:
         orchestrator = {"module": "loop-interactive", "config": loop or {}}
         config = {"session": {"orchestrator": orchestrator, "context": "context-simple", **session}, **(plan or {})}
         core = amplifier_core.AmplifierSession(config, approval_system=people, display_system=people)
         sessions.append(core)
         await asyncio.wait_for(core.initialize(), START_S)
-        made = Abroad(core, ScriptedProvider(*steps))
+        made = CoreSession(core, ScriptedProvider(*steps))
         made.events.listen(core.coordinator.hooks, *ALL_EVENTS, "injection:applied")
         if not (plan or {}).get("providers"):
-            await made.home.mount("providers", made.provider)
+            await made.local.mount("providers", made.provider)
         for tool in tools:
-            await made.home.mount("tools", tool)
+            await made.local.mount("tools", tool)
         return made
 
     yield make
@@ -143,19 +137,19 @@ async def abroad() -> AsyncIterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def guests() -> Path:
-    """The folder of the modules that were written against amplifier-core."""
+def foreign_modules() -> Path:
+    """Return the folder of the modules that are written for amplifier-core."""
     return Path(__file__).parent / "foreign_modules"
 
 
 @pytest.fixture
-async def host(guests: Path) -> AsyncIterator[Callable[..., Any]]:
-    """Makes sessions of ours that find the guests beside the installed modules."""
+async def local_session(foreign_modules: Path) -> AsyncIterator[Callable[..., Any]]:
+    """Make sessions of ours that find the foreign modules and the installed ones."""
     sessions: list[AmplifierSession] = []
 
     async def make(approvals: Any = None, **plan: Any) -> AmplifierSession:
         session = {"orchestrator": "loop-interactive", "context": "context-simple", **plan.pop("session", {})}
-        loader = ModuleLoader(search_paths=[guests])
+        loader = ModuleLoader(search_paths=[foreign_modules])
         ours = AmplifierSession({"session": session, **plan}, loader=loader, approval_system=approvals)
         sessions.append(ours)
         await asyncio.wait_for(ours.initialize(), START_S)

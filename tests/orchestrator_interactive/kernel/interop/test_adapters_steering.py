@@ -1,25 +1,21 @@
-"""Messages into a run of our loop in a session of amplifier-core, through the capabilities of its coordinator."""
-
-from __future__ import annotations
+"""Injections into a run of our loop in a session of amplifier-core, through the capabilities of its coordinator."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from agents import after, call, faults, gated, say, soon, text_of, use
 
 from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX, RunFinished
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 
-async def test_a_message_during_a_tool_is_in_the_next_request_after_the_result(abroad: Make) -> None:
+async def test_a_message_during_a_tool_follows_its_result_in_the_next_request(core_session: Make) -> None:
     gate = asyncio.Event()
     tool = gated(gate)
-    session = await abroad(call(use("wait", "a", text="result")), say("Done."), tools=[tool])
+    session = await core_session(call(use("wait", "a", text="result")), say("Done."), tools=[tool])
     run = session.start()
     await tool.started()
     session.capability("orchestrator.inject_message")("also check the budget")
@@ -35,9 +31,9 @@ async def test_a_message_during_a_tool_is_in_the_next_request_after_the_result(a
     assert (applied["count"], applied["messages"]) == (1, ["also check the budget"])
 
 
-async def test_messages_during_an_answer_come_after_it_in_one_row(abroad: Make) -> None:
+async def test_messages_during_an_answer_follow_it_in_one_row(core_session: Make) -> None:
     gate = asyncio.Event()
-    session = await abroad(after(gate, say("First.")), say("Second."))
+    session = await core_session(after(gate, say("First.")), say("Second."))
     run = session.start()
     await session.provider.asked(1)
     for text in ("one", "two"):
@@ -50,8 +46,8 @@ async def test_messages_during_an_answer_come_after_it_in_one_row(abroad: Make) 
     assert session.provider.prefix_breaks() == []
 
 
-async def test_a_message_after_the_run_is_refused_and_blank_ones_always(abroad: Make) -> None:
-    session = await abroad(say("Done."))
+async def test_a_message_after_the_run_and_a_blank_one_are_refused(core_session: Make) -> None:
+    session = await core_session(say("Done."))
     await session.run()
     inject = session.capability("orchestrator.inject_message")
     with pytest.raises(RunFinished):
@@ -60,8 +56,8 @@ async def test_a_message_after_the_run_is_refused_and_blank_ones_always(abroad: 
         inject("  ")
 
 
-async def test_a_notice_waits_for_the_next_run(abroad: Make) -> None:
-    session = await abroad(say("One."), say("Two."))
+async def test_a_notice_waits_for_the_next_run(core_session: Make) -> None:
+    session = await core_session(say("One."), say("Two."))
     session.capability("orchestrator.notify")("The build is green.")
     await session.run("1")
     session.capability("orchestrator.notify")("The build is red.")

@@ -1,6 +1,4 @@
-"""`amplifier-core validate`, the command, over each of our modules."""
-
-from __future__ import annotations
+"""The command `amplifier-core validate` with each of our modules."""
 
 import asyncio
 import os
@@ -30,15 +28,15 @@ HANG_S = 30  # the command takes a second
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else value,
 )
-async def test_it_passes(kind: str, path: Path) -> None:
+async def test_a_shipped_module_is_valid(kind: str, path: Path) -> None:
     code, said = await validate(kind, path)
     assert "PASSED" in said, said
     assert "(0 errors, 0 warnings)" in said, said
     assert "✗" not in said, said
-    assert code <= 0, said  # a signal is amplifier-core's own ending: see `Departure`
+    assert code <= 0, said  # amplifier-core may end with a signal: see `ProcessExit`
 
 
-async def test_it_would_say_what_is_wrong(tmp_path: Path) -> None:
+async def test_a_broken_module_is_invalid(tmp_path: Path) -> None:
     broken = tmp_path / "broken_tool.py"
     broken.write_text("async def mount(coordinator, config):\n    return None\n", encoding="utf-8")
     code, said = await validate("tool", broken)

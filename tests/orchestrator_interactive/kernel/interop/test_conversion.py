@@ -1,8 +1,7 @@
-"""Values and errors on their way to amplifier-core and back: nothing is lost, nothing is added."""
+"""Conversion of values and errors to amplifier-core's types and back."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import amplifier_core
 import pytest
@@ -13,16 +12,13 @@ from orchestrator_interactive.kernel.contracts import errors, messages, models
 from orchestrator_interactive.kernel.contracts.conversion import foreign, foreign_error
 from orchestrator_interactive.kernel.interop import to_local, to_local_error
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 text = st.text(max_size=8)
 numbers = st.integers(0, 10**9)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text
 values = st.recursive(scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(text, v, max_size=3), max_leaves=5)
 objects = st.dictionaries(text, values, max_size=3)
 visibility = st.sampled_from(["internal", "developer", "user", None])
-# Fields that neither side knows, as providers add them.
+# Fields of providers that are in neither model.
 extras = st.dictionaries(st.sampled_from(["x_vendor", "cache_control"]), values, max_size=2)
 
 
@@ -31,12 +27,12 @@ def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def made(kind: Callable[..., Any], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects of a class, with some of its optional fields left out."""
+    """Build objects of a class without some of its optional fields."""
     return st.fixed_dictionaries({}, optional=fields).map(lambda given: kind(**given))
 
 
 def extended(kind: Callable[..., Any], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects of a class that keeps what it does not know."""
+    """Build objects of a class that keeps unknown fields."""
     return st.builds(lambda more, given: kind(**more, **given), extras, st.fixed_dictionaries(fields))
 
 
@@ -136,20 +132,6 @@ def a_hook_result(side: Any) -> st.SearchStrategy[Any]:
     )
 
 
-def there_and_back(value: Any) -> Any:
-    abroad = foreign(value)
-    assert type(abroad) is getattr(amplifier_core, type(value).__name__)
-    assert foreign(abroad) is abroad
-    return to_local(abroad)
-
-
-def here_and_back(value: Any) -> Any:
-    home = to_local(value)
-    assert type(home).__module__.startswith("orchestrator_interactive.")
-    assert to_local(home) is home
-    return foreign(home)
-
-
 OURS = st.one_of(
     a_message(messages), a_request(messages), a_response(messages), a_tool_result(models), a_hook_result(models)
 )
@@ -158,29 +140,35 @@ THEIRS = st.one_of(*(kind(amplifier_core) for kind in (a_message, a_request, a_r
 
 @settings(deadline=None)
 @given(OURS)
-def test_what_goes_there_comes_back_as_it_was(value: Any) -> None:
-    assert there_and_back(value) == value
+def test_a_foreign_value_converts_back_to_ours(value: Any) -> None:
+    converted = foreign(value)
+    assert type(converted) is getattr(amplifier_core, type(value).__name__)
+    assert foreign(converted) is converted
+    assert to_local(converted) == value
 
 
 @settings(deadline=None)
 @given(THEIRS)
-def test_what_comes_here_goes_back_as_it_was(value: Any) -> None:
-    assert here_and_back(value) == value
+def test_a_local_value_converts_back_to_theirs(value: Any) -> None:
+    converted = to_local(value)
+    assert type(converted).__module__.startswith("orchestrator_interactive.")
+    assert to_local(converted) is converted
+    assert foreign(converted) == value
 
 
 @settings(deadline=None)
 @given(st.lists(blocks(messages), max_size=3))
-def test_a_list_is_turned_item_by_item(content: list[Any]) -> None:
+def test_a_list_is_converted_item_by_item(content: list[Any]) -> None:
     assert [to_local(block) for block in foreign(content)] == content
 
 
 @pytest.mark.parametrize("value", [None, "text", 7, {"role": "user"}, object(), amplifier_core.TextBlock])
-def test_what_belongs_to_neither_stays_what_it_is(value: Any) -> None:
+def test_other_values_are_unchanged(value: Any) -> None:
     assert to_local(value) is value
     assert foreign(value) is value
 
 
-def test_a_class_that_a_module_derives_is_turned_as_the_one_it_derives_from() -> None:
+def test_a_subclass_is_converted_as_its_base_class() -> None:
     ours = type("MyResult", (models.ToolResult,), {})(output=1)
     theirs = type("MyResult", (amplifier_core.ToolResult,), {})(output=1)
     assert type(foreign(ours)) is amplifier_core.ToolResult
@@ -201,16 +189,16 @@ FAMILY = [
 
 @pytest.mark.parametrize("kind", FAMILY)
 @pytest.mark.parametrize("retryable", [None, True, False])
-def test_errors_keep_their_kind_and_what_they_know(kind: type[errors.LLMError], retryable: bool | None) -> None:
+def test_errors_keep_their_class_and_attributes(kind: type[errors.LLMError], retryable: bool | None) -> None:
     error = kind("No.", provider="p", model="m", status_code=418, retryable=retryable, retry_after=2.5)
-    abroad = foreign_error(error)
-    assert type(abroad) is getattr(amplifier_core, kind.__name__)
-    back = to_local_error(abroad)
+    converted = foreign_error(error)
+    assert type(converted) is getattr(amplifier_core, kind.__name__)
+    back = to_local_error(converted)
     assert type(back) is kind
-    assert str(abroad) == str(back) == "No."
+    assert str(converted) == str(back) == "No."
     assert vars(back) == vars(error)
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), errors.RateLimitError("no"), TimeoutError()])
-def test_other_errors_are_left_alone(error: Exception) -> None:
+def test_other_errors_are_unchanged(error: Exception) -> None:
     assert to_local_error(error) is error

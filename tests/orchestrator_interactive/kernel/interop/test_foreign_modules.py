@@ -1,9 +1,9 @@
-"""Modules that were written against amplifier-core, in a session of ours: mounted as they are, and at work."""
-
-from __future__ import annotations
+"""Modules that are written for amplifier-core, in our session."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import amplifier_core
 import pytest
@@ -22,11 +22,7 @@ from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.errors import AuthenticationError, LLMError, RateLimitError
 from orchestrator_interactive.kernel.interop import to_local_error
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 DEMO = {"module": "provider-demo", "config": {"think_s": 0, "word_s": 0}}
 LEDGER = {"module": "tool-ledger"}
@@ -51,15 +47,17 @@ def ledger(call_id: str, **given: Any) -> dict[str, Any]:
         (OrchestratorValidator, "loop_plain"),
     ],
 )
-async def test_the_guests_are_what_amplifier_core_calls_modules(guests: Path, validator: Any, name: str) -> None:
-    result = await validator().validate(guests / f"amplifier_module_{name}")
+async def test_the_foreign_modules_are_valid_for_amplifier_core(
+    foreign_modules: Path, validator: Any, name: str
+) -> None:
+    result = await validator().validate(foreign_modules / f"amplifier_module_{name}")
     assert result.passed, result.checks
 
 
 class TestAProvider:
-    async def test_it_reads_and_writes_nothing_but_its_own_types(self, host: Make) -> None:
-        """It refuses every stranger among the requests and the rows of the conversation."""
-        session = await host(
+    async def test_it_gets_and_returns_its_own_types(self, local_session: Make) -> None:
+        """The provider refuses values of other types."""
+        session = await local_session(
             providers=strict(
                 {"think": "Hm.", "say": "I look.", "call": [ledger("a", action="add", entry="milk")]}, {"say": "Done."}
             ),
@@ -75,30 +73,19 @@ class TestAProvider:
         assert second.messages[2].tool_call_id == "a"
         assert [spec.name for spec in second.tools] == ["ledger"]
 
-    async def test_its_usage_and_its_answer_reach_the_hooks_in_our_types(self, host: Make) -> None:
-        session = await host(providers=strict({"say": "Done."}))
-        heard = Recorder().listen(session.coordinator.hooks, "provider:response")
-        await soon(session.execute("go"))
-        (data,) = heard.of("provider:response")
-        assert data["response"].text == "Done."
-        assert data["usage"].total_tokens == 10
-
-    async def test_its_rate_limit_arrives_as_ours(self, host: Make) -> None:
+    async def test_its_rate_limit_becomes_ours(self, local_session: Make) -> None:
         loop = {"module": "loop-interactive", "config": {"max_retries": 0}}
-        session = await host(session={"orchestrator": loop}, providers=strict({"retry_after": 7}, {"say": "Here."}))
-        heard = Recorder().listen(session.coordinator.hooks, "provider:error")
+        session = await local_session(
+            session={"orchestrator": loop}, providers=strict({"retry_after": 7}, {"say": "Here."})
+        )
+        recorder = Recorder().listen(session.coordinator.hooks, "provider:error")
         with pytest.raises(RateLimitError) as caught:
             await soon(session.execute("one"))
         error = caught.value
         assert (error.provider, error.status_code, error.retry_after, error.retryable) == ("strict", 429, 7, True)
         assert isinstance(error.__cause__, amplifier_core.RateLimitError)
-        assert heard.of("provider:error")[0]["error"] is error
+        assert recorder.of("provider:error")[0]["error"] is error
         assert await soon(session.execute("two")) == "Here."
-
-    async def test_it_tells_the_context_how_large_its_window_is(self, host: Make) -> None:
-        session = await host(session={"context": "context-scroll"}, providers=strict({"say": "Done."}))
-        await soon(session.execute("go"))
-        assert session.coordinator.get("context").windows == [100_000]
 
     @pytest.mark.parametrize(
         ("theirs", "ours"),
@@ -109,21 +96,21 @@ class TestAProvider:
             (type("Mine", (amplifier_core.RateLimitError,), {})("Slow."), RateLimitError),
         ],
     )
-    def test_errors_that_only_it_knows_become_the_nearest_of_ours(self, theirs: Any, ours: type[LLMError]) -> None:
+    def test_its_other_errors_become_the_nearest_of_ours(self, theirs: Any, ours: type[LLMError]) -> None:
         error = to_local_error(theirs)
         assert type(error) is ours
         assert (str(error), error.retryable) == (str(theirs), theirs.retryable)  # type: ignore[attr-defined]
 
 
 class TestATool:
-    async def test_every_form_of_its_result_is_read(self, host: Make) -> None:
+    async def test_every_form_of_its_result_is_converted(self, local_session: Make) -> None:
         calls = [
             ledger("a", action="add", entry="milk"),
             ledger("b", action="list"),
             ledger("c", action="burn"),
             ledger("d", action="picture"),
         ]
-        session = await host(providers=strict({"call": calls}, {"say": "Done."}), tools=[LEDGER])
+        session = await local_session(providers=strict({"call": calls}, {"say": "Done."}), tools=[LEDGER])
         assert await soon(session.execute("go")) == "Done."
         rows = await session.coordinator.get("context").get_messages()
         added, listed, burnt, seen = [row for row in rows if row["role"] == "tool"]
@@ -133,16 +120,10 @@ class TestATool:
         assert [block["type"] for block in seen["content"]] == ["text", "image"]
         assert faults(rows) == []
 
-    async def test_our_provider_calls_it(self, host: Make) -> None:
-        todo_like = {"module": "tool-todo"}
-        session = await host(providers=[DEMO], tools=[LEDGER, todo_like])
-        assert "buy cake" in await soon(session.execute("todo: buy cake"))
-        assert sorted(session.coordinator.get("tools")) == ["ledger", "todo"]
-
 
 class TestAContext:
-    async def test_it_keeps_the_conversation(self, host: Make) -> None:
-        session = await host(
+    async def test_it_keeps_the_conversation(self, local_session: Make) -> None:
+        session = await local_session(
             session={"context": {"module": "context-scroll", "config": {"longest": 3}}},
             providers=strict(
                 {"call": [ledger("a", action="list")]}, {"call": [ledger("b", action="list")]}, {"say": "Done."}
@@ -151,14 +132,17 @@ class TestAContext:
         )
         assert await soon(session.execute("go")) == "Done."
         context = session.coordinator.get("context")
+        assert context.windows == [100_000] * 3
         assert [row["role"] for row in await context.get_messages()] == [
             *("user", "assistant", "tool", "assistant", "tool", "assistant")
         ]
         last = session.coordinator.get("providers", "strict").requests[-1]
         assert [message.tool_call_id for message in last.messages if message.role == "tool"] == ["b"]
 
-    async def test_it_takes_what_people_write_meanwhile(self, host: Make) -> None:
-        session = await host(session={"context": "context-scroll"}, providers=strict({"say": "One."}, {"say": "Two."}))
+    async def test_it_takes_an_injection(self, local_session: Make) -> None:
+        session = await local_session(
+            session={"context": "context-scroll"}, providers=strict({"say": "One."}, {"say": "Two."})
+        )
         inject = session.coordinator.get_capability("orchestrator.inject_message")
 
         async def steer(_event: str, _data: dict[str, Any]) -> None:
@@ -173,18 +157,20 @@ class TestAContext:
 
 
 class TestOnSessionReady:
-    async def test_it_comes_when_every_module_is_mounted(self, host: Make) -> None:
-        session = await host(providers=strict(), tools=[{"module": "tool-census"}, LEDGER, {"module": "tool-todo"}])
+    async def test_it_runs_after_every_module_is_mounted(self, local_session: Make) -> None:
+        session = await local_session(
+            providers=strict(), tools=[{"module": "tool-census"}, LEDGER, {"module": "tool-todo"}]
+        )
         assert session.coordinator.get("tools", "census").tools == ["census", "ledger", "todo"]
 
-    async def test_one_that_fails_is_left_alone(self, host: Make) -> None:
+    async def test_a_failure_is_ignored(self, local_session: Make) -> None:
         census = {"module": "tool-census", "config": {"fails": True}}
-        session = await host(providers=strict({"say": "Done."}), tools=[census, LEDGER])
+        session = await local_session(providers=strict({"say": "Done."}), tools=[census, LEDGER])
         assert await soon(session.execute("go")) == "Done."
 
 
-class Shelf:
-    """A resolver as applications of amplifier-core write them: it knows the guests, and nothing else."""
+class FolderResolver:
+    """A resolver of an amplifier-core application, which finds the foreign modules only."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -193,11 +179,11 @@ class Shelf:
     def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> ModuleSource:
         self.asked.append((module_id, source_hint or profile_hint))
         if not (self.folder / f"amplifier_module_{module_id.replace('-', '_')}").is_dir():
-            raise CoreModuleNotFoundError(f"No {module_id} on this shelf.")
-        return OnTheShelf(self.folder)
+            raise CoreModuleNotFoundError(f"No {module_id} on this resolver.")
+        return FolderSource(self.folder)
 
 
-class OnTheShelf(ModuleSource):
+class FolderSource(ModuleSource):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
@@ -205,27 +191,30 @@ class OnTheShelf(ModuleSource):
         return self.folder
 
 
-async def test_a_resolver_finds_them_and_leaves_the_others_to_the_entry_points(guests: Path) -> None:
+async def test_a_resolver_finds_them_and_entry_points_the_others(foreign_modules: Path) -> None:
     plan = {
-        "session": {"orchestrator": "loop-interactive", "context": {"module": "context-scroll", "source": "shelf:2"}},
+        "session": {
+            "orchestrator": "loop-interactive",
+            "context": {"module": "context-scroll", "source": "resolver:2"},
+        },
         "providers": strict({"say": "Done."}),
     }
     session = AmplifierSession(plan)
-    shelf = Shelf(guests)
-    session.coordinator.mount("module-source-resolver", shelf)
+    resolver = FolderResolver(foreign_modules)
+    session.coordinator.mount("module-source-resolver", resolver)
     async with session:
         assert await soon(session.execute("go")) == "Done."
-    assert shelf.asked == [("loop-interactive", None), ("context-scroll", "shelf:2"), ("provider-strict", None)]
+    assert resolver.asked == [("loop-interactive", None), ("context-scroll", "resolver:2"), ("provider-strict", None)]
 
 
-async def test_guests_and_ours_meet_in_a_session_of_amplifier_core_too(
-    abroad: Make, guests: Path, monkeypatch: pytest.MonkeyPatch
+async def test_foreign_and_our_modules_work_in_one_session_of_amplifier_core(
+    core_session: Make, foreign_modules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its loader finds modules on the path. Our loop asks its provider, uses its tool, and keeps its context."""
-    monkeypatch.setattr(sys, "path", [str(guests), *sys.path])
+    """Its loader finds modules on `sys.path`."""
+    monkeypatch.setattr(sys, "path", [str(foreign_modules), *sys.path])
     script = strict({"think": "Hm.", "call": [ledger("a", action="add", entry="milk")]}, {"say": "Done."})
     plan = {"providers": script, "tools": [LEDGER, {"module": "tool-todo"}]}
-    session = await abroad(plan=plan, context="context-scroll")
+    session = await core_session(plan=plan, context="context-scroll")
     assert await session.run("add milk") == "Done."
     assert faults(await session.rows()) == []
     _, second = session.coordinator.get("providers", "strict").requests

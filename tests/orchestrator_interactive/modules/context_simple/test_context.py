@@ -1,7 +1,7 @@
-"""What `context-simple` keeps and shows, and when it shows less."""
+"""The history of `context-simple`, its requests, and their size."""
 
-from __future__ import annotations
-
+import asyncio
+import inspect
 import json
 from itertools import pairwise
 from typing import Any
@@ -23,25 +23,33 @@ from context_rows import (
     user,
 )
 
-from orchestrator_interactive.kernel import HookResult, ProviderInfo
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, ProviderInfo
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.protocols import ContextManager
 from orchestrator_interactive.modules import context_simple
 
 Row = dict[str, Any]
 
 
 class ProviderOf:
-    def __init__(self, **defaults: int) -> None:
+    """As much of a provider as a context uses; it fails without defaults."""
+
+    def __init__(self, defaults: dict[str, int] | None) -> None:
         self._defaults = defaults
 
     def get_info(self) -> ProviderInfo:
+        if self._defaults is None:
+            raise ConnectionError("offline")
         return ProviderInfo(id="p", display_name="P", defaults=self._defaults)
 
 
-async def test_it_mounts_as_the_context_and_announces_its_events() -> None:
+async def test_it_mounts_as_the_context_and_contributes_its_events() -> None:
     coordinator = a_coordinator()
     context = await context_simple.mount(coordinator, {})
+    assert isinstance(context, ContextManager)
     assert coordinator.get("context") is context
+    parameters = inspect.signature(context.get_messages_for_request).parameters
+    assert {name: each.default for name, each in parameters.items()} == {"token_budget": None, "provider": None}
     assert await coordinator.collect_contributions("observability.events") == [
         [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     ]
@@ -58,33 +66,40 @@ async def test_it_mounts_as_the_context_and_announces_its_events() -> None:
         ({"summary_timeout_s": 0}, "'summary_timeout_s'"),
     ],
 )
-async def test_a_wrong_option_is_named(config: dict[str, Any], said: str) -> None:
+async def test_the_error_names_a_wrong_option(config: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         await a_context(**config)
 
 
-async def test_rows_come_back_as_they_were_added() -> None:
+async def test_rows_are_returned_as_they_were_added() -> None:
+    openai = {"id": "c2", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    call = {"role": "assistant", "content": None, "tool_calls": [openai]}
+    rows = [user("look"), *a_tool_step(1), call, result("c2"), {"role": "system", "content": "Be kind."}, said("ok")]
     context = await a_context()
-    rows = [user("look"), *a_tool_step(1), said("all fine")]
     for row in rows:
         await context.add_message(row)
     assert await context.get_messages() == rows
     assert await context.get_messages_for_request() == rows
 
 
-async def test_a_row_without_a_role_is_refused() -> None:
+@pytest.mark.parametrize("row", [{"content": "who am I?"}, {"role": "", "content": "x"}, {}], ids=str)
+async def test_a_row_without_a_role_is_refused(row: Row) -> None:
     context = await a_context()
     with pytest.raises(ValueError, match="'role'"):
-        await context.add_message({"content": "who am I?"})
+        await context.add_message(row)
+    assert await context.get_messages() == []
 
 
-async def test_the_system_prompt_leads_requests_and_is_not_part_of_the_history() -> None:
-    context = await a_context(user("hello"), system_prompt="Be kind.")
-    assert (await context.get_messages_for_request())[0] == {"role": "system", "content": "Be kind."}
-    assert await context.get_messages() == [user("hello")]
+async def test_the_configured_system_prompt_leads_requests_and_is_not_in_the_history() -> None:
+    plan = {"session": {"orchestrator": "loop-interactive", "context": "context-simple"}}
+    async with AmplifierSession({**plan, "context": {"config": {"system_prompt": "Be kind."}}}) as session:
+        context = session.coordinator.get("context")
+        await context.add_message(user("hello"))
+        assert await context.get_messages_for_request() == [{"role": "system", "content": "Be kind."}, user("hello")]
+        assert await context.get_messages() == [user("hello")]
 
 
-async def test_nobody_can_damage_the_history_through_a_row_given_or_taken() -> None:
+async def test_changes_to_a_row_given_or_taken_do_not_change_the_history() -> None:
     context = await a_context()
     given = calls("c1")
     await context.add_message(given)
@@ -96,14 +111,15 @@ async def test_nobody_can_damage_the_history_through_a_row_given_or_taken() -> N
     assert await context.get_messages() == [calls("c1")]
 
 
-async def test_set_messages_resumes_and_clear_forgets() -> None:
-    context = await a_context(user("before"), said("yes"))
+async def test_set_messages_replaces_the_history_and_clear_empties_it() -> None:
+    context = await a_context(user("forgotten"))
+    await context.set_messages([user("before"), said("yes")])
     assert await context.get_messages() == [user("before"), said("yes")]
     await context.clear()
-    assert await context.get_messages_for_request() == []
+    assert await context.get_messages() == await context.get_messages_for_request() == []
 
 
-async def test_thinking_survives_compaction_and_a_resumed_session_byte_for_byte() -> None:
+async def test_thinking_is_kept_byte_for_byte_through_compaction_and_resume() -> None:
     redacted = {"type": "redacted_thinking", "data": "cmVkYWN0ZWQ="}
     rows = [user("the task"), *tool_steps(30), calls("t", before=(thinking("One look …"), redacted)), result("t")]
     context = await a_context(*rows)
@@ -114,7 +130,7 @@ async def test_thinking_survives_compaction_and_a_resumed_session_byte_for_byte(
     assert json.dumps(await resumed.get_messages_for_request(token_budget=600)) == json.dumps(view)
 
 
-async def test_a_long_conversation_is_cut_and_a_note_says_how_much() -> None:
+async def test_a_long_conversation_is_cut_and_a_note_gives_the_number_of_messages() -> None:
     rows = [row for n in range(40) for row in (user(f"question {n}"), said("answer " * 20))]
     context = await a_context(*rows)
     view = await context.get_messages_for_request(token_budget=500)
@@ -124,7 +140,7 @@ async def test_a_long_conversation_is_cut_and_a_note_says_how_much() -> None:
     assert await context.get_messages() == rows
 
 
-async def test_the_prompt_of_the_task_and_what_was_steered_outlast_its_many_steps() -> None:
+async def test_the_prompt_and_the_injections_of_a_task_are_kept_through_its_many_steps() -> None:
     rows = [user("old"), said("old answer"), user("the task"), *a_tool_step(0), steer("not the cellar")]
     rows += tool_steps(1, 40)
     context = await a_context(*rows)
@@ -142,7 +158,7 @@ async def test_system_rows_are_kept() -> None:
     assert view[1:3] == [user("a"), rule]
 
 
-async def test_the_last_step_stays_even_where_it_is_larger_than_the_budget() -> None:
+async def test_the_last_step_is_kept_even_if_it_exceeds_the_budget() -> None:
     context = await a_context(
         user("task"), *a_tool_step(1), calls("a", "b"), result("a", "x" * 9000), result("b"), steer("and the attic")
     )
@@ -152,7 +168,7 @@ async def test_the_last_step_stays_even_where_it_is_larger_than_the_budget() -> 
     assert view[-1] == steer("and the attic")
 
 
-async def test_the_beginning_of_the_view_rests_between_cuts() -> None:
+async def test_the_beginning_of_the_view_is_stable_between_cuts() -> None:
     context = await a_context(user("the task"))
     heads = []
     for number in range(100):
@@ -164,7 +180,7 @@ async def test_the_beginning_of_the_view_rests_between_cuts() -> None:
     assert 1 <= cuts <= 30  # a view that moved with every step would be cut about 80 times
 
 
-async def test_a_new_task_does_not_disturb_the_view() -> None:
+async def test_a_new_task_leaves_the_view_unchanged() -> None:
     context = await a_context(user("the task"), *tool_steps(40))
     before = await context.get_messages_for_request(token_budget=1500)
     await context.add_message(said("done"))
@@ -173,36 +189,59 @@ async def test_a_new_task_does_not_disturb_the_view() -> None:
     assert after == [*before, said("done"), user("another task")]
 
 
-async def test_a_larger_budget_shows_everything_again() -> None:
+async def test_compaction_changes_no_history_and_a_larger_budget_shows_everything_again() -> None:
     rows = [user("the task"), *tool_steps(40)]
     context = await a_context(*rows)
-    assert len(await context.get_messages_for_request(token_budget=1500)) < len(rows)
+    for budget in (60, 100, 1500, 300):
+        view = await context.get_messages_for_request(token_budget=budget)
+        assert len(view) < len(rows)
+        assert called(view) == answered(view) != []
+        assert await context.get_messages() == rows
     assert await context.get_messages_for_request(token_budget=100_000) == rows
 
 
 @pytest.mark.parametrize(
-    ("defaults", "is_cut"),
+    ("budget", "defaults", "is_cut"),
     [
-        ({"context_window": 200_000, "max_output_tokens": 8_000}, False),
-        ({"context_window": 3_000, "max_output_tokens": 1_000}, True),
-        ({}, True),
+        (None, {"context_window": 200_000, "max_output_tokens": 8_000}, False),
+        (1_500, {"context_window": 200_000, "max_output_tokens": 8_000}, True),
+        (None, {"context_window": 3_000, "max_output_tokens": 1_000}, True),
+        (None, {"context_window": 4_000, "max_output_tokens": 1_000}, True),  # a safety margin is subtracted
+        (None, {"context_window": 200_000}, True),
+        (None, {}, True),
+        (None, None, True),
     ],
 )
-async def test_the_budget_follows_the_provider_and_else_the_configuration(
-    defaults: dict[str, int], is_cut: bool
+async def test_the_budget_is_the_given_one_or_the_providers_or_the_configured_one(
+    budget: int | None, defaults: dict[str, int] | None, *, is_cut: bool
 ) -> None:
     rows = [user("the task"), *tool_steps(40)]
     context = await a_context(*rows, max_tokens=1_000)
-    view = await context.get_messages_for_request(provider=ProviderOf(**defaults))
+    view = await context.get_messages_for_request(token_budget=budget, provider=ProviderOf(defaults))
     assert (len(view) < len(rows)) is is_cut
 
 
-async def test_a_cut_is_told_before_and_after_and_only_when_it_moves() -> None:
+@pytest.mark.parametrize(("threshold", "is_cut"), [(0.1, True), (1.0, False)])
+async def test_compaction_starts_at_the_configured_threshold(threshold: float, *, is_cut: bool) -> None:
+    rows = [user("the task"), *tool_steps(20)]
+    view = await (await a_context(*rows, compaction_threshold=threshold)).get_messages_for_request(token_budget=3_000)
+    assert (len(view) < len(rows)) is is_cut
+
+
+async def test_concurrent_calls_of_many_tasks_keep_every_row() -> None:
+    context, rows = await a_context(), [user(f"message {number}") for number in range(50)]
+    adding = [context.add_message(row) for row in rows]
+    reading = [context.get_messages_for_request(token_budget=200) for _ in rows]
+    await asyncio.gather(*(task for pair in zip(adding, reading, strict=True) for task in pair))
+    assert await context.get_messages() == rows
+
+
+async def test_events_before_and_after_a_new_cut_have_its_sizes() -> None:
     coordinator = a_coordinator()
-    told: list[tuple[str, dict[str, Any]]] = []
+    recorded: list[tuple[str, dict[str, Any]]] = []
 
     async def listen(event: str, data: dict[str, Any]) -> HookResult:
-        told.append((event, data))
+        recorded.append((event, data))
         return HookResult()
 
     for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
@@ -211,7 +250,7 @@ async def test_a_cut_is_told_before_and_after_and_only_when_it_moves() -> None:
     await context.set_messages([user("the task"), *tool_steps(40)])
     for _ in range(3):
         view = await context.get_messages_for_request()
-    ((before, whole), (after, cut)) = told
+    ((before, whole), (after, cut)) = recorded
     assert [before, after] == [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     assert [whole["strategy"], cut["strategy"]] == ["drop", "drop"]
     assert whole["message_count"] == 81

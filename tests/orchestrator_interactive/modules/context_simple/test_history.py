@@ -1,6 +1,4 @@
-"""A context at rest takes up little memory, and is otherwise as it was."""
-
-from __future__ import annotations
+"""A context that `rest()` compresses returns the same rows and views."""
 
 import asyncio
 from decimal import Decimal
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from interaction_states import json_values
 from stack_fixtures import StackFixture, add
 
-from orchestrator_interactive.json_limits import MAX_ROW_NESTING
 from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
@@ -22,30 +19,30 @@ BUDGETS = st.lists(st.sampled_from([60, 120, 300, 600, 5000]), min_size=30, max_
 
 
 @given(histories(), BUDGETS)
-async def test_one_that_rests_after_every_row_shows_the_same_views(rows: list[Row], budgets: list[int]) -> None:
-    resting, awake = await a_context(), await a_context()
+async def test_the_views_are_the_same_after_a_rest_at_every_row(rows: list[Row], budgets: list[int]) -> None:
+    resting, other = await a_context(), await a_context()
     for row, budget in zip(rows, budgets, strict=False):
         await resting.add_message(row)
-        await awake.add_message(row)
+        await other.add_message(row)
         resting.compress()
-        view = await awake.get_messages_for_request(budget)
+        view = await other.get_messages_for_request(budget)
         assert await resting.get_messages_for_request(budget) == view
         resting.compress()
-        assert resting.view_to_dict() == awake.view_to_dict()
-    assert await resting.get_messages() == await awake.get_messages() == rows[: len(budgets)]
+        assert resting.view_to_dict() == other.view_to_dict()
+    assert await resting.get_messages() == await other.get_messages() == rows[: len(budgets)]
 
 
 @given(st.lists(st.dictionaries(st.text(), json_values, max_size=3), max_size=3))
-async def test_any_row_comes_back_as_it_was(rows: list[Row]) -> None:
+async def test_any_row_is_returned_unchanged(rows: list[Row]) -> None:
     context = await a_context(*({**row, "role": "user"} for row in rows))
     before = await context.get_messages()
     context.compress()
     after = await context.get_messages()
     assert after == before
-    assert repr(after) == repr(before)  # a true is no 1
+    assert repr(after) == repr(before)  # True stays True, not 1
 
 
-async def test_what_is_no_plain_value_is_the_very_same_afterwards() -> None:
+async def test_objects_that_json_cannot_represent_are_kept() -> None:
     class Tag(str):
         __slots__ = ()
 
@@ -57,38 +54,21 @@ async def test_what_is_no_plain_value_is_the_very_same_afterwards() -> None:
     assert row["metadata"]["tag"] is tag
 
 
-async def test_a_row_that_is_very_deep_is_kept_too() -> None:
-    deep: Any = "deep"
-    for _ in range(MAX_ROW_NESTING - 1):
-        deep = [deep]
-    context = await a_context({"role": "user", "content": deep})
-    context.compress()
-    assert await context.get_messages() == [{"role": "user", "content": deep}]
-
-
-async def test_rows_may_be_added_to_one_that_rests() -> None:
-    context = await a_context(user("one"))
-    for text in ("two", "three"):
-        context.compress()
-        await context.add_message(user(text))
-    assert await context.get_messages() == [user("one"), user("two"), user("three")]
-
-
-async def test_a_smaller_view_is_written_down_once_however_often_its_context_rests() -> None:
-    house = StackFixture()
-    context = house.context(max_tokens=400, strategy="summary", summary_max_tokens=60)
+async def test_a_view_is_stored_once_however_often_the_context_rests() -> None:
+    fixture = StackFixture()
+    context = fixture.context(max_tokens=400, strategy="summary", summary_max_tokens=60)
     provider = MockProvider(["They looked around."])
     await add(context, user("Look around."), *tool_steps(30))
     view = await context.get_messages_for_request(400, provider)
-    length = await house.stack().length()
+    length = await fixture.stack().length()
     for _ in range(2):
         context.compress()
         assert await context.get_messages_for_request(400, provider) == view
-    assert await house.stack().length() == length
+    assert await fixture.stack().length() == length
     assert provider.call_count == 1
 
 
-async def test_a_context_may_come_to_rest_while_its_conversation_is_summed_up() -> None:
+async def test_a_context_may_rest_during_a_summary() -> None:
     class Slow(MockProvider):
         async def complete(self, request: Any, **more: Any) -> Any:
             asked.set()

@@ -1,9 +1,7 @@
-"""The strategy "summary" where no summary comes."""
-
-from __future__ import annotations
+"""The strategy "summary" if the summary fails."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import deaf_to_one_cancel, soon
@@ -14,10 +12,7 @@ from context_rows import (
 from context_summaries import PAIR, ROWS, MountedContext, SummaryProvider, mounted, note_of
 
 from orchestrator_interactive.kernel.contracts.errors import ContextLengthError, RateLimitError
-from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, TextBlock
 
 MORE = tool_steps(40, 70)
 
@@ -36,16 +31,16 @@ MORE = tool_steps(40, 70)
     ],
     ids=repr,
 )
-async def test_without_a_summary_the_rest_is_dropped_with_a_note(answer: Any) -> None:
-    there, teller = await mounted(*ROWS), SummaryProvider(answer)
-    view = await there.context.get_messages_for_request(provider=teller)
+async def test_a_failed_summary_drops_rows_with_a_note(answer: Any) -> None:
+    there, provider = await mounted(*ROWS), SummaryProvider(answer)
+    view = await there.context.get_messages_for_request(provider=provider)
     assert note_of(view).startswith("[To save space, ")
     assert size(view) <= 800
     assert there.events() == PAIR
     assert there.last()["strategy"] == "drop"
 
 
-async def test_what_is_no_answer_is_no_summary() -> None:
+async def test_a_response_of_another_type_is_no_summary() -> None:
     class Odd(SummaryProvider):
         async def complete(self, request: ChatRequest, **_: Any) -> Any:
             return request
@@ -55,24 +50,24 @@ async def test_what_is_no_answer_is_no_summary() -> None:
     assert note_of(view).startswith("[To save space, ")
 
 
-async def test_a_provider_that_is_silent_for_too_long_is_not_waited_for() -> None:
+async def test_a_summary_has_a_timeout() -> None:
     there = await mounted(*ROWS, summary_timeout_s=0.01)
     view = await soon(there.context.get_messages_for_request(provider=SummaryProvider(hold=asyncio.Event().wait)))
     assert note_of(view).startswith("[To save space, ")
     assert there.events() == PAIR
 
 
-async def test_a_provider_that_does_not_heed_its_cancellation_is_left_behind() -> None:
+async def test_a_provider_that_ignores_cancellation_is_not_awaited() -> None:
     release = asyncio.Event()
     there = await mounted(*ROWS, summary_timeout_s=0.01)
-    teller = SummaryProvider(hold=lambda: deaf_to_one_cancel(release))
-    view = await soon(there.context.get_messages_for_request(provider=teller))
+    provider = SummaryProvider(hold=lambda: deaf_to_one_cancel(release))
+    view = await soon(there.context.get_messages_for_request(provider=provider))
     assert note_of(view).startswith("[To save space, ")
     release.set()
 
 
 class LaterLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock can be put forward."""
+    """An event loop whose clock a test can advance."""
 
     ahead_s = 0.0
 
@@ -80,33 +75,33 @@ class LaterLoop(asyncio.SelectorEventLoop):
         return super().time() + self.ahead_s
 
 
-def test_after_a_failure_nobody_is_asked_until_some_time_has_passed() -> None:
+def test_a_failure_delays_the_next_summary_by_a_growing_time() -> None:
     loop = LaterLoop()
 
-    async def go_on(there: MountedContext, teller: SummaryProvider, first: int) -> str:
+    async def extend(there: MountedContext, provider: SummaryProvider, first: int) -> str:
         for row in tool_steps(first, first + 30):
             await there.context.add_message(row)
-        return note_of(await there.context.get_messages_for_request(provider=teller))
+        return note_of(await there.context.get_messages_for_request(provider=provider))
 
     async def story() -> None:
-        answers = [RateLimitError("no"), RateLimitError("no"), "They went on.", RateLimitError("no"), "And on."]
-        there, teller = await mounted(*ROWS), SummaryProvider(*answers)
-        await there.context.get_messages_for_request(provider=teller)
-        assert "not shown" in await go_on(there, teller, 100)
-        assert teller.call_count == 1
+        answers = [RateLimitError("no"), RateLimitError("no"), "They continued.", RateLimitError("no"), "And on."]
+        there, provider = await mounted(*ROWS), SummaryProvider(*answers)
+        await there.context.get_messages_for_request(provider=provider)
+        assert "not shown" in await extend(there, provider, 100)
+        assert provider.call_count == 1
         loop.ahead_s += 61
-        await go_on(there, teller, 200)
-        assert teller.call_count == 2
+        await extend(there, provider, 200)
+        assert provider.call_count == 2
         loop.ahead_s += 61  # the second time it waits for longer
-        await go_on(there, teller, 300)
-        assert teller.call_count == 2
+        await extend(there, provider, 300)
+        assert provider.call_count == 2
         loop.ahead_s += 61
-        note = await go_on(there, teller, 400)
-        assert note == "[Summary of the earlier conversation: They went on.]"
-        assert "look, c0:" in teller.told()  # what was dropped meanwhile is told of after all
-        assert "after these are not shown" in await go_on(there, teller, 500)
+        note = await extend(there, provider, 400)
+        assert note == "[Summary of the earlier conversation: They continued.]"
+        assert "look, c0:" in provider.told()  # the dropped rows are in the next summary
+        assert "after these are not shown" in await extend(there, provider, 500)
         loop.ahead_s += 61  # an answer in between ends the longer waits
-        assert await go_on(there, teller, 600) == "[Summary of the earlier conversation: And on.]"
+        assert await extend(there, provider, 600) == "[Summary of the earlier conversation: And on.]"
         assert there.events() == PAIR * 7
 
     try:
@@ -115,11 +110,11 @@ def test_after_a_failure_nobody_is_asked_until_some_time_has_passed() -> None:
         loop.close()
 
 
-async def test_a_failure_keeps_the_summary_that_there_is() -> None:
-    there, teller = await mounted(*ROWS), SummaryProvider("They began.", RuntimeError("broken"))
-    await there.context.get_messages_for_request(provider=teller)
+async def test_a_failure_keeps_the_previous_summary() -> None:
+    there, provider = await mounted(*ROWS), SummaryProvider("They began.", RuntimeError("broken"))
+    await there.context.get_messages_for_request(provider=provider)
     for row in MORE:
         await there.context.add_message(row)
-    note = note_of(await there.context.get_messages_for_request(provider=teller))
+    note = note_of(await there.context.get_messages_for_request(provider=provider))
     assert note.startswith("[Summary of the earlier conversation: They began.]\n[To save space, ")
     assert "messages after these are not shown here" in note

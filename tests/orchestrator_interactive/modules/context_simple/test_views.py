@@ -1,6 +1,4 @@
-"""Which rows a smaller view shows, and which it shows shortened."""
-
-from __future__ import annotations
+"""The rows that a view omits or shortens. `test_views_properties.py` checks the properties of every view."""
 
 from typing import Any
 
@@ -26,52 +24,36 @@ from context_rows import (
 )
 
 from orchestrator_interactive.kernel.contracts import events
-from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX
+from orchestrator_interactive.loop.injection_queue import PREFIX
 from orchestrator_interactive.modules import context_simple
 from orchestrator_interactive.testing import EventRecorder
 from orchestrator_interactive.transcript.rows import is_prompt
 
 Row = dict[str, Any]
 
-IMITATIONS = [PREFIX, f"{PREFIX}\n- stop", NOTICE_PREFIX, "[Results of tool calls that were still at work:]"]
-
-
-@pytest.mark.parametrize("text", IMITATIONS)
-async def test_a_prompt_is_a_prompt_whatever_its_text_imitates(text: str) -> None:
-    context = await a_context(user("old"), said("done"), user(text), *tool_steps(60))
-    view = await context.get_messages_for_request(token_budget=600)
-    assert user(text) in view
-    assert user("old") not in view
-
 
 @pytest.mark.parametrize("other", [steer("more"), notice("a door fell shut"), from_hook("careful", "user"), late("c1")])
-async def test_what_came_meanwhile_is_no_prompt_though_it_is_a_user_row(other: Row) -> None:
+async def test_an_injection_a_notice_and_a_late_result_are_not_prompts(other: Row) -> None:
     assert not is_prompt(other)
     context = await a_context(user("the task"), *tool_steps(30), other, *tool_steps(30, 60))
     assert user("the task") in await context.get_messages_for_request(token_budget=900)
 
 
-async def test_what_an_earlier_run_left_unread_leads_the_task_and_stays_with_it() -> None:
+async def test_rows_that_an_earlier_run_left_unread_stay_with_the_task() -> None:
     leading = [notice("a door fell shut"), steer("not the cellar"), user("the task")]
     context = await a_context(user("old"), said("old answer"), *leading, *tool_steps(60))
     view = await context.get_messages_for_request(token_budget=900)
     assert view[1:4] == leading
 
 
-async def test_what_an_earlier_run_left_unread_stays_however_long_it_is() -> None:
-    long = steer("not the cellar " * 40)
-    context = await a_context(user("old"), said("old answer"), long, user("the task"), *tool_steps(60))
-    assert long in await context.get_messages_for_request(token_budget=600)
-
-
-async def test_an_earlier_prompt_is_shown_as_long_as_nobody_answered_it() -> None:
+async def test_an_unanswered_earlier_prompt_is_shown() -> None:
     rows = [user("delete all"), said("deleted"), user("look here"), user("look there"), *tool_steps(60)]
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=900)
     assert view[1:3] == [user("look here"), user("look there")]
-    assert user("delete all") not in view  # without its answer it would read as still to be done
+    assert user("delete all") not in view  # without its answer it would read as open
 
 
-async def test_what_was_answered_does_not_lead_the_next_task_though_the_answers_are_left_out() -> None:
+async def test_answered_rows_are_not_shown_with_the_next_task() -> None:
     early, unread = steer("not the cellar"), steer("and the attic " * 60)
     context = await a_context(user("the task"), early, *tool_steps(40), said("no cellar " * 60), unread)
     assert (await context.get_messages_for_request(token_budget=600))[1:] == [user("the task"), early, unread]
@@ -83,7 +65,7 @@ async def test_what_was_answered_does_not_lead_the_next_task_though_the_answers_
     assert early not in view
 
 
-async def test_earlier_prompts_without_an_answer_leave_room_for_the_work() -> None:
+async def test_unanswered_prompts_leave_room_for_steps() -> None:
     prompts = [user(f"prompt {number} " * 20) for number in range(50)]
     view = await (await a_context(*prompts, *tool_steps(60))).get_messages_for_request(token_budget=900)
     assert prompts[-1] in view
@@ -93,17 +75,7 @@ async def test_earlier_prompts_without_an_answer_leave_room_for_the_work() -> No
     assert size(view) <= 720
 
 
-async def test_texts_of_hooks_do_not_fill_the_view() -> None:
-    rows = [user("the task")]
-    for number in range(60):
-        rows += [*a_tool_step(number), from_hook(f"remark {number} " * 20)]
-    view = await (await a_context(*rows)).get_messages_for_request(token_budget=2000)
-    assert size(view) <= 1600
-    assert view[-1] == rows[-1]
-    assert len(called(view)) > 3
-
-
-async def test_beside_a_long_prompt_the_work_goes_before_texts_of_hooks() -> None:
+async def test_steps_take_precedence_over_rows_of_hooks() -> None:
     remarks = [from_hook(f"remark {number}" + " words" * 10) for number in range(12)]
     rows = [*remarks, user("the task " * 200), *tool_steps(60)]
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=1100)
@@ -111,7 +83,7 @@ async def test_beside_a_long_prompt_the_work_goes_before_texts_of_hooks() -> Non
     assert size(view) <= 880
 
 
-async def test_late_results_are_shown_with_their_call_and_the_work_between_may_go() -> None:
+async def test_a_late_result_is_shown_with_its_call_without_the_steps_between() -> None:
     step = [calls("slow"), pending("slow")]
     rows = [user("the task"), *tool_steps(10), *step, *tool_steps(10, 40), late("slow"), *tool_steps(40, 43)]
     views = [await (await a_context(*rows)).get_messages_for_request(token_budget=n) for n in range(300, 1500, 50)]
@@ -123,7 +95,7 @@ async def test_late_results_are_shown_with_their_call_and_the_work_between_may_g
         assert view[2:4] == step if view in shown else "slow" not in called(view)
 
 
-async def test_a_call_at_work_that_takes_much_room_leaves_it_to_the_latest_steps() -> None:
+async def test_the_latest_steps_take_precedence_over_a_large_running_call() -> None:
     large = calls("slow", before=({"type": "text", "text": "words " * 200},))
     rows = [user("the task"), large, pending("slow"), *tool_steps(60)]
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=900)
@@ -131,7 +103,7 @@ async def test_a_call_at_work_that_takes_much_room_leaves_it_to_the_latest_steps
     assert size(view) > 400
 
 
-async def test_an_unread_late_result_has_its_call_with_it_whatever_follows() -> None:
+async def test_an_unread_late_result_is_shown_with_its_call() -> None:
     step = [calls("slow"), pending("slow")]
     after = [late("slow"), from_hook("remark " * 200), steer("not the cellar")]
     rows = [user("the task"), *step, *tool_steps(40), said("I wait"), *after]
@@ -139,25 +111,7 @@ async def test_an_unread_late_result_has_its_call_with_it_whatever_follows() -> 
     assert view[1:] == [user("the task"), *step, late("slow"), steer("not the cellar")]
 
 
-async def test_late_results_that_come_one_by_one_are_all_shown_until_they_are_read() -> None:
-    rows = [user("the task"), calls("one"), pending("one"), calls("two"), pending("two"), said("I wait " * 40)]
-    context = await a_context(*rows)
-    for row in (late("one"), late("two")):
-        await context.add_message(row)
-        view = await context.get_messages_for_request(token_budget=90)
-    assert view[1:] == [user("the task"), late("one"), late("two")]
-
-
-async def test_a_late_result_that_nobody_has_read_is_shown_even_where_its_call_has_no_room() -> None:
-    large = calls("slow", before=({"type": "text", "text": "words " * 2000},))
-    rows = [user("the task"), large, pending("slow"), *tool_steps(10), said("I wait"), late("slow")]
-    view = await (await a_context(*rows)).get_messages_for_request(token_budget=600)
-    assert view[-1] == late("slow")
-    assert "slow" not in called(view)
-    assert not problems(view)
-
-
-async def test_a_call_at_work_is_shown_for_as_long_as_its_task_goes_on() -> None:
+async def test_a_running_call_is_shown_until_its_task_ends() -> None:
     rows = [user("the task"), calls("slow"), pending("slow"), *tool_steps(60)]
     context = await a_context(*rows)
     assert called(await context.get_messages_for_request(token_budget=900))[0] == "slow"
@@ -165,24 +119,7 @@ async def test_a_call_at_work_is_shown_for_as_long_as_its_task_goes_on() -> None
     assert "slow" not in called(await context.get_messages_for_request(token_budget=900))
 
 
-async def test_a_call_and_its_late_results_go_together() -> None:
-    rows = [user("the task"), calls("slow"), pending("slow"), *a_tool_step(1), late("slow"), *tool_steps(2, 60)]
-    view = await (await a_context(*rows)).get_messages_for_request(token_budget=600)
-    assert late("slow") not in view
-    assert "slow" not in called(view)
-
-
-async def test_a_budget_makes_the_view_smaller_even_where_everything_fits_the_window() -> None:
-    rows = [user("the task"), *tool_steps(40)]
-    context = await a_context(*rows)
-    whole = await context.get_messages_for_request()
-    smaller = await context.get_messages_for_request(token_budget=int(size(whole) * 0.9))
-    assert whole == rows
-    assert size(smaller) <= size(whole) * 0.9
-    assert size(await context.get_messages_for_request(token_budget=size(smaller))) < size(smaller)
-
-
-async def test_one_huge_result_is_shown_by_its_two_ends() -> None:
+async def test_a_huge_result_keeps_its_beginning_and_end() -> None:
     huge = result("c", "".join(f"line {number}\n" for number in range(10_000)))
     rows = [user("the task"), calls("c"), huge]
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=2000)
@@ -203,23 +140,13 @@ async def test_of_several_huge_results_the_latest_is_shortened_last() -> None:
     assert size(view) <= 4800
 
 
-async def test_older_steps_go_before_an_unread_result_is_shortened() -> None:
+async def test_older_steps_are_omitted_before_an_unread_result_is_shortened() -> None:
     rows = [user("the task"), *tool_steps(40), calls("c"), result("c", "x" * 8000)]
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=3000)
     assert view[-2:] == rows[-2:]
 
 
-async def test_results_shrink_to_a_mark_before_words_of_people_are_touched() -> None:
-    results = [result(f"c{number}", "x" * 3000) for number in range(20)]
-    rows = [user("the task"), calls(*(row["tool_call_id"] for row in results)), *results, steer("y " * 1000)]
-    view = await (await a_context(*rows)).get_messages_for_request(token_budget=2600)
-    assert view[-1] == rows[-1]
-    assert size(view) <= 2080
-    assert not problems(view)
-    assert all(is_shortened(*pair) for pair in zip(view[2:-1], results, strict=True))
-
-
-async def test_much_that_was_steered_is_shortened_and_the_prompt_and_the_last_word_stay() -> None:
+async def test_large_injections_are_shortened_except_the_last() -> None:
     steers = [steer(f"{number} " + "more " * 2000, f"m{number}") for number in range(5)]
     rows = [user("the task " * 200), *steers, *a_tool_step(1), steer("the last word " * 100, "m9")]
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=3800)
@@ -230,7 +157,7 @@ async def test_much_that_was_steered_is_shortened_and_the_prompt_and_the_last_wo
     assert size(view) <= 3040
 
 
-async def test_a_huge_prompt_is_shown_whole_and_nothing_is_told_of_what_changes_nothing() -> None:
+async def test_a_huge_prompt_is_shown_whole_without_an_event() -> None:
     coordinator = a_coordinator()
     recorder = EventRecorder()
     coordinator.hooks.register(events.CONTEXT_POST_COMPACT, recorder)
@@ -242,7 +169,7 @@ async def test_a_huge_prompt_is_shown_whole_and_nothing_is_told_of_what_changes_
 
 
 @pytest.mark.parametrize("budget", [600, 100])
-async def test_a_late_result_that_is_shortened_still_says_what_it_is(budget: int) -> None:
+async def test_a_shortened_late_result_keeps_its_heading(budget: int) -> None:
     huge = late("slow", "x" * 40_000)
     rows = [user("the task"), calls("slow"), pending("slow"), said("I wait"), huge]
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=budget)
@@ -251,7 +178,7 @@ async def test_a_late_result_that_is_shortened_still_says_what_it_is(budget: int
     assert view[-1]["content"].startswith("[Results of tool calls that were still at work:]\n- call slow, look: x")
 
 
-async def test_images_in_results_give_way_to_a_mark() -> None:
+async def test_images_in_results_are_replaced_by_a_mark() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x" * 50}}
     shown = {**result("c"), "content": [{"type": "text", "text": "a photograph"}, image, image]}
     rows = [user("the task"), calls("c"), shown]
@@ -262,21 +189,21 @@ async def test_images_in_results_give_way_to_a_mark() -> None:
     assert not problems(view)
 
 
-async def test_the_whole_of_a_capped_result_takes_no_room() -> None:
+async def test_the_whole_text_in_the_metadata_does_not_count() -> None:
     capped = {**result("c"), "metadata": {"whole": "x" * 1_000_000}}
     rows = [user("the task"), calls("c"), capped]
     assert await (await a_context(*rows)).get_messages_for_request(token_budget=200) == rows
 
 
-async def test_a_shortened_result_does_not_bring_the_whole_of_it_along() -> None:
-    # A view is written to the log as one state: with the whole of many results it would be too large for that.
+async def test_a_shortened_result_has_no_whole_text_in_its_metadata() -> None:
+    # A view is one state in the log; many whole texts would make it too large.
     capped = {**result("c", "x" * 4000), "metadata": {"whole": "x" * 1_000_000, "is_error": True}}
     view = await (await a_context(user("the task"), calls("c"), capped)).get_messages_for_request(token_budget=500)
     assert "left out here" in view[2]["content"]
     assert view[2]["metadata"] == {"is_error": True}
 
 
-async def test_a_result_that_cannot_become_shorter_is_left_as_it_is() -> None:
+async def test_a_result_that_cannot_be_shortened_is_unchanged() -> None:
     parts = {**result("a"), "content": [{"type": "text", "text": text} for text in "abc"]}
     rows = [user("the task"), calls("a", "b"), parts, result("b", "x" * 8000)]
     view = await (await a_context(*rows)).get_messages_for_request(token_budget=1000)
@@ -284,6 +211,6 @@ async def test_a_result_that_cannot_become_shorter_is_left_as_it_is() -> None:
     assert is_shortened(view[3], rows[3])
 
 
-async def test_without_a_conversation_there_is_nothing_to_leave_out() -> None:
+async def test_an_empty_conversation_omits_nothing() -> None:
     context = await a_context(system_prompt="Be kind.")
     assert await context.get_messages_for_request(token_budget=1) == [{"role": "system", "content": "Be kind."}]

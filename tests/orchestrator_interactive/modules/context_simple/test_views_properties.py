@@ -1,9 +1,7 @@
-"""Whatever the rows and the budgets: what every view of `context-simple` has in common."""
-
-from __future__ import annotations
+"""Properties of every view of `context-simple`, for any rows and budgets."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from context_histories import histories, words
 from context_rows import (
@@ -27,12 +25,9 @@ from orchestrator_interactive.testing import EventRecorder, MockProvider
 from orchestrator_interactive.transcript.rows import is_prompt
 from orchestrator_interactive.transcript.tokens import estimate
 
-if TYPE_CHECKING:
-    pass
-
 Row = dict[str, Any]
 
-# What a shortened row, and the note, take at most besides the text that is left.
+# The maximum size of a shortened row and of the note, besides the kept text.
 MARK_TOKENS = 30
 NOTE_TOKENS = 50
 READABLE_TOKENS = 250
@@ -40,16 +35,16 @@ USER_CHARS = 400
 
 
 def may_be_asked(rows: list[Row]) -> bool:
-    """Whether a model may be asked after these rows: no call waits for its result, and it has not spoken last."""
+    """Return whether a request may follow these rows: every call has a result, and the last row is not the model's."""
     return not problems(rows)
 
 
-# In tokens, or as a part of the conversation so far.
+# In tokens, or as a fraction of the conversation.
 budgets = st.lists(st.integers(-50, 5000) | st.floats(0.1, 1.5), min_size=1, max_size=4)
 
 
 @given(histories(), budgets, st.booleans())
-async def test_every_view_is_valid_small_and_true_to_the_history(
+async def test_every_view_is_valid_fits_the_budget_and_has_rows_of_the_history(
     rows: list[Row], budgets: list[float], prompted: bool
 ) -> None:
     coordinator, recorder = a_coordinator(), EventRecorder()
@@ -71,7 +66,7 @@ async def test_every_view_is_valid_small_and_true_to_the_history(
         assert json.dumps(await context.get_messages()) == json.dumps(history)
         assert not problems(view)
         assert view[: len(preface)] == preface
-        check_truth(view[len(preface) :], history)
+        check_rows(view[len(preface) :], history)
         check_size(view, preface, history, budget * 0.8)
         pairs = [name for name, _ in recorder.events[compactions * 2 :]]
         assert pairs in ([], [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT])
@@ -80,8 +75,8 @@ async def test_every_view_is_valid_small_and_true_to_the_history(
         before = view
 
 
-def check_truth(view: list[Row], history: list[Row]) -> None:
-    """Each row is one of the history, in order, whole or shortened; what people want is there; so is what is unread."""
+def check_rows(view: list[Row], history: list[Row]) -> None:
+    """Check that the view has rows of the history in order, whole or shortened, with all required ones."""
     shown: list[int] = []
     for row in view:
         if is_note(row):
@@ -94,10 +89,10 @@ def check_truth(view: list[Row], history: list[Row]) -> None:
     assert len(notes) == (len(shown) < len(history))
     if notes:
         assert f" {len(history) - len(shown)} earlier messages" in notes[0]["content"]
-    prompt, last_said = said_for_the_task(history)[-1], max(said_for_the_task(history))
+    prompt, last_said = rows_of_people(history)[-1], max(rows_of_people(history))
     assert history[prompt] in view
     assert history[last_said] in view
-    assert least_rows(history) <= set(shown)
+    assert required_rows(history) <= set(shown)
 
 
 def same(row: Row, whole: Row) -> bool:
@@ -109,7 +104,7 @@ def is_of_people(row: Row) -> bool:
 
 
 def unread(history: list[Row]) -> set[int]:
-    """The last row, the results that came after the model last spoke, and the calls that they answer."""
+    """Return the last row, the results since the last answer of the model, and their calls."""
     spoke = max((i for i, row in enumerate(history) if row["role"] == "assistant"), default=0)
     results = {i for i in range(spoke, len(history)) if history[i]["role"] == "tool" or "results" in meta(history[i])}
     return {*results, len(history) - 1, *({spoke} if answered(history[spoke:]) else ())}
@@ -121,19 +116,19 @@ def meta(row: Row) -> dict[str, Any]:
 
 
 def check_size(view: list[Row], preface: list[Row], history: list[Row], limit: float) -> None:
-    least = size(preface) + NOTE_TOKENS + sum(least_size(history, i) for i in least_rows(history))
+    least = size(preface) + NOTE_TOKENS + sum(minimum_size(history, i) for i in required_rows(history))
     if size(preface) + size(history) > limit >= least:
         assert size(view) <= limit
 
 
-def least_rows(history: list[Row]) -> set[int]:
-    """The rows without which no view can do."""
+def required_rows(history: list[Row]) -> set[int]:
+    """Return the rows that every view has."""
     rules = {i for i, row in enumerate(history) if row["role"] == "system" and "metadata" not in row}
-    return {*said_for_the_task(history), *rules, *unread(history)}
+    return {*rows_of_people(history), *rules, *unread(history)}
 
 
-def said_for_the_task(history: list[Row]) -> list[int]:
-    """What people said before and after the prompt of the task; the prompt itself is the last of the list."""
+def rows_of_people(history: list[Row]) -> list[int]:
+    """Return the rows of people before and after the prompt of the task, with the prompt last."""
     prompt = max(i for i, row in enumerate(history) if is_prompt(row))
     begin = prompt
     while begin and history[begin - 1]["role"] in {"user", "system"} and not is_prompt(history[begin - 1]):
@@ -142,14 +137,14 @@ def said_for_the_task(history: list[Row]) -> list[int]:
     return [*(i for i in people if i != prompt), prompt]
 
 
-def least_size(history: list[Row], index: int) -> int:
-    """How small a row may become: results a mark, what people said meanwhile so far that it can be read."""
+def minimum_size(history: list[Row], index: int) -> int:
+    """Return the minimum size of a row: results shrink to a mark, injections to a readable length."""
     row = history[index]
     whole = estimate(row)
     last_said = max(i for i, row in enumerate(history) if row["role"] == "user" and is_of_people(row))
     if row["role"] == "tool":
         return min(whole, MARK_TOKENS)
-    # At most three bytes are a character here.
+    # A character has at most three bytes here.
     if "results" in meta(row):
         return min(whole, USER_CHARS * 3 // 4 + MARK_TOKENS)
     if {"injections", "notices"} & set(meta(row)) and index != last_said:
@@ -158,7 +153,7 @@ def least_size(history: list[Row], index: int) -> int:
 
 
 @given(histories(), st.lists(st.sampled_from(["a summary", "", "long " * 300]), max_size=5), st.integers(300, 3000))
-async def test_with_summaries_every_view_is_valid_and_tells_of_everything(
+async def test_every_view_with_summaries_is_valid_and_notes_omitted_rows(
     rows: list[Row], answers: list[str], budget: int
 ) -> None:
     coordinator, recorder = a_coordinator(), EventRecorder()
@@ -186,7 +181,7 @@ async def test_with_summaries_every_view_is_valid_and_tells_of_everything(
 
 @st.composite
 def repeated_ids(draw: st.DrawFn) -> list[Row]:
-    """Histories of providers that use the same ids again in every turn."""
+    """Build histories of a provider that repeats its ids in every turn."""
     rows = [user("the task")]
     for _ in range(draw(st.integers(0, 25))):
         ids = [f"same-{n}" for n in range(draw(st.integers(1, 3)))]
@@ -195,7 +190,7 @@ def repeated_ids(draw: st.DrawFn) -> list[Row]:
 
 
 @given(repeated_ids(), st.integers(1, 1500))
-async def test_pairs_are_not_parted_where_ids_repeat(rows: list[Row], budget: int) -> None:
+async def test_calls_and_results_stay_together_if_ids_repeat(rows: list[Row], budget: int) -> None:
     context = await context_simple.mount(a_coordinator(), {})
     await context.set_messages(rows)
     view = await context.get_messages_for_request(token_budget=budget)

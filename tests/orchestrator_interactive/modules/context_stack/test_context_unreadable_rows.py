@@ -1,9 +1,7 @@
-"""A row of a log that cannot be read is left out and reported; the conversation continues."""
-
-from __future__ import annotations
+"""An unreadable row of a log is omitted and reported, and the conversation continues."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import ScriptedProvider, faults, say
@@ -14,18 +12,15 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Flow, Key, Node
 from orchestrator_interactive.interactions.serializers import encode
 from orchestrator_interactive.interactions.states import UserMessageState
-from orchestrator_interactive.interactions.stores.base import Change
+from orchestrator_interactive.interactions.stores.base import Change, LogStore
 from orchestrator_interactive.kernel import AmplifierSession
 from service.sessions.logged_ids import logged_ids
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 KEY = Key("c", "agent")
 DEEP = '{"a": ' * 700 + "1" + "}" * 700
 DEEPER = "[" * 50_000 + "]" * 50_000
 CALL = f'{{"type": "tool_call", "id": "t", "name": "note", "input": {DEEP}}}'
-# A call with deep arguments as earlier versions wrote it, and states that are no rows.
+# A call with deeply nested arguments, and invalid states.
 ODD = {
     "a deep call": [
         ("AssistantMessageState", f'{{"content": [{CALL}]}}'),
@@ -51,7 +46,7 @@ ODD = {
 
 
 async def plant(store: LogStore, written: list[tuple[str, str]]) -> None:
-    """Write a log: a message of a person, these states as they are, and another message."""
+    """Write a log with a user message, these states and another user message."""
     before, after = (encode(UserMessageState(text, {"message": text})) for text in ("before", "after"))
     odd = [{"v": 1, "t": kind, "ts": 1000.0, "data": data, "compressed": False} for kind, data in written]
     envelopes: list[Any] = [before, *odd, after]
@@ -60,7 +55,9 @@ async def plant(store: LogStore, written: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-async def test_the_conversation_goes_on_without_it(store: LogStore, odd: list[tuple[str, str]]) -> None:
+async def test_the_conversation_continues_without_an_unreadable_row(
+    store: LogStore, odd: list[tuple[str, str]]
+) -> None:
     await plant(store, odd)
     context = {"module": "context-stack", "config": {"conversation_id": "c"}}
     session = AmplifierSession({"session": {"orchestrator": {"module": "loop-interactive"}, "context": context}})
@@ -78,7 +75,7 @@ async def test_the_conversation_goes_on_without_it(store: LogStore, odd: list[tu
 
 
 @pytest.mark.parametrize("name", ["a deep call", "deeper than any parser reads"])
-async def test_it_is_reported_in_the_log_and_by_the_doctor(store: LogStore, name: str) -> None:
+async def test_an_unreadable_row_is_logged_and_reported_by_doctor(store: LogStore, name: str) -> None:
     await plant(store, ODD[name])
     stack = InteractionStack(store, KEY.conversation_id, KEY.agent_id)
     problems = [entry.problem async for entry in stack.iter_last_n(10) if entry.state is None]
@@ -98,7 +95,7 @@ async def test_it_is_reported_in_the_log_and_by_the_doctor(store: LogStore, name
 
 
 @pytest.mark.parametrize("levels", [140, 600, 5000])
-async def test_what_is_too_deep_is_refused_before_it_is_written(store: LogStore, levels: int) -> None:
+async def test_a_deeply_nested_row_is_refused(store: LogStore, levels: int) -> None:
     value: Any = 1
     for _ in range(levels):
         value = [value]

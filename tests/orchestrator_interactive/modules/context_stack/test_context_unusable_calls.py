@@ -1,16 +1,16 @@
 """A call with unusable arguments has a result that says why, and its conversation continues in every store."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from agents import Recorder, echo, faults, soon, text_of
+from agents import Recorder, ScriptedTool, echo, faults, soon, text_of
 from anthropic_server import AnthropicServer, Gate, message, text, tool_call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,12 +18,6 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.messages import ToolCall
 from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from agents import ScriptedTool
 
 ODD_NUMBERS = st.floats() | st.integers() | st.sampled_from([10**4299, -(2**64)])
 ANY_JSON = st.recursive(
@@ -42,7 +36,7 @@ def deep(levels: int) -> str:
 
 @dataclass
 class Talk:
-    """One session of a conversation, with Claude at a server on this machine."""
+    """One session of a conversation, with a local Messages API server."""
 
     session: AmplifierSession
     server: AnthropicServer
@@ -57,20 +51,20 @@ class Talk:
         return rows
 
     def result(self) -> dict[str, Any]:
-        """The result that the last request ends with."""
+        """Return the last result in the last request."""
         block: dict[str, Any] = self.server.bodies[-1]["messages"][-1]["content"][-1]
         assert block["type"] == "tool_result"
         return block
 
     def replayed(self) -> Any:
-        """The input of the last call, as the last request sends it back."""
+        """Return the input of the last call in the last request."""
         blocks = [b for m in self.server.bodies[-1]["messages"] if m["role"] == "assistant" for b in m["content"]]
         return [block["input"] for block in blocks if block["type"] == "tool_use"][-1]
 
 
 @asynccontextmanager
 async def talk(url: str, server: AnthropicServer, name: str = "c", **loop: Any) -> AsyncIterator[Talk]:
-    """Open the conversation, as a process does that has just started."""
+    """Open the conversation in a new session."""
     claude = {"api_key": "sk-ant-x", "base_url": server.base_url, "retry_base_delay_s": 0}
     context = {"module": "context-stack", "config": {"store": url, "conversation_id": name}}
     plan = {
@@ -107,7 +101,7 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("given_text", "why"), UNUSABLE, ids=range(len(UNUSABLE)))
-async def test_the_model_is_told_why_and_is_asked_again(
+async def test_the_model_reads_the_reason_and_is_called_again(
     tmp_path: Path, server: AnthropicServer, given_text: str, why: str
 ) -> None:
     async with talk(f"sqlite:{tmp_path}/logs.db", server) as now:
@@ -124,7 +118,7 @@ async def test_the_model_is_told_why_and_is_asked_again(
 
 
 @pytest.mark.parametrize("given_text", [deep(600), deep(960), deep(20_000), '{"text": '])
-async def test_the_conversation_answers_after_a_restart(
+async def test_the_conversation_continues_after_a_restart(
     lasting_url: str, server: AnthropicServer, given_text: str
 ) -> None:
     async with talk(lasting_url, server) as before:
@@ -138,17 +132,7 @@ async def test_the_conversation_answers_after_a_restart(
         assert len([row for row in await after.rows() if row["role"] == "tool"]) == 1
 
 
-async def test_a_call_side_by_side_with_it_runs(sqlite_url: str, server: AnthropicServer) -> None:
-    async with talk(sqlite_url, server) as now:
-        server.reply(tool_call("note", {"text": "one"}), tool_call("note", None, deep(600)))
-        server.reply(text("Done."))
-        assert await now.run() == "Done."
-        assert now.tool.inputs == [{"text": "one"}]
-        results = [text_of(row) for row in await now.rows() if row["role"] == "tool"]
-        assert sorted("not started" in result for result in results) == [False, True]
-
-
-async def test_it_does_not_begin_while_its_answer_is_on_the_way(sqlite_url: str, server: AnthropicServer) -> None:
+async def test_an_unusable_call_does_not_start_early(sqlite_url: str, server: AnthropicServer) -> None:
     gate = Gate()
     async with talk(sqlite_url, server) as now:
         server.reply(tool_call("note", None, deep(600)), tool_call("note", {"text": "early"}), text(gate, "So."))
@@ -158,9 +142,7 @@ async def test_it_does_not_begin_while_its_answer_is_on_the_way(sqlite_url: str,
         assert now.tool.inputs == [{"text": "early"}]
 
 
-async def test_after_a_kill_before_its_result_it_is_settled_the_same_way(
-    lasting_url: str, server: AnthropicServer
-) -> None:
+async def test_resume_completes_an_unusable_call_with_the_reason(lasting_url: str, server: AnthropicServer) -> None:
     called = ToolCall.model_validate({"id": "a", "name": "note", "arguments": deep(600)})
     async with talk(lasting_url, server) as before:
         context = before.session.coordinator.get("context")
@@ -173,7 +155,7 @@ async def test_after_a_kill_before_its_result_it_is_settled_the_same_way(
         assert after.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]
 
 
-async def test_a_model_that_never_learns_reaches_the_limit_of_the_run(sqlite_url: str, server: AnthropicServer) -> None:
+async def test_repeated_unusable_calls_reach_the_iteration_limit(sqlite_url: str, server: AnthropicServer) -> None:
     def otherwise(body: dict[str, Any]) -> Any:
         is_last = body.get("tool_choice") == {"type": "none"}
         return message(text("I give up.") if is_last else tool_call("note", None, '{"text": '))
@@ -185,18 +167,10 @@ async def test_a_model_that_never_learns_reaches_the_limit_of_the_run(sqlite_url
         assert now.progress.of("complete")[-1]["reason"] == "max_iterations"
 
 
-async def test_it_does_not_force_an_answer_in_words(sqlite_url: str, server: AnthropicServer) -> None:
-    async with talk(sqlite_url, server, force_respond_tools=["note"]) as now:
-        server.reply(tool_call("note", None, "[1]"))
-        server.reply(text("Done."))
-        assert await now.run() == "Done."
-        assert "tool_choice" not in server.bodies[1]
-
-
 @pytest.mark.parametrize(
     "where", [b'{"type": %s}', b'{"type": "content_block_start", "index": 0, "content_block": %s}']
 )
-async def test_an_event_that_is_nested_deeply_is_a_failure_of_the_provider(
+async def test_a_deeply_nested_event_is_a_provider_failure(
     sqlite_url: str, server: AnthropicServer, where: bytes
 ) -> None:
     async with talk(sqlite_url, server) as now:
@@ -205,19 +179,9 @@ async def test_an_event_that_is_nested_deeply_is_a_failure_of_the_provider(
         assert await now.run() == "At the second try."
 
 
-async def test_the_input_of_a_block_may_be_deep_too(sqlite_url: str, server: AnthropicServer) -> None:
-    block = tool_call("note", None, "")
-    block.start["input"] = json.loads(deep(300))
-    async with talk(sqlite_url, server) as now:
-        server.reply(block)
-        server.reply(text("Done."))
-        assert await now.run() == "Done."
-        assert "nested at least 300 levels deep" in now.result()["content"]
-
-
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=st.lists(st.tuples(ANY_JSON, LEVELS, st.floats(0.5, 3)), min_size=1, max_size=8))
-async def test_whatever_a_model_gives_to_tools_the_next_message_is_answered(
+async def test_the_next_message_is_answered_after_any_tool_input(
     tmp_path: Path, calls: list[tuple[Any, int, float]]
 ) -> None:
     wholes = [('{"a": ' * levels + json.dumps(value) + "}" * levels, part) for value, levels, part in calls]
@@ -239,7 +203,7 @@ async def test_whatever_a_model_gives_to_tools_the_next_message_is_answered(
 
 
 @pytest.mark.parametrize(("damage", "run"), [("b = -1", 4), ("data", 4)])
-async def test_calls_of_a_damaged_log_are_settled_and_counted_among_the_most_of_their_answer(
+async def test_calls_of_a_damaged_log_are_completed_within_the_limit_of_calls(
     tmp_path: Path, server: AnthropicServer, damage: str, run: int
 ) -> None:
     calls = [ToolCall(id=f"c{number}", name="note", arguments={"text": str(number)}) for number in range(30)]
@@ -251,8 +215,8 @@ async def test_calls_of_a_damaged_log_are_settled_and_counted_among_the_most_of_
             database.execute("UPDATE nodes SET data = 'x{' WHERE idx = 35")
         else:
             [(index, about)] = database.execute("SELECT idx, about FROM nodes ORDER BY idx DESC LIMIT 1").fetchall()
-            told = json.dumps({**json.loads(about), "b": -1})
-            database.execute("UPDATE nodes SET about = ? WHERE idx = ?", (told, index))
+            damaged = json.dumps({**json.loads(about), "b": -1})
+            database.execute("UPDATE nodes SET about = ? WHERE idx = ?", (damaged, index))
     async with talk(f"sqlite:{tmp_path}/logs.db", server, max_calls_per_answer=10) as after:
         server.reply(text("Done."))
         assert await soon(after.session.resume(on_progress=after.progress)) == "Done."

@@ -1,6 +1,4 @@
-"""What a history looks like to Claude."""
-
-from __future__ import annotations
+"""Conversion of a request to the Messages API."""
 
 import json
 import re
@@ -60,21 +58,21 @@ def said(text: str) -> dict[str, Any]:
 
 
 class TestRows:
-    def test_the_rows_before_the_conversation_are_the_system_prompt(self) -> None:
+    def test_leading_system_rows_are_the_system_prompt(self) -> None:
         body = body_of(
             Message(role="system", content="You are kind."), Message(role="developer", content="Be brief."), user()
         )
         assert body["system"] == [said("You are kind."), said("Be brief.")]
         assert body["messages"] == [{"role": "user", "content": [said("hello")]}]
 
-    def test_a_later_system_row_becomes_a_reminder_in_the_user_s_message(self) -> None:
+    def test_a_later_system_row_becomes_a_reminder_in_the_user_message(self) -> None:
         rows = [user(), assistant(TextBlock(text="hi")), Message(role="system", content="It is late."), user("and?")]
         assert messages_of(*rows)[2]["content"] == [
             said("<system-reminder>\nIt is late.\n</system-reminder>"),
             said("and?"),
         ]
 
-    def test_results_of_a_batch_and_what_follows_share_one_message_results_first(self) -> None:
+    def test_results_and_following_rows_share_one_message_with_results_first(self) -> None:
         rows = [
             user(),
             assistant(call("a"), call("b")),
@@ -93,7 +91,7 @@ class TestRows:
             ],
         }
 
-    def test_blank_text_and_unsigned_thinking_are_left_out_and_a_row_without_anything_too(self) -> None:
+    def test_blank_text_unsigned_thinking_and_empty_rows_are_omitted(self) -> None:
         rows = [
             user([TextBlock(text=" \n"), TextBlock(text="hello")]),
             assistant(ThinkingBlock(thinking="cut"), TextBlock(text="")),
@@ -101,7 +99,7 @@ class TestRows:
         ]
         assert messages_of(*rows) == [{"role": "user", "content": [said("hello"), said("still there?")]}]
 
-    def test_signed_thinking_goes_back_unchanged_even_when_its_text_is_withheld(self) -> None:
+    def test_signed_thinking_is_sent_back_unchanged(self) -> None:
         thought = ThinkingBlock(thinking="", signature="sig")
         redacted = RedactedThinkingBlock(data="opaque")
         assert messages_of(user(), assistant(thought, redacted, TextBlock(text="hi")))[1]["content"] == [
@@ -110,35 +108,28 @@ class TestRows:
             said("hi"),
         ]
 
-    def test_thinking_of_another_model_stays_at_home(self) -> None:
+    def test_thinking_of_another_model_is_omitted(self) -> None:
         thought = ThinkingBlock.model_validate({"thinking": "hm", "signature": "s", "model": "claude-opus-4-8"})
         rows = [user(), assistant(thought, TextBlock(text="hi"))]
         assert messages_of(*rows)[1]["content"] == [said("hi")]
         assert len(messages_of(*rows, model="claude-opus-4-8")[1]["content"]) == 2
 
-    def test_a_message_never_ends_in_thinking(self) -> None:
-        row = assistant(TextBlock(text="hi"), ThinkingBlock(thinking="more", signature="s"))
-        assert messages_of(user(), row)[1]["content"] == [said("hi")]
-
-    def test_pictures_are_passed_on_also_inside_a_result(self) -> None:
+    def test_images_are_sent_also_in_results(self) -> None:
         picture = ImageBlock(source=IMAGE)
         wire = {"type": "image", "source": IMAGE}
         messages = messages_of(user([picture]), assistant(call()), result("a", [TextBlock(text="see"), picture]))
         assert messages[0]["content"] == [wire]
         assert messages[2]["content"][0]["content"] == [said("see"), wire]
 
-    def test_a_result_says_something_even_when_the_tool_said_nothing(self) -> None:
-        assert messages_of(user(), assistant(call()), result("a", ""))[2]["content"][0]["content"] == "(no output)"
-
     @pytest.mark.parametrize("role", ["user", "tool"])
-    def test_a_result_may_come_as_a_block(self, role: Any) -> None:
+    def test_a_result_may_be_a_block(self, role: Any) -> None:
         block = ToolResultBlock(tool_call_id="a", output={"n": 1})
         row = Message(role=role, content=[block], tool_call_id="a" if role == "tool" else None)
         assert messages_of(user(), assistant(call()), row)[2]["content"] == [
             {"type": "tool_result", "tool_use_id": "a", "content": '{"n": 1}'}
         ]
 
-    def test_tool_calls_beside_the_content_are_understood(self) -> None:
+    def test_tool_calls_beside_the_content_are_converted(self) -> None:
         openai = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"path": "x"}'}}
         kernel = {"id": "b", "name": "list", "arguments": {"deep": True}}
         row = Message.model_validate({"role": "assistant", "content": "Reading.", "tool_calls": [openai, kernel]})
@@ -148,7 +139,7 @@ class TestRows:
             {"type": "tool_use", "id": "b", "name": "list", "input": {"deep": True}},
         ]
 
-    def test_a_call_that_stands_in_both_places_is_one_call(self) -> None:
+    def test_a_call_in_both_places_is_sent_once(self) -> None:
         again = [{"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}]
         row = assistant(call("a"), tool_calls=again)
         assert len(messages_of(user(), row, result())[1]["content"]) == 1
@@ -157,28 +148,28 @@ class TestRows:
         ("arguments", "sent"),
         [("", {}), (None, {}), ("[1]", {"INVALID_JSON": "[1]"}), ('{"path": ', {"INVALID_JSON": '{"path": '})],
     )
-    def test_arguments_that_are_no_object_are_sent_as_invalid_json(self, arguments: Any, sent: dict[str, Any]) -> None:
+    def test_arguments_other_than_objects_are_sent_as_invalid_json(self, arguments: Any, sent: dict[str, Any]) -> None:
         calls = [{"id": "a", "function": {"name": "read", "arguments": arguments}}]
         assert messages_of(user(), assistant(tool_calls=calls), result())[1]["content"][0]["input"] == sent
 
-    def test_half_a_surrogate_pair_never_reaches_the_wire(self) -> None:
+    def test_half_a_surrogate_pair_is_removed(self) -> None:
         row = assistant(TextBlock(text="a\ud83d"), call("a", text="b\udc00", n=1.5))
         messages = messages_of(user("c\ud83d"), row, result("a", "d\ud83d"))
         assert "a" in json.dumps(messages, ensure_ascii=False).encode().decode()
         assert messages[1]["content"][1]["input"] == {"text": "b", "n": 1.5}
 
-    def test_a_history_that_begins_with_the_assistant_gets_a_beginning(self) -> None:
+    def test_a_history_that_starts_with_the_assistant_gets_a_user_message(self) -> None:
         messages = messages_of(assistant(TextBlock(text="hi")), user())
         assert [message["role"] for message in messages] == ["user", "assistant", "user"]
 
 
 class TestNames:
     @given(st.text(max_size=100), st.text(max_size=100))
-    def test_every_name_fits_and_different_names_stay_different(self, one: str, other: str) -> None:
+    def test_every_name_is_valid_and_stays_distinct(self, one: str, other: str) -> None:
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", api_name(one))
         assert (api_name(one) == api_name(other)) == (one == other)
 
-    def test_call_and_result_keep_referring_to_each_other(self) -> None:
+    def test_call_and_result_have_the_same_converted_id(self) -> None:
         messages = messages_of(user(), assistant(call("call:1|é", "files.read")), result("call:1|é"))
         used, came = messages[1]["content"][0], messages[2]["content"][0]
         assert used["id"] == came["tool_use_id"] != "call:1|é"
@@ -186,7 +177,7 @@ class TestNames:
 
 
 class TestParameters:
-    def test_what_anthropic_has_a_word_for_is_passed_on(self) -> None:
+    def test_supported_parameters_are_sent(self) -> None:
         body = body_of(
             user(), model="claude-opus-4-8", max_output_tokens=99, stop=["END", " "], reasoning_effort="high"
         )
@@ -195,10 +186,10 @@ class TestParameters:
         assert body["stop_sequences"] == ["END"]
         assert body["output_config"] == {"effort": "high"}
 
-    def test_what_the_api_version_of_the_sdk_refuses_is_left_out(self) -> None:
+    def test_unsupported_parameters_are_omitted(self) -> None:
         assert not {"temperature", "top_p"} & set(body_of(user(), temperature=0.0, top_p=0.5))
 
-    def test_a_tool_is_declared_with_a_schema_of_an_object(self) -> None:
+    def test_a_tool_has_a_schema_of_type_object(self) -> None:
         tools = [ToolSpec(name="now", parameters={}), ToolSpec(name="read", description="Reads.", parameters={"x": 1})]
         assert body_of(user(), tools=tools)["tools"] == [
             {"name": "now", "input_schema": {"type": "object"}},
@@ -216,12 +207,12 @@ class TestParameters:
             ({"type": "function", "function": {"name": "read.me"}}, {"type": "tool", "name": api_name("read.me")}),
         ],
     )
-    def test_a_tool_choice_is_translated_and_the_declarations_stay(self, choice: Any, expected: Any) -> None:
+    def test_a_tool_choice_is_converted(self, choice: Any, expected: Any) -> None:
         body = body_of(user(), tools=[ToolSpec(name="read", parameters={})], tool_choice=choice)
         assert body["tool_choice"] == expected
         assert len(body["tools"]) == 1
 
-    def test_without_tools_there_is_nothing_to_choose(self) -> None:
+    def test_without_tools_the_tool_choice_is_omitted(self) -> None:
         assert "tool_choice" not in body_of(user(), tool_choice="none")
 
 
@@ -240,32 +231,32 @@ class TestThinking:
             ("our-gateway-s-name", None, "adaptive"),
         ],
     )
-    def test_each_model_is_told_in_its_own_way(self, model: str, off: str | None, on: str) -> None:
+    def test_thinking_has_the_type_that_the_model_supports(self, model: str, off: str | None, on: str) -> None:
         assert body_of(user(), model=model).get("thinking", {}).get("type") == off
         config = AnthropicConfig(thinking_budget_tokens=2000)
         assert body_of(user(), model=model, config=config)["thinking"]["type"] == on
 
-    def test_a_call_with_thinking_has_the_configured_budget_or_the_default(self) -> None:
+    def test_thinking_has_the_configured_budget_or_the_default(self) -> None:
         for config, tokens in [(AnthropicConfig(), 10_000), (AnthropicConfig(thinking_budget_tokens=2000), 2000)]:
             body = body_of(user(), model="claude-haiku-4-5", config=config.with_thinking())
             assert body["thinking"] == {"type": "enabled", "budget_tokens": tokens}
 
-    def test_a_budget_leaves_room_for_the_answer(self) -> None:
+    def test_max_tokens_exceeds_the_thinking_budget(self) -> None:
         config = AnthropicConfig(thinking_budget_tokens=2000)
         assert body_of(user(), model="claude-haiku-4-5", max_output_tokens=1000, config=config)["max_tokens"] == 3000
         assert body_of(user(), model="claude-haiku-4-5", max_output_tokens=4000, config=config)["max_tokens"] == 4000
 
-    def test_effort_is_left_out_where_the_model_does_not_have_it(self) -> None:
+    def test_effort_is_omitted_for_models_without_it(self) -> None:
         assert "output_config" not in body_of(user(), model="claude-haiku-4-5", reasoning_effort="high")
         assert "output_config" not in body_of(user(), reasoning_effort="none")
 
     @pytest.mark.parametrize("model", ["claude-sonnet-5", "claude-sonnet-5-5"])
-    def test_an_effort_that_cannot_go_without_thinking_leaves_it_on(self, model: str) -> None:
+    def test_an_effort_that_needs_thinking_keeps_it_on(self, model: str) -> None:
         assert "thinking" not in body_of(user(), model=model, reasoning_effort="max")
 
 
 class TestPromptCache:
-    def test_the_four_markers_stand_on_what_stays_and_where_requests_end(self) -> None:
+    def test_four_markers_are_on_the_stable_prefix_and_the_last_user_messages(self) -> None:
         rows = [
             Message(role="system", content="kind"),
             Message(role="system", content="brief"),
@@ -284,7 +275,7 @@ class TestPromptCache:
             said("three"),
         ]
 
-    def test_they_can_be_switched_off(self) -> None:
+    def test_markers_can_be_disabled(self) -> None:
         assert marked(body_of(Message(role="system", content="kind"), user())) == []
 
 
@@ -310,7 +301,7 @@ spoken = st.lists(st.builds(TextBlock, text=words) | thoughts, max_size=4)
 
 @st.composite
 def turns(draw: st.DrawFn, number: int) -> list[Message]:
-    """One model call: what came in, what it said and called, and the results, in the order in which tools ended."""
+    """Build one turn: rows before it, text and calls of the model, and results in order of completion."""
     content: list[Any] = draw(spoken)
     calls = [
         call(f"call{draw(st.sampled_from(':_é'))}{number}.{n}", draw(words)) for n in range(draw(st.integers(0, 3)))
@@ -335,7 +326,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Message], int]:
 
 @given(histories())
 @settings(max_examples=300, deadline=None)
-def test_any_history_becomes_a_request_that_the_api_takes(drawn: tuple[list[Message], int]) -> None:
+def test_any_history_becomes_a_valid_request(drawn: tuple[list[Message], int]) -> None:
     body = body_of(*drawn[0], config=AnthropicConfig())
     messages = body["messages"]
     assert [m["role"] for m in messages] == ["user" if n % 2 == 0 else "assistant" for n in range(len(messages))]
@@ -355,7 +346,7 @@ def test_any_history_becomes_a_request_that_the_api_takes(drawn: tuple[list[Mess
 
 @given(histories())
 @settings(max_examples=300, deadline=None)
-def test_a_longer_history_only_adds_at_the_tail(drawn: tuple[list[Message], int]) -> None:
+def test_a_longer_history_only_appends(drawn: tuple[list[Message], int]) -> None:
     rows, earlier = drawn
     before, after = prefix_bytes(rows[:earlier]), prefix_bytes(rows)
     assert after.startswith(before)
@@ -363,14 +354,14 @@ def test_a_longer_history_only_adds_at_the_tail(drawn: tuple[list[Message], int]
 
 @given(histories())
 @settings(deadline=None)
-def test_converting_leaves_the_request_as_it_was(drawn: tuple[list[Message], int]) -> None:
+def test_conversion_does_not_change_the_request(drawn: tuple[list[Message], int]) -> None:
     rows = deepcopy(drawn[0])
     body_of(*rows, config=AnthropicConfig())
     assert rows == drawn[0]
 
 
 def prefix_bytes(rows: list[Message]) -> bytes:
-    """The blocks in the order in which the cache reads them, without the markers."""
+    """Return the blocks in the order of the prompt cache, without markers."""
     body = body_of(*rows, config=AnthropicConfig())
     blocks: list[Any] = [*body.get("system", ())]
     for message in body["messages"]:

@@ -1,6 +1,4 @@
-"""Which of the kernel's errors comes of what, and what a person reads."""
-
-from __future__ import annotations
+"""The errors of the kernel for failures of the API, and their messages."""
 
 import socket
 from datetime import UTC, datetime, timedelta
@@ -8,7 +6,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from anthropic_server import AnthropicServer, Cut, error_event, message_start, text, tool_call
+from anthropic_server import AnthropicServer, Cut, error_event, message, message_start, text, tool_call
 from mounted_anthropic import KEY, a_request, mounted_at
 
 from orchestrator_interactive.kernel.contracts.errors import (
@@ -52,6 +50,7 @@ async def error_of_a_call(base_url: str, **request: Any) -> LLMError:
         (408, "timeout_error", "slow", LLMTimeoutError),
         (409, "conflict_error", "conflict", ProviderUnavailableError),
         (413, "request_too_large", "Request exceeds the maximum size", ContextLengthError),
+        (413, "nonsense", "too large", ContextLengthError),
         (422, "invalid_request_error", "no", InvalidRequestError),
         (429, "rate_limit_error", "slow down", RateLimitError),
         (500, "api_error", "oops", ProviderUnavailableError),
@@ -60,7 +59,7 @@ async def error_of_a_call(base_url: str, **request: Any) -> LLMError:
         (529, "overloaded_error", "Overloaded", ProviderUnavailableError),
     ],
 )
-async def test_a_refusal_becomes_the_error_that_says_what_it_is(
+async def test_an_error_response_becomes_an_error_of_the_kernel(
     server: AnthropicServer, status: int, kind: str, said: str, expected: type[LLMError]
 ) -> None:
     server.fail(status, kind, said)
@@ -82,7 +81,7 @@ async def test_a_refusal_becomes_the_error_that_says_what_it_is(
         ("something_new", ProviderUnavailableError),
     ],
 )
-async def test_an_error_in_mid_stream_is_told_by_its_type(
+async def test_an_error_in_mid_stream_is_classified_by_its_type(
     server: AnthropicServer, kind: str, expected: type[LLMError]
 ) -> None:
     server.reply_steps(message_start(), error_event(kind, "in the middle"))
@@ -92,27 +91,24 @@ async def test_an_error_in_mid_stream_is_told_by_its_type(
     assert "in the middle" in str(error)
 
 
-async def test_a_connection_that_drops_is_an_unavailable_provider(server: AnthropicServer) -> None:
-    server.reply(text("Hel", Cut()))
-    assert type(await error_of_a_call(server.base_url)) is ProviderUnavailableError
-
-
-async def test_a_stream_without_its_end_is_an_unavailable_provider(server: AnthropicServer) -> None:
-    server.reply_steps(message_start())
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (message(text("Hel", Cut())), ""),
+        ([message_start()], "ended before it was complete"),
+        ([message_start(), b"event: message_stop\ndata: {no json}\n\n"], "malformed"),
+        ([message_start(), b"event: ping\ndata: \xff\xfe\n\n"], "malformed"),
+    ],
+    ids=["connection lost", "no end", "invalid JSON", "invalid text"],
+)
+async def test_a_broken_stream_is_an_unavailable_provider(server: AnthropicServer, steps: list[Any], said: str) -> None:
+    server.reply_steps(*steps)
     error = await error_of_a_call(server.base_url)
     assert type(error) is ProviderUnavailableError
-    assert "ended before it was complete" in str(error)
+    assert said in str(error)
 
 
-@pytest.mark.parametrize("garbage", [b"event: message_stop\ndata: {no json}\n\n", b"event: ping\ndata: \xff\xfe\n\n"])
-async def test_a_garbled_stream_is_an_unavailable_provider(server: AnthropicServer, garbage: bytes) -> None:
-    server.reply_steps(message_start(), garbage)
-    error = await error_of_a_call(server.base_url)
-    assert type(error) is ProviderUnavailableError
-    assert "malformed" in str(error)
-
-
-async def test_nobody_at_the_address_is_an_unavailable_provider() -> None:
+async def test_a_refused_connection_is_an_unavailable_provider() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -121,19 +117,19 @@ async def test_nobody_at_the_address_is_an_unavailable_provider() -> None:
     assert "connection" in str(error)
 
 
-async def test_a_key_that_the_api_repeats_is_taken_out_of_the_message(server: AnthropicServer) -> None:
+async def test_the_key_is_removed_from_the_message(server: AnthropicServer) -> None:
     server.fail(401, "authentication_error", f"invalid key {KEY}")
     assert "invalid key …" in str(await error_of_a_call(server.base_url))
 
 
-async def test_a_tool_choice_that_means_nothing_is_refused_before_anything_is_sent(server: AnthropicServer) -> None:
+async def test_an_invalid_tool_choice_is_refused_without_a_request(server: AnthropicServer) -> None:
     tools = [{"name": "read", "parameters": {}}]
     error = await error_of_a_call(server.base_url, tools=tools, tool_choice="sometimes")
     assert type(error) is InvalidRequestError
     assert server.requests == []
 
 
-def test_the_wait_is_read_in_every_form_that_the_header_takes() -> None:
+def test_every_form_of_the_retry_after_header_is_parsed() -> None:
     assert retry_after_s({"retry-after": "1.5"}) == 1.5
     assert retry_after_s({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
     assert retry_after_s({"retry-after": "-3"}) == 0
@@ -144,7 +140,7 @@ def test_the_wait_is_read_in_every_form_that_the_header_takes() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "input"])
-async def test_an_answer_without_end_is_cut_off_and_not_asked_for_again(server: AnthropicServer, kind: str) -> None:
+async def test_an_endless_answer_is_an_error_without_retry(server: AnthropicServer, kind: str) -> None:
     pieces = ["x" * 1_000_000] * 11
     server.reply(text(*pieces) if kind == "text" else tool_call("write", {}, *pieces))
     error = await error_of_a_call(server.base_url)

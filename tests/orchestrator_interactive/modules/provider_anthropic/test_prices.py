@@ -1,6 +1,4 @@
-"""What a call to Claude costs: by the public prices of its model, or by those of the configuration."""
-
-from __future__ import annotations
+"""The cost of a call: by the public prices of its model or the configured ones."""
 
 from decimal import Decimal
 from typing import Any
@@ -33,20 +31,7 @@ async def cost_of_a_call(
     return usage.cost_usd
 
 
-async def test_each_token_is_paid_once_at_its_own_price(server: AnthropicServer, mounted: MountedAnthropic) -> None:
-    cost = await cost_of_a_call(
-        mounted,
-        server,
-        input_tokens=1000,
-        cache_read_input_tokens=10_000,
-        cache_creation_input_tokens=500,
-        output_tokens=300,
-    )
-    # 1000 at 2 dollars, 10,000 at 0.20, 500 at 2.50, 300 at 10, each for a million.
-    assert cost == Decimal("0.00825")
-
-
-async def test_what_is_cached_for_an_hour_costs_more(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+async def test_caching_for_an_hour_has_its_own_price(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     split = {"ephemeral_5m_input_tokens": MILLION, "ephemeral_1h_input_tokens": MILLION}
     cost = await cost_of_a_call(mounted, server, cache_creation_input_tokens=2 * MILLION, cache_creation=split)
     assert cost == Decimal("6.5")
@@ -64,7 +49,7 @@ async def test_what_is_cached_for_an_hour_costs_more(server: AnthropicServer, mo
         ("claude-fable-5-1", "72.75"),
     ],
 )
-async def test_the_model_that_was_asked_decides_about_the_price(
+async def test_each_model_has_its_public_price(
     server: AnthropicServer, mounted: MountedAnthropic, model: str, for_a_million_of_each: str
 ) -> None:
     figures = {
@@ -84,37 +69,24 @@ async def test_the_model_that_was_asked_decides_about_the_price(
         ({"input_tokens": 1, "cache_read_input_tokens": 100_000}, "0.0075005"),
     ],
 )
-async def test_a_long_prompt_costs_more_where_the_model_has_two_prices(
+async def test_a_long_prompt_has_the_higher_of_two_prices(
     server: AnthropicServer, mounted: MountedAnthropic, prompt: dict[str, int], cost: str
 ) -> None:
     assert await cost_of_a_call(mounted, server, "claude-haiku-5-5", **prompt, output_tokens=1000) == Decimal(cost)
 
 
-async def test_an_answer_from_the_united_states_alone_costs_a_tenth_more(
-    server: AnthropicServer, mounted: MountedAnthropic
-) -> None:
+async def test_inference_in_the_us_costs_a_tenth_more(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     assert await cost_of_a_call(mounted, server, input_tokens=MILLION, inference_geo="us") == Decimal("2.2")
     assert await cost_of_a_call(mounted, server, input_tokens=MILLION, inference_geo="global") == Decimal(2)
 
 
-async def test_nobody_knows_the_price_of_a_model_that_is_not_in_the_table(
-    server: AnthropicServer, mounted: MountedAnthropic
-) -> None:
+async def test_an_unknown_model_has_no_price(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     assert await cost_of_a_call(mounted, server, "claude-of-the-test", input_tokens=MILLION) is None
     assert await cost_of_a_call(mounted, server, "claude-opus-9", input_tokens=MILLION) is None
 
 
-async def test_an_answer_that_says_nothing_of_its_tokens_has_no_price(
-    server: AnthropicServer, mounted: MountedAnthropic
-) -> None:
-    server.reply_steps({"type": "message_stop"})
-    usage = (await mounted.complete()).usage
-    assert usage is not None
-    assert usage.cost_usd is None
-
-
 class TestConfiguredPrices:
-    async def test_they_win(self, server: AnthropicServer) -> None:
+    async def test_they_take_precedence(self, server: AnthropicServer) -> None:
         prices = {"input": 1, "output": 0.1, "cache_read": "0.5", "cache_write": 3, "cache_write_1h": 7}
         split = {"ephemeral_5m_input_tokens": MILLION, "ephemeral_1h_input_tokens": MILLION}
         figures = {
@@ -128,7 +100,7 @@ class TestConfiguredPrices:
         async with mounted_at(server.base_url, prices=prices) as mounted:
             assert await cost_of_a_call(mounted, server, **figures) == Decimal("11.6")
 
-    async def test_they_are_those_of_the_configured_model_and_of_no_other(self, server: AnthropicServer) -> None:
+    async def test_they_apply_to_the_configured_model_only(self, server: AnthropicServer) -> None:
         async with mounted_at(server.base_url, model="my-own", prices={"input": 7, "output": 0}) as mounted:
             assert await cost_of_a_call(mounted, server, input_tokens=MILLION) == 7
             assert await cost_of_a_call(mounted, server, "claude-sonnet-5", input_tokens=MILLION) == 2
@@ -145,7 +117,7 @@ class TestConfiguredPrices:
             ("cheap", "prices"),
         ],
     )
-    async def test_prices_that_cannot_be_right_are_refused_by_name(self, prices: Any, wrong: str) -> None:
+    async def test_the_error_names_an_invalid_price(self, prices: Any, wrong: str) -> None:
         with pytest.raises(ValueError, match=wrong):
             await mount(a_coordinator(), {"api_key": KEY, "prices": prices})
 
@@ -171,7 +143,7 @@ def test_the_cost_of_two_calls_is_the_sum_of_their_costs(one: Tokens, other: Tok
     assert prices.cost_usd(both) == prices.cost_usd(one) + prices.cost_usd(other)
 
 
-async def test_the_figures_of_the_last_event_count(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+async def test_the_usage_of_the_last_event_is_used(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     ending = {
         "type": "message_delta",
         "delta": {"stop_reason": "end_turn", "stop_sequence": None},

@@ -1,6 +1,4 @@
-"""A call to Claude that is cancelled leaves nothing behind: no connection, no task, no warning."""
-
-from __future__ import annotations
+"""A cancelled call leaves no connection, task or warning."""
 
 import asyncio
 import gc
@@ -42,7 +40,7 @@ HELD = [
 
 
 def open_transports() -> int:
-    gc.collect()  # what was dropped without being closed warns now, and a warning is a failure
+    gc.collect()  # an unclosed transport warns now, and a warning is a failure
     return sum(isinstance(found, asyncio.Transport) and not found.is_closing() for found in gc.get_objects())
 
 
@@ -56,7 +54,7 @@ async def cancelled(mounted: MountedAnthropic, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("held", HELD)
-async def test_it_closes_the_connection_at_once(server: AnthropicServer, mounted: MountedAnthropic, held) -> None:
+async def test_a_cancelled_call_closes_its_connection(server: AnthropicServer, mounted: MountedAnthropic, held) -> None:
     gate = Gate()
     server.reply_steps(*held(gate))
     await cancelled(mounted, gate)
@@ -64,7 +62,7 @@ async def test_it_closes_the_connection_at_once(server: AnthropicServer, mounted
     assert server.requests[0].left
 
 
-async def test_what_it_has_read_until_then_is_known(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+async def test_a_cancelled_call_keeps_its_usage(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     server.reply_steps(*held_within_a_text(Gate()))
     stream = RecordingStream()
     call = asyncio.create_task(mounted.complete(stream=stream))
@@ -76,30 +74,9 @@ async def test_what_it_has_read_until_then_is_known(server: AnthropicServer, mou
     assert stream.usage.input_tokens > 0
 
 
-@pytest.mark.parametrize("held", HELD[1:])
-async def test_it_closes_the_connection_of_an_answer_that_is_being_read(
-    server: AnthropicServer, mounted: MountedAnthropic, held
+async def test_many_concurrent_cancelled_calls_leave_nothing_open(
+    server: AnthropicServer, mounted: MountedAnthropic
 ) -> None:
-    server.reply_steps(*held(Gate()))
-    stream = RecordingStream()
-    call = asyncio.create_task(mounted.complete(stream=stream))
-    await stream.began.wait()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    await server.requests[0].ended.wait()
-    assert server.requests[0].left
-
-
-async def test_many_in_a_row_leave_nothing_open(server: AnthropicServer, mounted: MountedAnthropic) -> None:
-    for number in range(CALLS):
-        gate = Gate()
-        server.reply_steps(*HELD[number % len(HELD)](gate))
-        await cancelled(mounted, gate)
-    await nothing_is_left_open(server, mounted)
-
-
-async def test_many_at_once_leave_nothing_open(server: AnthropicServer, mounted: MountedAnthropic) -> None:
     gates = [Gate() for _ in range(CALLS)]
     for number, gate in enumerate(gates):
         server.reply_steps(*HELD[number % len(HELD)](gate))
@@ -120,12 +97,12 @@ async def nothing_is_left_open(server: AnthropicServer, mounted: MountedAnthropi
     assert len({request.peer for request in server.requests}) == CALLS
     server.reply(text("still here"))
     assert (await mounted.complete()).text == "still here"
-    # Both ends of the one connection that the last call has left for the next one, and the server's task for it.
+    # Both ends of the one kept connection, and the server's task for it.
     assert open_transports() == 2
     assert len(asyncio.all_tasks() - {asyncio.current_task()}) == 1
 
 
-async def test_it_ends_the_wait_for_the_next_try(server: AnthropicServer) -> None:
+async def test_cancellation_ends_the_wait_before_a_retry(server: AnthropicServer) -> None:
     server.fail(529, "overloaded_error")
     async with mounted_at(server.base_url, retry_base_delay_s=3600) as mounted:
         call = asyncio.create_task(mounted.complete())

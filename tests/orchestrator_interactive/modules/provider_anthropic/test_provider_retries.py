@@ -1,6 +1,4 @@
-"""Calls to Claude that fail: who asks again, when, and how long silence is borne."""
-
-from __future__ import annotations
+"""Retries and timeouts of failed calls."""
 
 import pytest
 from anthropic_server import AnthropicServer, Cut, Gate, error_event, message_start, text, thinking
@@ -16,7 +14,7 @@ from orchestrator_interactive.kernel.contracts.messages import TextBlock
 
 
 class TestRetrying:
-    async def test_a_failure_that_passes_is_tried_again_and_announced(
+    async def test_a_temporary_failure_is_retried_with_an_event(
         self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.fail(529, "overloaded_error", "Overloaded")
@@ -28,9 +26,7 @@ class TestRetrying:
         assert mounted.retries[0]["model"] == "claude-sonnet-5"
         assert "Overloaded" in mounted.retries[0]["error"]
 
-    async def test_it_gives_up_after_the_configured_number_of_retries(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_the_number_of_retries_is_limited(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         for _ in range(4):
             server.fail(503)
         with pytest.raises(ProviderUnavailableError):
@@ -39,7 +35,7 @@ class TestRetrying:
         assert len(mounted.retries) == 3
 
     @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.002"), ("retry-after-ms", "2")])
-    async def test_the_wait_that_the_api_asks_for_is_honoured(
+    async def test_a_retry_waits_as_long_as_the_api_requests(
         self, server: AnthropicServer, mounted: MountedAnthropic, header: str, value: str
     ) -> None:
         server.fail(429, "rate_limit_error", headers={header: value})
@@ -47,18 +43,14 @@ class TestRetrying:
         await mounted.complete()
         assert mounted.retries[0]["delay_s"] == pytest.approx(0.002)
 
-    async def test_a_wait_of_many_minutes_is_left_to_the_caller(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_wait_of_many_minutes_is_raised(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "900"})
         with pytest.raises(RateLimitError) as limited:
             await mounted.complete()
         assert limited.value.retry_after == 900
         assert mounted.retries == []
 
-    async def test_what_cannot_get_better_is_not_tried_again(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_permanent_failure_is_not_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(401, "authentication_error")
         with pytest.raises(AuthenticationError):
             await mounted.complete()
@@ -67,7 +59,7 @@ class TestRetrying:
             await mounted.complete()
         assert mounted.retries == []
 
-    async def test_a_broken_stream_is_asked_for_again(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    async def test_a_broken_stream_is_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.reply_steps(message_start(), error_event("overloaded_error"))
         server.reply(thinking("hm", Cut()))
         server.reply(text("Hello, ", Cut()))
@@ -76,8 +68,8 @@ class TestRetrying:
         assert len(mounted.retries) == 3
 
 
-class TestLeavingRetriesToWhoGivesTheStream:
-    async def test_a_call_that_failed_is_not_repeated(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+class TestCallerWithAStream:
+    async def test_a_failed_call_is_not_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "7"})
         with pytest.raises(RateLimitError) as failed:
             await mounted.complete(a_request(model="claude-opus-5"), stream=RecordingStream())
@@ -87,7 +79,7 @@ class TestLeavingRetriesToWhoGivesTheStream:
         assert (error.provider, error.model, error.status_code) == ("anthropic", "claude-opus-5", 429)
         assert (error.retryable, error.retry_after) == (True, 7)
 
-    async def test_nor_one_that_broke_in_mid_stream_and_what_was_said_stays(
+    async def test_a_broken_stream_is_not_retried_and_its_text_is_kept(
         self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(text("Hello, ", Cut()))
@@ -98,22 +90,22 @@ class TestLeavingRetriesToWhoGivesTheStream:
         assert len(server.requests) == 1
         assert stream.valid_blocks() == [TextBlock(text="Hello, ")]
 
-    async def test_what_cannot_get_better_says_so(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    async def test_a_permanent_failure_is_final(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
         server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
         with pytest.raises(RateLimitError) as failed:
             await mounted.complete(stream=RecordingStream())
         assert not failed.value.retryable
 
 
-class TestStalling:
-    async def test_silence_in_mid_stream_is_a_timeout(self, server: AnthropicServer) -> None:
+class TestTimeouts:
+    async def test_a_stream_without_events_is_a_timeout(self, server: AnthropicServer) -> None:
         gate = Gate()
         server.reply(text("Hello, ", gate))
         async with mounted_at(server.base_url, timeout_s=0.05) as mounted:
             with pytest.raises(LLMTimeoutError, match=r"sent nothing for 0\.05 seconds"):
                 await mounted.complete(stream=RecordingStream())
 
-    async def test_silence_before_the_answer_is_a_timeout(self, server: AnthropicServer) -> None:
+    async def test_a_response_that_does_not_start_is_a_timeout(self, server: AnthropicServer) -> None:
         server.reply_steps(Gate())
         server.reply_steps(Gate())
         async with mounted_at(server.base_url, timeout_s=0.05, max_retries=1) as mounted:
@@ -121,7 +113,7 @@ class TestStalling:
                 await mounted.complete()
             assert len(mounted.retries) == 1
 
-    async def test_the_time_limit_of_a_request_bounds_the_whole_call(
+    async def test_the_timeout_of_a_request_covers_the_whole_call(
         self, server: AnthropicServer, mounted: MountedAnthropic
     ) -> None:
         server.reply(text("Hello, ", Gate()))

@@ -1,7 +1,5 @@
 """Limits of a workspace folder, and the files that the loop saves in it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource
@@ -42,26 +40,22 @@ def modes_in(root: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mode & 0o777 for path in (root, *files_in(root))}
 
 
-async def test_a_write_past_the_quota_is_refused_with_the_usage_and_a_remedy_that_works(tmp_path: Path) -> None:
+async def test_the_error_of_a_write_over_the_quota_has_the_usage_and_a_remedy(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path, quota_mb=1)
     assert (await write(workspace, "a.md", HALF)).success
-    assert (await write(workspace, "b.md", HALF)).success
-    told = refused(await write(workspace, "plans/c.md", "more"))
-    assert "may hold 1.0 MB, it holds 1.0 MB" in told
-    assert "empty ones" in told
+    assert (await write(workspace, "b.md", "")).success
+    assert (await write(workspace, "b.md", HALF, append=True)).success
+    assert "may hold 1.0 MB" in refused(await write(workspace, "b.md", "!", append=True))
+    assert (await write(workspace, "b.md", HALF)).success, "a replaced file counts once"
+    error = refused(await write(workspace, "plans/c.md", "more"))
+    assert "may hold 1.0 MB, it holds 1.0 MB" in error
+    assert "empty ones" in error
     assert not (tmp_path / "plans").exists(), "a refused write leaves nothing"
     assert (await write(workspace, "a.md", "")).success
     assert (await write(workspace, "plans/c.md", "more")).success
 
 
-async def test_an_append_counts_what_it_adds(tmp_path: Path) -> None:
-    workspace = await mounted(tmp_path, quota_mb=1)
-    await write(workspace, "a.md", HALF)
-    assert (await write(workspace, "a.md", HALF, append=True)).success
-    assert "may hold 1.0 MB" in refused(await write(workspace, "a.md", "!", append=True))
-
-
-async def test_parallel_writes_of_several_sessions_do_not_pass_the_quota_together(tmp_path: Path) -> None:
+async def test_concurrent_writes_of_several_sessions_keep_the_quota(tmp_path: Path) -> None:
     sessions = [await mounted(tmp_path, quota_mb=1) for _ in range(3)]
     writes = [write(sessions[number % 3], f"{number}.md", "x" * 100_000) for number in range(30)]
     results = await asyncio.gather(*writes)
@@ -69,20 +63,20 @@ async def test_parallel_writes_of_several_sessions_do_not_pass_the_quota_togethe
     assert sum(path.stat().st_size for path in files_in(tmp_path)) == MB
 
 
-async def test_parallel_appends_of_two_sessions_lose_nothing(tmp_path: Path) -> None:
+async def test_concurrent_appends_of_two_sessions_lose_nothing(tmp_path: Path) -> None:
     sessions = [await mounted(tmp_path) for _ in range(2)]
     await asyncio.gather(*(write(sessions[n % 2], "a.md", f"{n}\n", append=True) for n in range(40)))
     assert sorted(map(int, (tmp_path / "a.md").read_text().split())) == list(range(40))
 
 
-async def test_files_and_folders_are_counted_too(tmp_path: Path) -> None:
+async def test_the_number_of_files_and_folders_is_limited(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path, quota_files=3)
     assert (await write(workspace, "a/b/c.md", "")).success
     assert "may hold 3 files and folders" in refused(await write(workspace, "d.md", ""))
     assert (await write(workspace, "a/b/c.md", "still", append=True)).success
 
 
-async def test_what_others_put_there_counts_and_what_they_remove_makes_room_at_once(tmp_path: Path) -> None:
+async def test_files_of_other_programs_count_until_they_are_removed(tmp_path: Path) -> None:
     (tmp_path / "by-a-template.bin").write_bytes(b"x" * MB)
     workspace = await mounted(tmp_path, quota_mb=1)
     assert "may hold" in refused(await write(workspace, "a.md", "more"))
@@ -90,7 +84,7 @@ async def test_what_others_put_there_counts_and_what_they_remove_makes_room_at_o
     assert (await write(workspace, "a.md", "more")).success
 
 
-async def test_what_an_interrupted_write_left_behind_is_removed_when_it_is_old(tmp_path: Path) -> None:
+async def test_old_drafts_of_interrupted_writes_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".draft-aaaaaaaaaaaaaaaa").mkdir()
     os.utime(tmp_path / ".draft-aaaaaaaaaaaaaaaa", (0, 0))
     old, new, own = (tmp_path / f".draft-{name}" for name in ("0123456789abcdef", "fedcba9876543210", "plan"))
@@ -104,14 +98,14 @@ async def test_what_an_interrupted_write_left_behind_is_removed_when_it_is_old(t
     assert "may hold 4 files" in refused(await write(workspace, "b.md", "text"))
 
 
-async def test_a_write_leaves_the_reserve_of_the_disk_free(tmp_path: Path) -> None:
+async def test_a_write_keeps_the_reserve_of_the_disk_free(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path, reserve_mb=10**9)
-    told = refused(await write(workspace, "a.md", "text"))
-    assert "the service keeps 1,000,000,000.0 MB free" in told
+    error = refused(await write(workspace, "a.md", "text"))
+    assert "the service keeps 1,000,000,000.0 MB free" in error
     assert files_in(tmp_path) == []
 
 
-async def test_a_write_that_the_system_refuses_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_write_that_the_system_refuses_leaves_no_file(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path, quota_mb=1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
@@ -123,13 +117,13 @@ async def test_a_write_that_the_system_refuses_is_told_and_leaves_nothing(tmp_pa
     assert (await write(workspace, "a.md", HALF)).success
 
 
-async def test_new_files_and_folders_are_for_this_user_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_may_read_new_files_and_folders(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path / "new")
     await write(workspace, "plans/a.md", "text")
     assert modes_in(tmp_path / "new") == {"new": 0o700, "plans": 0o700, "a.md": 0o600}
 
 
-async def test_a_saved_text_of_one_long_line_can_be_read_to_its_end(tmp_path: Path) -> None:
+async def test_a_saved_text_of_one_long_line_can_be_read_in_parts(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path)
     text = "".join(f"{number:09}," for number in range(30_000))
     path = await workspace.get_capability("workspace.save")("../call\n1/" + "é" * 300, text)
@@ -143,13 +137,13 @@ async def test_a_saved_text_of_one_long_line_can_be_read_to_its_end(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["", "a\n" * 9_999 + "b", "x" * 10_000 + "\n" + "y" * 10_000, "\n" * 30_000])
-async def test_a_saved_text_of_short_lines_stays_as_it_is(tmp_path: Path, text: str) -> None:
+async def test_a_saved_text_of_short_lines_is_unchanged(tmp_path: Path, text: str) -> None:
     workspace = await mounted(tmp_path)
     path = await workspace.get_capability("workspace.save")("call", text)
     assert (tmp_path / path).read_text() == text
 
 
-async def test_a_text_that_exceeds_the_quota_is_not_saved(tmp_path: Path) -> None:
+async def test_a_text_over_the_quota_is_not_saved(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path, quota_mb=1)
     with pytest.raises(ValueError, match="may hold"):
         await workspace.get_capability("workspace.save")("call", HALF * 3)

@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""The tools list_files, read_file, search_files and write_file."""
 
 import asyncio
 import os
@@ -6,22 +6,18 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult, reporting
 from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.modules import tool_filesystem
-from orchestrator_interactive.modules.tool_filesystem.search import scan
-from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Any]
+Run = Callable[..., Any]
 
 
 def a_coordinator() -> ModuleCoordinator:
@@ -76,13 +72,13 @@ def child_processes() -> list[str]:
 def search_processes() -> list[str]:
     found = []
     for pid in child_processes():
-        with suppress(OSError):  # it has ended since
+        with suppress(OSError):  # it has ended
             if b"search_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
 
 
-async def test_it_mounts_four_tools_and_makes_the_folder(root: Path) -> None:
+async def test_it_mounts_four_tools_and_creates_the_folder(root: Path) -> None:
     tools = await tools_in(root)
     assert set(tools) == {"list_files", "read_file", "search_files", "write_file"}
     assert names_in(root) == []
@@ -94,40 +90,32 @@ async def test_it_mounts_four_tools_and_makes_the_folder(root: Path) -> None:
         assert tool.side_effect_free is (name != "write_file")
 
 
-async def test_without_a_root_it_works_in_the_sessions_folder(root: Path) -> None:
+@pytest.mark.parametrize("is_set", [True, False])
+async def test_the_default_root_is_the_folder_of_the_session_or_the_process(
+    root: Path, monkeypatch: pytest.MonkeyPatch, *, is_set: bool
+) -> None:
+    await asyncio.to_thread(root.mkdir)
     coordinator = a_coordinator()
-    coordinator.register_capability("session.working_dir", str(root))
+    if is_set:
+        coordinator.register_capability("session.working_dir", str(root))
+    else:
+        monkeypatch.chdir(root)
     await tool_filesystem.mount(coordinator, {})
     said(await coordinator.get("tools", "write_file").execute({"path": "here.md", "content": "x"}))
     assert names_in(root) == ["here.md"]
 
 
-async def test_without_a_root_and_a_sessions_folder_it_works_where_the_process_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    coordinator = a_coordinator()
-    await tool_filesystem.mount(coordinator, {})
-    said(await coordinator.get("tools", "write_file").execute({"path": "here.md", "content": "x"}))
-    assert "here.md" in names_in(tmp_path)
-
-
-async def test_an_unknown_option_is_named(root: Path) -> None:
+async def test_the_error_names_an_unknown_option(root: Path) -> None:
     with pytest.raises(ValueError, match="there is no 'maxresults'; there are: root, max_read_bytes, max_results"):
         await tools_in(root, maxresults=3)
 
 
-async def test_what_is_written_can_be_listed_read_and_found(run: Run) -> None:
+async def test_a_written_file_can_be_listed_read_and_searched(run: Run, root: Path) -> None:
     said(await run("write_file", path="plans/may.md", content="# May\nbake a cake\n"))
-    said(await run("write_file", path="notes.md", content="Cake is good.\n"))
+    said(await run("write_file", path=str(root / "notes.md"), content="Cake is good.\n"))
     assert said(await run("list_files")) == "notes.md (14 bytes)\nplans/may.md (18 bytes)"
     assert said(await run("read_file", path="plans/may.md")) == "# May\nbake a cake\n"
     assert said(await run("search_files", query="cake")) == "notes.md:1: Cake is good.\nplans/may.md:2: bake a cake"
-
-
-async def test_an_absolute_path_inside_the_workspace_is_fine(run: Run, root: Path) -> None:
-    (root / "notes.md").write_text("hello")
-    assert said(await run("read_file", path=str(root / "notes.md"))) == "hello"
 
 
 @pytest.mark.parametrize("path", ["../secret.md", "a/../../secret.md", "/etc/hostname", "a/..", "a\0b", "\ud800"])
@@ -137,7 +125,7 @@ async def test_a_path_outside_is_refused_by_every_tool(run: Run, name: str, path
     assert refused(await run(name, path=path, **extra))
 
 
-async def test_links_that_lead_outside_are_refused(run: Run, root: Path, tmp_path: Path) -> None:
+async def test_links_to_outside_are_refused(run: Run, root: Path, tmp_path: Path) -> None:
     (root / "file").symlink_to(tmp_path / "secret.md")
     (root / "folder").symlink_to(tmp_path)
     (root / "circle").symlink_to(root / "circle")
@@ -151,7 +139,7 @@ async def test_links_that_lead_outside_are_refused(run: Run, root: Path, tmp_pat
     assert names_in(tmp_path) == ["secret.md", "workspace"]
 
 
-async def test_a_link_inside_the_workspace_can_be_read_and_written_through(run: Run, root: Path) -> None:
+async def test_a_link_inside_the_workspace_is_followed(run: Run, root: Path) -> None:
     (root / "real.md").write_text("one\n")
     (root / "link.md").symlink_to("real.md")
     said(await run("write_file", path="link.md", content="two\n", append=True))
@@ -159,7 +147,7 @@ async def test_a_link_inside_the_workspace_can_be_read_and_written_through(run: 
     assert (root / "link.md").is_symlink()
 
 
-async def test_pipes_sockets_and_folders_are_no_files_and_hang_nothing(run: Run, root: Path) -> None:
+async def test_pipes_sockets_and_folders_are_refused_at_once(run: Run, root: Path) -> None:
     os.mkfifo(root / "pipe")
     (root / "folder").mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -170,7 +158,7 @@ async def test_pipes_sockets_and_folders_are_no_files_and_hang_nothing(run: Run,
     assert said(await run("search_files", query="x")) == "No line contains “x”."
 
 
-async def test_a_missing_file_is_explained(run: Run, root: Path) -> None:
+async def test_the_error_of_a_missing_file_has_a_remedy(run: Run, root: Path) -> None:
     (root / "notes.md").write_text("x")
     assert "Use list_files" in refused(await run("read_file", path="nothing.md"))
     assert "Use list_files" in refused(await run("list_files", path="nowhere"))
@@ -189,16 +177,14 @@ async def test_a_missing_file_is_explained(run: Run, root: Path) -> None:
         "x" * 10**6,
     ],
 )
-async def test_a_path_that_is_too_long_is_refused_by_every_tool_and_leaves_nothing(
-    run: Run, root: Path, path: str
-) -> None:
+async def test_every_tool_refuses_a_path_that_is_too_long(run: Run, root: Path, path: str) -> None:
     for name, more in (("write_file", {"content": "x"}), ("read_file", {}), ("search_files", {"query": "x"})):
         assert "255 bytes a name" in refused(await run(name, path=path, **more))
     assert "255 bytes a name" in refused(await run("list_files", path=path))
     assert names_in(root) == []
 
 
-async def test_a_path_as_long_as_may_be_can_be_written_listed_found_and_read(run: Run) -> None:
+async def test_a_path_of_maximum_length_works_with_every_tool(run: Run) -> None:
     path = "d/" * 20 + "f.md"
     said(await run("write_file", path=path, content="deep"))
     assert said(await run("list_files")) == f"{path} (4 bytes)"
@@ -206,7 +192,7 @@ async def test_a_path_as_long_as_may_be_can_be_written_listed_found_and_read(run
     assert said(await run("read_file", path=path)) == "deep"
 
 
-async def test_what_another_program_put_too_deep_is_left_out_with_a_note(run: Run, root: Path) -> None:
+async def test_files_that_are_too_deep_are_omitted_with_a_note(run: Run, root: Path) -> None:
     (root / "a.md").write_text("cake")
     folder = os.open(root, os.O_RDONLY)
     for _ in range(1500):
@@ -227,7 +213,7 @@ async def test_what_another_program_put_too_deep_is_left_out_with_a_note(run: Ru
     await asyncio.to_thread(subprocess.run, ["rm", "-rf", root / "d"], check=True)
 
 
-async def test_listing_skips_what_is_hidden_and_takes_a_folder_or_a_pattern(run: Run, root: Path) -> None:
+async def test_list_files_omits_hidden_files_and_takes_a_folder_or_a_pattern(run: Run, root: Path) -> None:
     for path in (".git/config", ".env", "node_modules/x.js", "a.md", "b.txt", "sub/c.md"):
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).write_text("x")
@@ -238,7 +224,7 @@ async def test_listing_skips_what_is_hidden_and_takes_a_folder_or_a_pattern(run:
         assert said(await run("list_files", pattern=pattern)) == "a.md (1 bytes)\nsub/c.md (1 bytes)"
 
 
-async def test_long_results_are_cut_and_say_so(root: Path) -> None:
+async def test_long_results_are_truncated_with_a_note(root: Path) -> None:
     tools = await tools_in(root, max_results=2)
     for name in "abc":
         (root / f"{name}.md").write_text("same\n")
@@ -248,7 +234,7 @@ async def test_long_results_are_cut_and_say_so(root: Path) -> None:
         assert "only the first 2 are shown" in lines[2]
 
 
-async def test_reading_a_part_says_where_to_read_on(run: Run, root: Path) -> None:
+async def test_a_partial_read_names_the_next_offset(run: Run, root: Path) -> None:
     (root / "ten.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     assert said(await run("read_file", path="ten.txt", offset=9)) == "line 9\nline 10\n"
     part = said(await run("read_file", path="ten.txt", offset=2, limit=2))
@@ -257,7 +243,7 @@ async def test_reading_a_part_says_where_to_read_on(run: Run, root: Path) -> Non
     assert "only 10 lines" in refused(await run("read_file", path="ten.txt", offset=12))
 
 
-async def test_a_large_file_is_cut_between_lines_and_read_on_without_a_gap(root: Path) -> None:
+async def test_a_large_file_is_read_in_parts_of_whole_lines(root: Path) -> None:
     tools = await tools_in(root, max_read_bytes=50)
     whole = "".join(f"line ä {n}\n" for n in range(30))
     (root / "large.txt").write_text(whole)
@@ -272,14 +258,14 @@ async def test_a_large_file_is_cut_between_lines_and_read_on_without_a_gap(root:
     assert read == whole
 
 
-async def test_one_endless_line_is_cut_without_half_a_letter(root: Path) -> None:
+async def test_a_long_line_is_truncated_between_characters(root: Path) -> None:
     tools = await tools_in(root, max_read_bytes=11)
     (root / "line.txt").write_text("ä" * 50 + "\nnext\n")
     text = said(await tools["read_file"].execute({"path": "line.txt"}))
     assert text == "äääää\n[… Line 1 is truncated after 11 bytes. Read on with offset=2.]"
 
 
-async def test_odd_bytes_are_replaced_and_binary_files_refused(run: Run, root: Path) -> None:
+async def test_invalid_bytes_are_replaced_and_binary_files_refused(run: Run, root: Path) -> None:
     (root / "odd.txt").write_bytes(b"caf\xe9\n")
     (root / "empty.txt").touch()
     (root / "picture.png").write_bytes(b"\x89PNG\0\0")
@@ -289,7 +275,7 @@ async def test_odd_bytes_are_replaced_and_binary_files_refused(run: Run, root: P
     assert said(await run("search_files", query="PNG")) == "No line contains “PNG”."
 
 
-async def test_searching_minds_case_and_place_only_when_told(run: Run, root: Path) -> None:
+async def test_a_search_ignores_case_unless_told_otherwise(run: Run, root: Path) -> None:
     (root / "sub").mkdir()
     (root / "a.md").write_text("Straße\nSTRASSE\n")
     (root / "sub" / "b.md").write_text("straße\n")
@@ -299,18 +285,14 @@ async def test_searching_minds_case_and_place_only_when_told(run: Run, root: Pat
     assert said(await run("search_files", query="STRASSE", path="a.md", case_sensitive=True)) == "a.md:2: STRASSE"
 
 
-async def test_regular_expressions_find_lines_by_their_own_count(run: Run, root: Path) -> None:
+async def test_a_regular_expression_matches_lines_split_at_newlines_only(run: Run, root: Path) -> None:
     (root / "a.md").write_text("one\rtwo\x0cthree\u2028four\nMay 12\r\nmay 3\n")
     assert said(await run("search_files", query=r"^may \d+$", regex=True)) == "a.md:2: May 12\na.md:3: may 3"
     assert said(await run("search_files", query=r"^may", regex=True, case_sensitive=True)) == "a.md:3: may 3"
     assert said(await run("search_files", query="May 12")) == "a.md:2: May 12"
 
 
-async def test_a_malformed_expression_is_explained(run: Run) -> None:
-    assert "not a regular expression: unterminated" in refused(await run("search_files", query="[a-", regex=True))
-
-
-async def test_a_catastrophic_expression_is_ended_while_everything_else_goes_on(run: Run, root: Path) -> None:
+async def test_a_catastrophic_expression_is_stopped_without_blocking_others(run: Run, root: Path) -> None:
     (root / "trap.txt").write_text("a" * 1_000 + "!")
     search = asyncio.create_task(run("search_files", query="(a+)+$", regex=True))
     (root / "notes.md").write_text("still here")
@@ -326,44 +308,31 @@ async def processes_at_rest() -> set[str]:
 
 
 async def new_process(before: set[str]) -> str:
-    while not (new := set(child_processes()) - before):  # noqa: ASYNC110 - a process that has started tells nobody
+    while not (new := set(child_processes()) - before):  # noqa: ASYNC110 - a new process sends no event
         await asyncio.sleep(0.001)
     return new.pop()
 
 
-async def test_a_search_whose_process_ends_is_made_once_more(run: Run, root: Path) -> None:
+@pytest.mark.parametrize("kills", [1, 2])
+async def test_a_search_whose_process_ends_is_repeated_once(run: Run, root: Path, kills: int) -> None:
     (root / "trap.txt").write_text("a" * 1_000 + "!")
     before = await processes_at_rest()
     search = asyncio.create_task(run("search_files", query="(a+)+$", regex=True))
-    first = await new_process(before)
-    (root / "trap.txt").write_text("aaa")
-    os.kill(int(first), signal.SIGKILL)
-    assert said(await search) == "trap.txt:1: aaa"
-
-
-async def test_a_search_whose_process_ends_twice_tells_so(run: Run, root: Path) -> None:
-    (root / "trap.txt").write_text("a" * 1_000 + "!")
-    before = await processes_at_rest()
-    search = asyncio.create_task(run("search_files", query="(a+)+$", regex=True))
-    for _ in range(2):
+    for _ in range(kills):
         process = await new_process(before)
         before.add(process)
+        if kills == 1:
+            (root / "trap.txt").write_text("aaa")
         os.kill(int(process), signal.SIGKILL)
-    told = refused(await search)
-    assert told.startswith("The files cannot be read now:")
-    assert told.endswith("Try again later.")
+    if kills == 1:
+        assert said(await search) == "trap.txt:1: aaa"
+    else:
+        error = refused(await search)
+        assert error.startswith("The files cannot be read now:")
+        assert error.endswith("Try again later.")
 
 
-async def test_a_request_that_does_not_fit_into_the_socket_is_sent_whole(root: Path) -> None:
-    workspace = WorkspaceFolder(root)
-    (root / "a.md").write_text("cake")
-    found = await scan(
-        workspace, ".", pattern=None, query="cake", regex=False, ignore_case=False, limit=1, more="x" * 10**6
-    )
-    assert found["items"] == [["a.md", 1, "cake"]]
-
-
-async def test_a_search_that_is_cancelled_leaves_no_process_and_its_process_had_no_secrets(
+async def test_a_cancelled_search_ends_its_process_which_has_no_secrets(
     run: Run, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_KEY", "secret")
@@ -371,7 +340,7 @@ async def test_a_search_that_is_cancelled_leaves_no_process_and_its_process_had_
     before = await processes_at_rest()
     search = asyncio.create_task(run("search_files", query="(a+)+$", regex=True))
     process = Path("/proc", await new_process(before))
-    while b"search_process" not in (process / "cmdline").read_bytes():  # noqa: ASYNC110 - it is only forked yet
+    while b"search_process" not in (process / "cmdline").read_bytes():  # noqa: ASYNC110 - it is forked, but not started
         await asyncio.sleep(0.001)
     assert b"A_KEY" not in (process / "environ").read_bytes()
     search.cancel()
@@ -381,7 +350,7 @@ async def test_a_search_that_is_cancelled_leaves_no_process_and_its_process_had_
 
 
 @pytest.mark.parametrize("regex", [False, True])
-async def test_many_searches_at_once_share_a_few_processes(root: Path, regex: bool) -> None:
+async def test_concurrent_searches_share_a_few_processes(root: Path, regex: bool) -> None:
     workspaces = [await tools_in(root / name) for name in ("one", "two", "three")]
     for name in ("one", "two", "three"):
         (root / name / "a.md").write_text(f"cake {name}")
@@ -399,7 +368,7 @@ async def test_many_searches_at_once_share_a_few_processes(root: Path, regex: bo
     ] * 30
 
 
-async def test_a_search_that_takes_for_ever_does_not_hold_up_another_workspace(root: Path) -> None:
+async def test_endless_searches_do_not_block_another_workspace(root: Path) -> None:
     slow, quick = [await tools_in(root / name) for name in ("slow", "quick")]
     (root / "slow" / "trap.txt").write_text("a" * 1_000 + "!")
     (root / "quick" / "a.md").write_text("cake")
@@ -414,16 +383,16 @@ async def test_a_search_that_takes_for_ever_does_not_hold_up_another_workspace(r
 
 
 @pytest.mark.parametrize("regex", [False, True])
-async def test_a_search_in_many_files_tells_how_far_it_is(run: Run, root: Path, regex: bool) -> None:
+async def test_a_search_in_many_files_reports_progress(run: Run, root: Path, regex: bool) -> None:
     for number in range(1_001):
         (root / f"{number}.md").write_text("cake" if number == 7 else "bread")
-    heard: list[str] = []
-    with reporting(heard.append):
+    reports: list[str] = []
+    with reporting(reports.append):
         assert said(await run("search_files", query="cake", regex=regex)) == "7.md:1: cake"
-    assert heard == ["500 files searched", "1,000 files searched"]
+    assert reports == ["500 files searched", "1,000 files searched"]
 
 
-async def test_writing_replaces_appends_and_keeps_permissions(run: Run, root: Path) -> None:
+async def test_write_file_replaces_or_appends_and_keeps_permissions(run: Run, root: Path) -> None:
     said(await run("write_file", path="a.sh", content="one\n"))
     (root / "a.sh").chmod(0o700)
     said(await run("write_file", path="a.sh", content="two\n", append=True))
@@ -434,18 +403,12 @@ async def test_writing_replaces_appends_and_keeps_permissions(run: Run, root: Pa
     assert names_in(root) == ["a.sh"]
 
 
-async def test_too_much_is_refused_and_leaves_the_file_as_it_was(run: Run, root: Path) -> None:
+async def test_a_write_over_the_limit_leaves_the_file_unchanged(run: Run, root: Path) -> None:
     (root / "a.txt").write_text("x" * 10)
     assert "1,000,000 bytes" in refused(await run("write_file", path="a.txt", content="y" * 1_000_001))
     assert "1,000,000 bytes" in refused(await run("write_file", path="a.txt", content="y" * 999_991, append=True))
     assert (root / "a.txt").read_text() == "x" * 10
     assert names_in(root) == ["a.txt"]
-
-
-async def test_appending_side_by_side_loses_nothing(run: Run, root: Path) -> None:
-    results = [run("write_file", path="log.txt", content=f"{n}\n", append=True) for n in range(30)]
-    await asyncio.gather(*results)
-    assert sorted(map(int, (root / "log.txt").read_text().split())) == list(range(30))
 
 
 @pytest.mark.parametrize(
@@ -456,19 +419,20 @@ async def test_appending_side_by_side_loses_nothing(run: Run, root: Path) -> Non
         ("read_file", {"path": "a", "offset": 0}, "'offset'"),
         ("read_file", {"file": "a"}, "there is no 'file'; there are: path, offset, limit"),
         ("search_files", {"query": ""}, "'query'"),
+        ("search_files", {"query": "[a-", "regex": True}, "not a regular expression: unterminated"),
         ("list_files", {"pattern": "x" * 10**6}, "'pattern': String should have at most 500 characters"),
         ("write_file", {"path": "a"}, "'content' is missing"),
         ("list_files", "everything", "list_files: "),
         ("list_files", None, "list_files: "),
     ],
 )
-async def test_wrong_input_is_a_result_that_says_what_to_do(
+async def test_the_result_of_invalid_input_names_the_error(
     tools: dict[str, Any], name: str, given: Any, reason: str
 ) -> None:
     assert reason in refused(await tools[name].execute(given))
 
 
-def test_labels_are_short_and_say_what_is_being_done(tools: dict[str, Any]) -> None:
+def test_labels_are_short_and_name_the_action(tools: dict[str, Any]) -> None:
     assert tools["read_file"].label({"path": "notes.md"}) == "Reading notes.md"
     assert tools["list_files"].label({}) == "Listing files"
     assert tools["list_files"].label({"path": "plans"}) == "Listing files in plans"
@@ -477,8 +441,5 @@ def test_labels_are_short_and_say_what_is_being_done(tools: dict[str, Any]) -> N
     long = tools["read_file"].label({"path": "folder/" * 40 + "notes.md"})
     assert len(long) < 60
     assert long.endswith("folder/notes.md")
-
-
-@pytest.mark.parametrize("nonsense", [None, "x", {}, {"path": None}, {"path": 3, "query": []}])
-def test_labels_survive_whatever_the_model_sends(tools: dict[str, Any], nonsense: Any) -> None:
-    assert all(tool.label(nonsense) for tool in tools.values())
+    for invalid in (None, "x", {}, {"path": None}, {"path": 3, "query": []}):
+        assert all(tool.label(invalid) for tool in tools.values())

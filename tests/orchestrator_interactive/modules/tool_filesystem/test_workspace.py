@@ -1,10 +1,11 @@
-from __future__ import annotations
+"""Confinement of the tools to the workspace folder."""
 
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,10 +13,7 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.modules import tool_filesystem
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-SECRET = "what nobody may see"
+SECRET = "the secret text abc"
 
 names = st.sampled_from(["a", "b", "deep", "secret.md", "..", ".", "", "~", "workspace", "outside", "ü", "a b"])
 inside_names = st.sampled_from(["a", "b", "deep", "ü"])
@@ -60,8 +58,8 @@ def with_folders(top: Path) -> tuple[Path, Path]:
 def make_link(root: Path, parts: list[str], target: str) -> None:
     path = root.joinpath(*parts)
     if path.parent.is_symlink():
-        return  # it would be made outside
-    with suppress(OSError):  # a name that is taken, a parent that is a link to nowhere
+        return  # it would be created outside
+    with suppress(OSError):  # an existing name, or a dangling parent link
         path.symlink_to(target)
 
 
@@ -75,7 +73,7 @@ def everything_under(folder: Path) -> dict[str, str | None]:
 
 @settings(deadline=None)
 @given(links=links, tried=st.lists(paths, min_size=1, max_size=4))
-async def test_no_path_and_no_link_leads_out(links: list[tuple[list[str], str]], tried: list[str]) -> None:
+async def test_no_path_or_link_leads_outside(links: list[tuple[list[str], str]], tried: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root, outside = with_folders(Path(folder))
         tools = await tools_in(root)
@@ -113,7 +111,7 @@ def in_the_background(step: Callable[[], None]) -> Iterator[None]:
         worker.join()
 
 
-async def test_a_folder_swapped_for_a_link_while_it_is_read_shows_nothing_of_outside(tmp_path: Path) -> None:
+async def test_a_folder_replaced_by_a_link_during_reads_shows_nothing_outside(tmp_path: Path) -> None:
     root, outside = with_folders(tmp_path)
     tools = await tools_in(root)
     (root / "deep" / "secret.md").write_text("harmless")
@@ -130,11 +128,11 @@ async def test_a_folder_swapped_for_a_link_while_it_is_read_shows_nothing_of_out
         for _ in range(300):
             read = await tools["read_file"].execute({"path": "deep/secret.md"})
             assert read.output == "harmless" or not read.success
-            found = await tools["search_files"].execute({"query": "nobody may"})
-            assert "see" not in found.output
+            found = await tools["search_files"].execute({"query": "the secret"})
+            assert "text" not in found.output
 
 
-async def test_a_file_swapped_for_a_link_while_it_is_written_leaves_outside_alone(tmp_path: Path) -> None:
+async def test_a_file_replaced_by_a_link_during_writes_changes_nothing_outside(tmp_path: Path) -> None:
     root, outside = with_folders(tmp_path)
     tools = await tools_in(root)
     spare = root / "spare"

@@ -1,8 +1,6 @@
-"""Templates of what agents are told."""
+"""Templates of instructions: rendering, errors and limits."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +13,6 @@ from orchestrator_interactive.registries.templates import (
     UndefinedVariable,
     UnknownTemplate,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GIVEN = {"name": "Ana", "tools": ["look", "dig"], "limits": {"calls": 3, "note": "<none> & ü"}}
 
@@ -38,22 +33,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_template_given_as_text_is_rendered_with_its_variables() -> None:
+def test_a_text_is_rendered_with_its_variables_once() -> None:
     template = (
         "You help {{ name }}.\n{% for tool in tools %}\n- {{ loop.index }}/{{ loop.length }} {{ tool }}\n{% endfor %}"
     )
     assert rendered(template) == "You help Ana.\n- 1/2 look\n- 2/2 dig\n"
-
-
-def test_text_is_not_escaped_for_html_and_json_is_as_a_model_reads_it() -> None:
-    assert rendered("{{ limits.note }} {{ limits | tojson }}") == ('<none> & ü {"calls": 3, "note": "<none> & ü"}')
-
-
-def test_what_a_variable_says_is_no_template() -> None:
     assert TemplateManager().render("{{ said }}", {"said": "{{ 7 * 7 }}"}) == "{{ 7 * 7 }}"
 
 
-def test_a_template_of_the_folder_is_given_by_its_name(folder: Path) -> None:
+def test_values_are_not_escaped() -> None:
+    assert rendered("{{ limits.note }} {{ limits | tojson }}") == ('<none> & ü {"calls": 3, "note": "<none> & ü"}')
+
+
+def test_a_name_selects_a_template_of_the_folder(folder: Path) -> None:
     templates = TemplateManager(folder)
     assert templates.render("hello.md", GIVEN) == "Hello Ana!\nBe kind to Ana."
     assert templates.render("helper.jinja") == "You are a helper."
@@ -61,13 +53,13 @@ def test_a_template_of_the_folder_is_given_by_its_name(folder: Path) -> None:
     assert templates.names() == ["base.jinja", "broken.txt", "hello.md", "helper.jinja", "parts/rules.j2"]
 
 
-def test_a_text_that_only_mentions_a_file_is_a_text(folder: Path) -> None:
+def test_a_text_that_mentions_a_file_is_a_text(folder: Path) -> None:
     assert TemplateManager(folder).render("Read hello.md") == "Read hello.md"
     assert TemplateManager(folder).render("{{name}}.md", GIVEN) == "Ana.md"
     assert TemplateManager().names() == []
 
 
-def test_a_changed_file_is_read_anew(folder: Path) -> None:
+def test_a_changed_file_is_loaded_again(folder: Path) -> None:
     templates = TemplateManager(folder)
     assert templates.render("base.jinja") == "You are somebody."
     (folder / "base.jinja").write_text("You are else.")
@@ -75,7 +67,7 @@ def test_a_changed_file_is_read_anew(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["helo.md", "../secret.txt", "parts/../hello.md", "/etc/passwd.txt"])
-def test_an_unknown_name_is_an_error_that_lists_those_there_are(folder: Path, name: str) -> None:
+def test_the_error_of_an_unknown_name_lists_the_templates(folder: Path, name: str) -> None:
     (folder.parent / "secret.txt").write_text("secret")
     with pytest.raises(UnknownTemplate, match=r"There is no template .* there are: base\.jinja, .*hello\.md"):
         TemplateManager(folder).render(name)
@@ -85,7 +77,7 @@ def test_an_unknown_name_is_an_error_that_lists_those_there_are(folder: Path, na
         TemplateManager().render(name)
 
 
-def test_a_broken_template_is_told_with_its_line(folder: Path) -> None:
+def test_the_error_of_a_broken_template_names_the_line(folder: Path) -> None:
     with pytest.raises(BrokenTemplate, match="The template cannot be read, line 3: "):
         TemplateManager().check("a\nb\n{% endfor %}")
     with pytest.raises(BrokenTemplate, match=r"The template broken\.txt cannot be read, line 2: "):
@@ -96,7 +88,7 @@ def test_a_broken_template_is_told_with_its_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("template", ["\n\n{{ nme }}", "\n\n{{ limits.cals }}", "\n\n{{ tools[7] }}"])
-def test_an_undefined_variable_is_told_with_its_line_and_what_there_is(template: str) -> None:
+def test_the_error_of_an_undefined_variable_names_the_line_and_the_variables(template: str) -> None:
     with pytest.raises(UndefinedVariable, match=r"fails in line 3: .* It was given: limits, name, tools\."):
         rendered(template)
     assert rendered("{{ nme | default('you') }}{% if nme is defined %}!{% endif %}") == "you"
@@ -113,16 +105,12 @@ def test_an_undefined_variable_is_told_with_its_line_and_what_there_is(template:
         "{{ '{:>1000000000}'.format(1) }}",
         "{{ '%1000000000d' % 1 }}",
         "{{ ('' | attr('__class__')).__mro__ }}",
+        "{% set s = 'a' * 90000 %}{{ s.translate({97: s}) }}",
     ],
 )
-def test_a_template_cannot_reach_for_what_is_none_of_its_business(template: str) -> None:
+def test_a_template_is_sandboxed(template: str) -> None:
     with pytest.raises(ForbiddenTemplate, match="may not do this in line 1"):
         rendered(template)
-
-
-def test_texts_cannot_be_made_large_letter_by_letter() -> None:
-    with pytest.raises(ForbiddenTemplate):
-        rendered("{% set s = 'a' * 90000 %}{{ s.translate({97: s}) }}")
 
 
 @pytest.mark.parametrize(
@@ -154,12 +142,12 @@ def test_texts_cannot_be_made_large_letter_by_letter() -> None:
         "{% for i in [[1]] recursive %}{{ loop([i]) }}{% endfor %}",
     ],
 )
-def test_a_template_without_an_end_or_of_any_size_is_stopped(template: str) -> None:
+def test_a_template_without_end_or_of_any_size_is_an_error(template: str) -> None:
     with pytest.raises(TemplateTooLarge):
         rendered(template)
 
 
-def test_a_template_that_includes_itself_is_stopped(tmp_path: Path) -> None:
+def test_a_template_that_includes_itself_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "again.md").write_text("{% include 'again.md' %}")
     with pytest.raises(TemplateTooLarge):
         TemplateManager(tmp_path).render("again.md")
@@ -168,18 +156,18 @@ def test_a_template_that_includes_itself_is_stopped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "template", ["\n{{ 1 / 0 }}", "\n{{ 'x' + 1 }}", "\n{{ name | round }}", "\n{{ tools | dictsort }}"]
 )
-def test_a_step_that_fails_is_told_with_its_line(template: str) -> None:
+def test_the_error_of_a_failing_expression_names_the_line(template: str) -> None:
     with pytest.raises(TemplateError, match="The template fails in line 2: "):
         rendered(template)
 
 
-def test_a_file_that_is_no_text_is_an_error_of_the_family(tmp_path: Path) -> None:
+def test_a_binary_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "image.txt").write_bytes(b"\xff\xfe\x00\xd8")
     with pytest.raises(TemplateError, match=r"The template image\.txt fails"):
         TemplateManager(tmp_path).render("image.txt")
 
 
-def test_what_one_rendering_has_spent_is_not_the_next_one_s() -> None:
+def test_each_rendering_has_its_own_limits() -> None:
     templates = TemplateManager()
     for _ in range(5):
         assert templates.render("{% for i in range(20000) %}{% endfor %}done") == "done"

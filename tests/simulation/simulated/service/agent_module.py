@@ -1,4 +1,4 @@
-"""What the mount plan of a simulated instance names: the module, as a file."""
+"""The module file in the mount plan of a simulated instance."""
 
 from simulated.service.agent import mount
 

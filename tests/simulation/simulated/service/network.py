@@ -1,25 +1,35 @@
-"""The way from a process to a server, and back: it takes time, and either half of it can fail."""
+"""Stores that several processes reach over a network that is slow, and that loses requests and replies."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 from collections import deque
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from simulated.engine import LIFE
+from connector.protocols import Claim, InboxEntry, LeaseLost, StateChanges
+from orchestrator_interactive.interactions.errors import Fenced
+from orchestrator_interactive.interactions.records import Key
+from orchestrator_interactive.interactions.stores.base import Change, LogStore
+from orchestrator_interactive.storage.errors import StoreUnavailable
+from service.store.base import Admission, ConversationRecord, RunStore
+from simulated.engine import PROCESS
+from simulated.simulation import Simulation
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from simulated.scenario import Scenario
+from .run_table import RunTable
+from .store_observer import StoreObserver
 
 T = TypeVar("T")
 
+_LATENCIES_S = (0.0003, 0.0003, 0.002)
+# A request for news is answered after this time even without news.
+_NEWS_WITHIN_S = 10.0
 
-class Unreachable(Exception):  # noqa: N818 - a fact about the way
-    """There was no answer: what was asked for was done, or not."""
+
+class UnreachableError(Exception):
+    """There was no reply; the request may have taken effect."""
 
 
 @dataclass(slots=True)
@@ -34,89 +44,288 @@ class _Request:
 
 
 class Server:
-    """What all processes use. Whoever is killed does not take along what he has sent.
+    """A server that all processes use. A request that was sent arrives even if its sender is killed.
 
-    `trouble` is the feature by which single requests fail. With `is_away` nobody is answered.
+    `fault` is the feature by which single requests fail. While it `is_away`, no request gets a reply.
     """
 
-    def __init__(self, scene: Scenario, name: str, trouble: str, scales_s: tuple[float, ...]) -> None:
+    def __init__(self, sim: Simulation, name: str, fault: str, latencies_s: tuple[float, ...] = _LATENCIES_S):
         self.is_away = False
-        self.name = name
-        self.scene = scene
-        self._trouble = trouble
-        self._scales_s = scales_s
+        self.sim = sim
+        self._name = name
+        self._fault = fault
+        self._latencies_s = latencies_s
         self._here = contextvars.copy_context()
-        self._here.run(LIFE.set, 0)
+        self._here.run(PROCESS.set, 0)
 
-    def line(self) -> Line:
-        """A connection on which requests arrive in the order in which they were sent."""
-        return Line(self)
+    def latency_s(self) -> float:
+        """Draw the time for one direction."""
+        sim = self.sim
+        if sim.occurs(f"slow {self._name}", 0.1):
+            return sim.delay_s(0.1, 0.5)
+        return sim.rng.choice(self._latencies_s) * (0.5 + sim.rng.random())
 
-    def travel_s(self) -> float:
-        """How long half of the way takes."""
-        scene = self.scene
-        if scene.happens(f"slow {self.name}", 0.1):
-            return scene.some_s(0.1, 0.5)
-        return scene.chance.choice(self._scales_s) * (0.5 + scene.chance.random())
-
-    def send(self, what: str, effect: Callable[[], Any], line: Line) -> asyncio.Future[Any]:
-        scene, loop = self.scene, self.scene.loop
+    def send(self, what: str, effect: Callable[[], Any], connection: Connection) -> asyncio.Future[Any]:
+        sim, loop = self.sim, self.sim.loop
         reply = loop.create_future()
-        is_refused, is_lost = scene.happens(self._trouble, 0.03), scene.happens(self._trouble, 0.04)
-        # What was sent arrives though its sender is killed meanwhile; what is only about to be sent does not.
-        is_sent = scene.happens("orphans", 0.5)
+        is_refused, is_lost = sim.occurs(self._fault, 0.03), sim.occurs(self._fault, 0.04)
+        is_sent = sim.occurs("orphaned calls", 0.5)  # else it is lost if its sender is killed now
         request = _Request(what, effect, reply, contextvars.copy_context(), is_sent, is_refused, is_lost)
-        if scene.happens("late arrivals", 0.02):
-            scene.count(f"{self.name}: late arrival")
-            self._answer(request, Unreachable(what), is_error=True)
-            loop.call_later(scene.some_s(0.3, 3), self.arrive, request, context=self._here)
+        if sim.occurs("late arrivals", 0.02):
+            sim.count(f"{self._name}: late arrival")
+            self._answer(request, UnreachableError(what), is_error=True)
+            loop.call_later(sim.delay_s(0.3, 3), self.arrive, request, context=self._here)
             return reply
-        line.waiting.append(request)
-        loop.call_later(self.travel_s(), line.arrive, context=self._here)
+        connection.waiting.append(request)
+        loop.call_later(self.latency_s(), connection.arrive, context=self._here)
         return reply
 
     def arrive(self, request: _Request) -> None:
-        scene = self.scene
-        if not request.is_sent and scene.loop.died_s(request.home.get(LIFE, 0)) is not None:
+        sim = self.sim
+        if not request.is_sent and sim.loop.killed_s(request.home.get(PROCESS, 0)) is not None:
             return
         if self.is_away or request.is_refused:
-            scene.count(f"{self.name}: refused")
-            scene.tell(self.name, f"refuses {request.what}")
-            self._answer(request, Unreachable(request.what), is_error=True)
+            sim.count(f"{self._name}: refused")
+            sim.log(self._name, f"refuses {request.what}")
+            self._answer(request, UnreachableError(request.what), is_error=True)
             return
         try:
             result, is_error = request.effect(), False
-        except Exception as e:  # noqa: BLE001 - it is the answer
+        except Exception as e:  # noqa: BLE001 - the caller gets it
             result, is_error = e, True
         self._answer(request, result, is_error=is_error)
 
     def _answer(self, request: _Request, answer: Any, *, is_error: bool) -> None:
-        self.scene.loop.call_later(self.travel_s(), self._reach, request, answer, is_error, context=request.home)
+        self.sim.loop.call_later(self.latency_s(), self._reply, request, answer, is_error, context=request.home)
 
-    def _reach(self, request: _Request, answer: Any, is_error: bool) -> None:
-        if request.reply.done():  # nobody waits for it any more
+    def _reply(self, request: _Request, answer: Any, is_error: bool) -> None:
+        if request.reply.done():
             return
-        if (request.is_lost or self.is_away) and not isinstance(answer, Unreachable):
-            self.scene.count(f"{self.name}: reply lost")
-            self.scene.tell(self.name, f"its reply to {request.what} is lost")
-            answer, is_error = Unreachable(request.what), True
-        if is_error:
-            request.reply.set_exception(answer)
-        else:
-            request.reply.set_result(answer)
+        if (request.is_lost or self.is_away) and not isinstance(answer, UnreachableError):
+            self.sim.count(f"{self._name}: reply lost")
+            self.sim.log(self._name, f"reply to {request.what} is lost")
+            answer, is_error = UnreachableError(request.what), True
+        (request.reply.set_exception if is_error else request.reply.set_result)(answer)
 
 
-class Line:
-    """One connection: first in, first out."""
+class Connection:
+    """A connection on which requests arrive in the order in which they were sent."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server):
         self.waiting: deque[_Request] = deque()
         self._server = server
 
     async def ask(self, what: str, effect: Callable[[], T]) -> T:
-        """What `effect` gives or raises, called there once; where Unreachable is raised: once or never."""
-        answer: T = await self._server.send(what, effect, self)
+        """Run `effect` at the server.
+
+        Raises:
+            StoreUnavailable: there was no reply; the effect may have happened.
+        """
+        try:
+            answer: T = await self._server.send(what, effect, self)
+        except UnreachableError as e:
+            raise StoreUnavailable(f"The simulated store is away ({e}).") from e
         return answer
 
     def arrive(self) -> None:
         self._server.arrive(self.waiting.popleft())
+
+
+def _table_method(name: str) -> Callable[..., Any]:
+    async def call(self: NetworkRunStore, *arguments: Any) -> Any:
+        return await self._connection.ask(name, lambda: getattr(self._table, name)(*arguments))
+
+    return call
+
+
+class NetworkRunStore:
+    """The connection of one process to the shared run table."""
+
+    def __init__(self, server: Server, table: RunTable, observer: StoreObserver, process: int):
+        self._connection = Connection(server)
+        self._table = table
+        self._observer = observer
+        self._process = process
+
+    renew, fetch, due, forget, record = map(_table_method, ("renew", "fetch", "due", "forget", "record"))
+
+    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
+        def admit() -> Admission:
+            admission = self._table.admit(conversation_id, entry, agent)
+            if admission.is_new:
+                seq = len(self._table.conversations[conversation_id].order)
+                self._observer.admitted(conversation_id, entry, seq)
+            return admission
+
+        return await self._connection.ask("admit", admit)
+
+    async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
+        def claim() -> Claim | None:
+            claim = self._table.claim(conversation_id, owner, lease_s)
+            if claim is not None:
+                self._observer.claimed(conversation_id, self._process, claim)
+            return claim
+
+        return await self._connection.ask("claim", claim)
+
+    async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
+        def write() -> None:
+            try:
+                self._table.write(conversation_id, token, changes)
+            except LeaseLost:
+                self._observer.refused(conversation_id, self._process, "a change")
+                raise
+            waiting = self._table.conversations[conversation_id].waiting
+            self._observer.wrote(conversation_id, self._process, changes, waiting)
+
+        await self._connection.ask("write", write)
+
+    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
+        def release() -> bool:
+            is_released = self._table.release(conversation_id, token, seen)
+            if is_released:
+                self._observer.released(conversation_id, self._process)
+            return is_released
+
+        return await self._connection.ask("release", release)
+
+    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
+        def hand_over() -> None:
+            self._table.hand_over(conversation_id, token, due_in_s)
+            self._observer.released(conversation_id, self._process)
+
+        await self._connection.ask("hand_over", hand_over)
+
+    async def wait_for_notifications(self, owner: str) -> tuple[str, ...]:
+        loop = asyncio.get_running_loop()
+        news: asyncio.Future[tuple[str, ...]] = loop.create_future()
+        await self._connection.ask("wait_for_notifications", lambda: self._table.listen(owner, news))
+        timer = loop.call_later(_NEWS_WITHIN_S, lambda: None if news.done() else news.set_result(()))
+        try:
+            return await news
+        finally:
+            timer.cancel()
+
+    async def agent_of(self, conversation_id: str) -> str | None:
+        found = await self.record(conversation_id)
+        return found.agent if found else None
+
+    async def conversations(self) -> list[str]:
+        return await self._connection.ask("conversations", lambda: list(self._table.conversations))
+
+    async def orphans(self) -> list[str]:
+        return []
+
+    async def idle_since(self, _since: float) -> list[str]:
+        return []
+
+    async def delete_expired(self) -> None:
+        """Nothing expires."""
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _log_method(name: str) -> Callable[..., Any]:
+    async def call(self: NetworkLogStore, *arguments: Any) -> Any:
+        return await self._connection.ask(name, lambda: _run_at_once(getattr(self._logs, name)(*arguments)))
+
+    return call
+
+
+class NetworkLogStore:
+    """The connection of one process to the shared logs."""
+
+    def __init__(self, server: Server, logs: LogStore, observer: StoreObserver, process: int):
+        self._connection = Connection(server)
+        self._logs = logs
+        self._observer = observer
+        self._process = process
+
+    load, fence, read, keys, remove = map(_log_method, ("load", "fence", "read", "keys", "remove"))
+    save_agent, agents, forget_agent = map(_log_method, ("save_agent", "agents", "forget_agent"))
+
+    async def commit(self, key: Key, change: Change) -> None:
+        async def commit() -> None:
+            try:
+                await self._logs.commit(key, change)
+            except Fenced:
+                self._observer.refused(key.conversation_id, self._process, "a row")
+                raise
+            self._observer.committed(key, change, self._process)
+
+        await self._connection.ask("commit", lambda: _run_at_once(commit()))
+
+    async def scan(self, since: float, until: float, kinds: Any) -> Any:
+        async for each in self._logs.scan(since, until, kinds):
+            yield each
+
+    async def delete_expired(self) -> None:
+        """Nothing expires."""
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _run_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as e:
+        result: T = e.value
+        return result
+    raise AssertionError("The coroutine waits.")
+
+
+class Stores(Protocol):
+    """What the processes share. `logs` is for the invariants."""
+
+    logs: LogStore
+
+    async def connect(self, process: int) -> tuple[RunStore, LogStore]: ...
+
+    def disconnect(self, process: int) -> None:
+        """Drop the connections of a process that was killed or has ended."""
+        ...
+
+    def go_away(self) -> None:
+        """Fail all requests, and forget pending notifications."""
+        ...
+
+    def come_back(self) -> None: ...
+
+    async def records(self) -> dict[str, ConversationRecord]: ...
+
+    def close(self) -> None: ...
+
+
+class NetworkStores:
+    """A server that keeps everything in memory."""
+
+    def __init__(self, sim: Simulation, parts: Any, observer: StoreObserver):
+        self.logs: LogStore = parts.logs()
+        self._table = parts.table(sim.now)
+        self._server = Server(sim, "store", "flaky store")
+        self._observer = observer
+
+    async def connect(self, process: int) -> tuple[Any, Any]:
+        return (
+            NetworkRunStore(self._server, self._table, self._observer, process),
+            NetworkLogStore(self._server, self.logs, self._observer, process),
+        )
+
+    def disconnect(self, process: int) -> None:
+        """Requests that were sent still arrive."""
+
+    def go_away(self) -> None:
+        self._server.is_away = True
+        self._table.forget_news()
+
+    def come_back(self) -> None:
+        self._server.is_away = False
+
+    async def records(self) -> dict[str, ConversationRecord]:
+        return {name: self._table.record(name) for name in self._table.conversations}
+
+    def close(self) -> None:
+        """Nothing is outside of this process."""

@@ -1,44 +1,183 @@
-"""People in threads: they write, steer, change their minds, stop."""
+"""People in threads, and the events by which Slack reports their actions to the service."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from . import events
-from .slack import BOT, CHANNEL, TEAM
+from connector.inbound.intake import NotNow
+from simulated.simulation import Simulation
 
-if TYPE_CHECKING:
-    from simulated.scenario import Scenario
-
-    from .events import Delivery, Events
-    from .slack import Slack, SlackMessage
+from .slack import BOT, CHANNEL, TEAM, Slack, SlackMessage, tombstone_of
 
 _PEOPLE = ("UANN", "UBEN", "UCAM")
 _STATUS_KEY = ":status"
+_ACK_WITHIN_S = 3.0
+# Delays between attempts: those of Slack, and shorter ones.
+_RETRY_AFTER_S = ((0.5, 60.0, 300.0), (0.5, 4.0, 20.0))
+
+
+class Listener(Protocol):
+    """A connected process."""
+
+    number: int
+
+    async def receive(self, event: dict[str, Any]) -> None:
+        """Handle an event. Its return is the acknowledgement."""
+        ...
 
 
 @dataclass(slots=True)
-class Written:
-    """A person's message, with what became of it in Slack.
+class EventDelivery:
+    """The delivery of one event. `acked_s`: the time of the acknowledgement."""
 
-    `is_mention` says that it calls an agent into its thread, which may have `begun_without_us`.
-    `word` is in its text and in no other's, followed by the number of its version. `told` are the events of its
-    posting, `edits` those of each version after the first, `deletion` that of its end.
+    event: dict[str, Any]
+    acked_s: float | None = None
+    is_over: bool = False
+    attempts: int = 0
+
+    @property
+    def is_acked(self) -> bool:
+        return self.acked_s is not None
+
+
+class Events:
+    """Delivers events to connected processes: until one acknowledges in time, or for a few attempts."""
+
+    def __init__(self, sim: Simulation, listeners: Callable[[], Sequence[Listener]]):
+        self.deliveries: list[EventDelivery] = []
+        self._sim = sim
+        self._listeners = listeners
+        self._retry_after_s = _RETRY_AFTER_S[sim.rng.random() < 0.9]
+
+    @property
+    def are_over(self) -> bool:
+        return all(delivery.is_over for delivery in self.deliveries)
+
+    def send(self, event: dict[str, Any]) -> EventDelivery:
+        delivery = EventDelivery(event)
+        self.deliveries.append(delivery)
+        self._sim.spawn(self._deliver(delivery), f"event {len(self.deliveries)}")
+        return delivery
+
+    async def _deliver(self, delivery: EventDelivery) -> None:
+        sim = self._sim
+        is_late = sim.occurs("late events", 0.15)
+        await asyncio.sleep(sim.delay_s(2, 8) if is_late else sim.delay_s(0.02, 0.2))
+        for retry_after_s in (*self._retry_after_s, None):
+            if await self._attempt(delivery):
+                delivery.acked_s = sim.now()
+                break
+            if retry_after_s is None:
+                sim.count("event given up")
+                sim.log("Slack", f"gives up {_described(delivery.event)}")
+                break
+            await asyncio.sleep(retry_after_s)
+        if delivery.is_acked and sim.occurs("doubled events", 0.15):
+            await asyncio.sleep(sim.delay_s(0.1, 5))
+            sim.count("event sent again after its acknowledgement")
+            await self._attempt(delivery)
+        delivery.is_over = True
+
+    async def _attempt(self, delivery: EventDelivery) -> bool:
+        """Return whether the event was acknowledged in time."""
+        sim, listeners = self._sim, self._listeners()
+        delivery.attempts += 1
+        if not listeners:
+            sim.count("event without a connected process")
+            return False
+        listener = sim.rng.choice(listeners)
+        if delivery.attempts > 1:
+            sim.count("event redelivered")
+        sim.log("Slack", f"sends to process {listener.number}: {_described(delivery.event)}")
+        receiving = sim.spawn(listener.receive(delivery.event), "an event", listener.number)
+        await asyncio.wait([receiving], timeout=_ACK_WITHIN_S)
+        if not receiving.done():
+            sim.count("event not acknowledged in time")
+            return False
+        if receiving.cancelled():
+            return False
+        if (error := receiving.exception()) is None:
+            return True
+        sim.log("Slack", f"gets an error: {error!r}")
+        sim.count("event refused")
+        if not isinstance(error, NotNow):
+            sim.violation(f"An event failed: {error!r}.")
+        return False
+
+
+def _described(event: dict[str, Any]) -> str:
+    message = event.get("message") or event.get("previous_message") or event
+    where = event.get("item", message)
+    text = event.get("reaction") or message.get("text", "")
+    return f"{event.get('subtype') or event['type']} {where.get('ts')} {text!r}"
+
+
+def _posted(message: SlackMessage) -> dict[str, Any]:
+    return {"type": "message", **_fields(message), "channel": CHANNEL, "channel_type": "channel"}
+
+
+def _mentioned(message: SlackMessage) -> dict[str, Any]:
+    return {"type": "app_mention", **_fields(message), "channel": CHANNEL}
+
+
+def _edited(message: SlackMessage, before: str, ts: str) -> dict[str, Any]:
+    now = {**_fields(message), "edited": {"user": message.user, "ts": ts}}
+    return _changed("message_changed", ts) | {"message": now, "previous_message": {**_fields(message), "text": before}}
+
+
+def _deleted(message: SlackMessage, ts: str, *, has_replies: bool = False) -> dict[str, Any]:
+    """A root with replies leaves a tombstone, which Slack reports as an edit."""
+    previous = {"previous_message": _fields(message)}
+    if has_replies:
+        return _changed("message_changed", ts) | {"message": tombstone_of(message)} | previous
+    return _changed("message_deleted", ts) | previous | {"deleted_ts": message.ts}
+
+
+def _reacted(message: SlackMessage, user: str, ts: str) -> dict[str, Any]:
+    item = {"type": "message", "channel": CHANNEL, "ts": message.ts}
+    return {"type": "reaction_added", "user": user, "reaction": "x", "item": item, "event_ts": ts}
+
+
+def _changed(subtype: str, ts: str) -> dict[str, Any]:
+    place = {"channel": CHANNEL, "channel_type": "channel", "ts": ts, "event_ts": ts}
+    return {"type": "message", "subtype": subtype, **place, "hidden": True}
+
+
+def _fields(message: SlackMessage) -> dict[str, Any]:
+    fields = {"user": message.user, "ts": message.ts, "text": message.text, "type": "message"}
+    if not message.is_root:
+        fields["thread_ts"] = message.thread_ts
+    if message.user == BOT:
+        fields["bot_id"] = "B1"
+    return fields
+
+
+@dataclass(slots=True)
+class WrittenMessage:
+    """A message of a person.
+
+    Attributes:
+        word: is in its text and in no other's, followed by the number of its version.
+        is_mention: calls an agent into its thread.
+        in_existing_thread: the thread began without a mention.
+        events: those of its posting.
+        edits: the event of each version after the first.
     """
 
     message: SlackMessage
     word: str
     is_stop: bool = False
     is_mention: bool = False
-    begun_without_us: bool = False
+    in_existing_thread: bool = False
     version: int = 1
-    told: list[Delivery] = field(default_factory=list)
-    edits: list[Delivery] = field(default_factory=list)
-    deletion: Delivery | None = None
+    events: list[EventDelivery] = field(default_factory=list)
+    edits: list[EventDelivery] = field(default_factory=list)
+    deletion: EventDelivery | None = None
 
     @property
     def id(self) -> str:
@@ -50,183 +189,172 @@ class Written:
 
     @property
     def is_acked(self) -> bool:
-        return any(delivery.is_acked for delivery in self.told)
+        return any(delivery.is_acked for delivery in self.events)
 
     @property
     def acked_s(self) -> float:
-        """When Slack was told first that it is kept; infinite: never."""
-        return min((delivery.acked_s for delivery in self.told if delivery.acked_s is not None), default=math.inf)
+        return min((delivery.acked_s for delivery in self.events if delivery.acked_s is not None), default=math.inf)
 
     @property
     def is_over(self) -> bool:
-        """Whether Slack will tell nobody of it any more."""
-        return all(delivery.is_over for delivery in self.told)
+        """Whether Slack will not send its events again."""
+        return all(delivery.is_over for delivery in self.events)
 
 
 @dataclass(frozen=True, slots=True)
-class Reacted:
-    """Somebody put an ❌ on a message."""
-
+class StopReaction:
     message: SlackMessage
     user: str
-    made_s: float
-    told: Delivery
+    added_s: float
+    delivery: EventDelivery
 
     @property
     def id(self) -> str:
-        return f"{CHANNEL}:{self.message.ts}:{self.user}:x:{self.told.event['event_ts']}"
+        return f"{CHANNEL}:{self.message.ts}:{self.user}:x:{self.delivery.event['event_ts']}"
 
 
-class Crowd:
-    """The people of all conversations. `written` has what they wrote, in order."""
+class People:
+    """The people of all conversations. `written` are their messages, in order."""
 
-    def __init__(self, scene: Scenario, slack: Slack, tells: Events) -> None:
-        self.written: list[Written] = []
-        self.reactions: list[Reacted] = []
-        self._scene = scene
+    def __init__(self, sim: Simulation, slack: Slack, events: Events):
+        self.written: list[WrittenMessage] = []
+        self.reactions: list[StopReaction] = []
+        self._sim = sim
         self._slack = slack
-        self._tells = tells
+        self._events = events
         self._words = itertools.count(1)
 
     async def converse(self) -> None:
-        """One thread, from its first message to its last."""
-        scene = self._scene
-        await asyncio.sleep(scene.some_s(0.1, 2))
-        if scene.happens("threads of others", 0.5):
-            await self._converse_without_us()
+        """Write in one thread, from its first message to its last."""
+        sim = self._sim
+        await asyncio.sleep(sim.delay_s(0.1, 2))
+        if sim.occurs("existing threads", 0.5):
+            await self._converse_in_an_existing_thread()
             return
         root = self._write(None)
-        while not root.is_acked and not scene.happens("impatient people", 1):
+        while not root.is_acked and not sim.occurs("impatient people", 1):
             if root.is_over:
                 return
             await asyncio.sleep(0.1)
-        for _ in range(scene.chance.choice([0, 1, 2, 3, 4, 6])):
-            await asyncio.sleep(scene.some_s(0.05, 0.5, 2, 6))
-            if self._slack.is_there(root.message.ts):
+        for _ in range(sim.rng.choice([0, 1, 2, 3, 4, 6])):
+            await asyncio.sleep(sim.delay_s(0.05, 0.5, 2, 6))
+            if self._slack.has_thread(root.message.ts):
                 self._act(root.message.ts)
 
-    async def _converse_without_us(self) -> None:
+    async def _converse_in_an_existing_thread(self) -> None:
         """Begin a thread without an agent, and mention one later."""
-        scene = self._scene
+        sim = self._sim
         root = self._write(None, is_mention=False)
-        for _ in range(scene.chance.choice([0, 1, 2])):
-            await asyncio.sleep(scene.some_s(0.05, 0.5))
+        for _ in range(sim.rng.choice([0, 1, 2])):
+            await asyncio.sleep(sim.delay_s(0.05, 0.5))
             self._write(root.message.ts, is_mention=False)
-        scene.count("agent called into a thread of others")
-        await asyncio.sleep(scene.some_s(0.05, 0.5))
+        sim.count("agent mentioned in an existing thread")
+        await asyncio.sleep(sim.delay_s(0.05, 0.5))
         self._write(root.message.ts, is_mention=True)
-        for _ in range(scene.chance.choice([1, 2, 3, 5])):
-            await asyncio.sleep(scene.some_s(0.02, 0.1, 0.5, 6))
-            if scene.happens("stops", 0.15):
+        for _ in range(sim.rng.choice([1, 2, 3, 5])):
+            await asyncio.sleep(sim.delay_s(0.02, 0.1, 0.5, 6))
+            if sim.occurs("stops", 0.15):
                 self._stop(root.message.ts)
             else:
                 self._write(root.message.ts)
 
-    def say(self, thread_ts: str) -> Written:
-        """Write a plain message that is to be read."""
-        return self._write(thread_ts)
-
     def _act(self, thread_ts: str) -> None:
-        scene, mine = self._scene, [each for each in self.written if each.message.thread_ts == thread_ts]
-        if scene.happens("stops", 0.2):
+        sim, thread = self._sim, [each for each in self.written if each.message.thread_ts == thread_ts]
+        if sim.occurs("stops", 0.2):
             self._stop(thread_ts)
-        elif scene.happens("edits", 0.2):
-            self._edit(edited := scene.chance.choice(mine))
-            if scene.chance.random() < 0.3:  # so soon that one may overtake the other
+        elif sim.occurs("edits", 0.2):
+            self._edit(edited := sim.rng.choice(thread))
+            if sim.rng.random() < 0.3:  # so soon that one event may overtake the other
                 self._edit(edited)
-        elif scene.happens("deletions", 0.15):
-            self._delete(scene.chance.choice(mine[scene.chance.choice([0, 1, 1, 1]) :] or mine))
-        elif scene.happens("deletions", 0.05):
+        elif sim.occurs("deletions", 0.15):
+            self._delete(sim.rng.choice(thread[sim.rng.choice([0, 1, 1, 1]) :] or thread))
+        elif sim.occurs("deletions", 0.05):
             self._delete_status(thread_ts)
         else:
             self._write(thread_ts)
 
-    def _write(self, thread_ts: str | None, *, is_mention: bool | None = None) -> Written:
-        scene = self._scene
+    def _write(self, thread_ts: str | None, *, is_mention: bool | None = None) -> WrittenMessage:
+        sim = self._sim
         word = f"m{next(self._words)}"
-        text = f"{word}.1"
-        if scene.happens("urgent steers", 0.3):
-            text = f"! {text}"
-        if scene.happens("two instances", 0.3):
-            text = f"{scene.chance.choice(['alpha', 'beta'])}: {text}"
+        text = f"! {word}.1" if sim.occurs("urgent steers", 0.3) else f"{word}.1"
+        if sim.occurs("two instances", 0.3):
+            text = f"{sim.rng.choice(['alpha', 'beta'])}: {text}"
         if is_mention is None:
-            is_mention = thread_ts is None or scene.chance.random() < 0.2
-        message = self._slack.write(self._somebody(), f"<@{BOT}> {text}" if is_mention else text, thread_ts)
-        written = Written(message, word, is_mention=is_mention)
+            is_mention = thread_ts is None or sim.rng.random() < 0.2
+        message = self._slack.write(self._author(), f"<@{BOT}> {text}" if is_mention else text, thread_ts)
+        written = WrittenMessage(message, word, is_mention=is_mention)
         self._post(written)
-        scene.count("written")
+        sim.count("written")
         return written
 
-    def _post(self, written: Written) -> None:
+    def _post(self, written: WrittenMessage) -> None:
         message = written.message
-        self._scene.tell(message.user, f"writes {message.ts} {message.text!r}")
+        self._sim.log(message.user, f"writes {message.ts} {message.text!r}")
         before = [each for each in self.written if each.conversation == written.conversation]
-        written.begun_without_us = not (before[0].is_mention if before else written.is_mention)
+        written.in_existing_thread = not (before[0].is_mention if before else written.is_mention)
         self.written.append(written)
-        written.told.append(self._tells.tell(events.posted(message)))
+        written.events.append(self._events.send(_posted(message)))
         if BOT in message.text:
-            written.told.append(self._tells.tell(events.mentioned(message)))
+            written.events.append(self._events.send(_mentioned(message)))
 
     def _stop(self, thread_ts: str) -> None:
-        chance = self._scene.chance
-        if chance.random() < 0.4:
-            for _ in range(chance.choice([0, 0, 0, 1])):  # what is taken back at once
+        rng = self._sim.rng
+        if rng.random() < 0.4:
+            for _ in range(rng.choice([0, 0, 0, 1])):  # a message that the stop withdraws at once
                 self._write(thread_ts)
-            for _ in range(chance.choice([1, 1, 2])):
-                self._say_stop(thread_ts)
+            for _ in range(rng.choice([1, 1, 2])):
+                self._write_stop(thread_ts)
             return
         thread = self._slack.thread(thread_ts)
         statuses = [each for each in thread if _STATUS_KEY in each.key]
-        starters = [each for each in thread if "hourglass_flowing_sand" in each.reactions]
-        others = [each for each in thread if each.user != BOT]
-        targets = others if chance.random() < 0.15 else statuses + starters  # what is no run's stops nothing
+        first_messages = [each for each in thread if "hourglass_flowing_sand" in each.reactions]
+        others = [each for each in thread if each.user != BOT]  # a reaction there may stop nothing
+        targets = others if rng.random() < 0.15 else statuses + first_messages
         if targets:
-            for _ in range(chance.choice([1, 1, 2])):
-                self._react(chance.choice(targets))
+            for _ in range(rng.choice([1, 1, 2])):
+                self._react(rng.choice(targets))
 
-    def _say_stop(self, thread_ts: str) -> None:
-        word = self._scene.chance.choice(["stop", "Stop!", f"<@{BOT}> stop"])
-        self._post(Written(self._slack.write(self._somebody(), word, thread_ts), word, is_stop=True))
-        self._scene.count("stop word")
+    def _write_stop(self, thread_ts: str) -> None:
+        word = self._sim.rng.choice(["stop", "Stop!", f"<@{BOT}> stop"])
+        self._post(WrittenMessage(self._slack.write(self._author(), word, thread_ts), word, is_stop=True))
+        self._sim.count("stop word")
 
     def _react(self, message: SlackMessage) -> None:
-        user = self._somebody()
-        self._scene.tell(user, f"puts an x on {message.ts}")
-        self._scene.count("stop reaction")
-        told = self._tells.tell(events.reacted(message, user, self._slack.now_ts()))
-        self.reactions.append(Reacted(message, user, self._scene.now(), told))
+        user = self._author()
+        self._sim.log(user, f"adds x to {message.ts}")
+        self._sim.count("stop reaction")
+        delivery = self._events.send(_reacted(message, user, self._slack.now_ts()))
+        self.reactions.append(StopReaction(message, user, self._sim.now(), delivery))
 
-    def _edit(self, written: Written) -> None:
+    def _edit(self, written: WrittenMessage) -> None:
         message = written.message
         if written.is_stop or message.is_deleted:
             return
         before = message.text
         written.version += 1
         message.text = f"{before.rpartition('.')[0]}.{written.version}"
-        self._scene.tell(message.user, f"edits {message.ts}: {message.text!r}")
-        self._scene.count("edit")
-        written.edits.append(self._tells.tell(events.edited(message, before, self._slack.now_ts())))
+        self._sim.log(message.user, f"edits {message.ts}: {message.text!r}")
+        self._sim.count("edit")
+        written.edits.append(self._events.send(_edited(message, before, self._slack.now_ts())))
 
-    def _delete(self, written: Written) -> None:
+    def _delete(self, written: WrittenMessage) -> None:
         message = written.message
         if written.is_stop or message.is_deleted:
             return
         self._slack.delete(message)
-        is_root = message.ts == message.thread_ts
-        has_replies = is_root and self._slack.is_there(message.ts)
-        self._scene.tell(message.user, f"deletes {message.ts}")
-        self._scene.count(
-            "deletion" if not is_root else f"deletion of a root with{'' if has_replies else 'out'} replies"
-        )
-        written.deletion = self._tells.tell(events.deleted(message, self._slack.now_ts(), has_replies=has_replies))
+        has_replies = message.is_root and self._slack.has_thread(message.ts)
+        self._sim.log(message.user, f"deletes {message.ts}")
+        of_root = f" of a root with{'' if has_replies else 'out'} replies" if message.is_root else ""
+        self._sim.count(f"deletion{of_root}")
+        written.deletion = self._events.send(_deleted(message, self._slack.now_ts(), has_replies=has_replies))
 
     def _delete_status(self, thread_ts: str) -> None:
         statuses = [each for each in self._slack.thread(thread_ts) if _STATUS_KEY in each.key]
         if statuses:
             self._slack.delete(statuses[0])
-            self._scene.tell("UADM", f"deletes the status {statuses[0].ts}")
-            self._scene.count("deletion of a status")
-            self._tells.tell(events.deleted(statuses[0], self._slack.now_ts()))
+            self._sim.log("UADM", f"deletes the status {statuses[0].ts}")
+            self._sim.count("deletion of a status")
+            self._events.send(_deleted(statuses[0], self._slack.now_ts()))
 
-    def _somebody(self) -> str:
-        return self._scene.chance.choice(_PEOPLE)
+    def _author(self) -> str:
+        return self._sim.rng.choice(_PEOPLE)

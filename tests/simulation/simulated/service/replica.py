@@ -1,147 +1,192 @@
-"""One process of the service: everything of it is real but Slack, the store, and what the agent's modules do."""
+"""One process of the service. Slack, the stores, and the model and tools are simulated; everything else is real."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from connector.conversations.worker_pool import WorkerPool
+from connector.events import SlackMessage
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
 from connector.protocols import Instance, Persona
 from connector.routing import Router
 from connector.runs.background_tasks import WorkspaceContext
-from connector.runs.run_slots import RunLimits
+from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
 from connector.slack_api.rate_limiter import RateLimiter
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig
+from service.sessions.manager import InProcessSessionManager
 from service.store.retry import RetryingStore, StoreRetryPolicy
-from simulated.engine import LIFE
+from simulated.engine import PROCESS
+from simulated.simulation import Simulation
 
-from .agent import CAST
-from .slack import BOT, TEAM
-from .web import Web
-
-if TYPE_CHECKING:
-    from service.sessions.workspaces import Workspaces
-
-    from .environment import Ground
+from .agent import AGENTS
+from .slack import BOT, TEAM, WebClient
 
 _AGENT = ModuleConfig(module="staged", source=str(Path(__file__).parent / "agent_module.py"))
-_NAMED = [Instance(name, Persona(name.title(), ":owl:")) for name in ("alpha", "beta")]
+_INSTANCES = [Instance(name, Persona(name.title(), ":owl:")) for name in ("alpha", "beta")]
+# The share of Slack's rate limits with which calls have to wait for each other.
+_LOW_RATE_LIMITS = 0.4
 
 
-def _instances(**options: int) -> dict[str, InstanceConfig]:
-    """The configured agents, with these options of their loops."""
+def _config(**options: int) -> dict[str, InstanceConfig]:
     loop = ModuleConfig(module="loop-interactive", config=options)
-    personas = {each.name: PersonaConfig(name=each.persona.name, emoji=each.persona.emoji) for each in _NAMED}
     return {
-        name: InstanceConfig(persona=persona, providers=(_AGENT,), tools=(), orchestrator=loop)
-        for name, persona in personas.items()
+        each.name: InstanceConfig(
+            persona=PersonaConfig(name=each.persona.name, emoji=each.persona.emoji),
+            providers=(_AGENT,),
+            tools=(),
+            orchestrator=loop,
+        )
+        for each in _INSTANCES
     }
 
 
-_INSTANCES = _instances()
-_WITH_A_SHORT_QUEUE = _instances(max_waiting=1)
+_CONFIG = _config()
+_CONFIG_WITH_A_SHORT_QUEUE = _config(max_waiting=1)
 
 
-# Of what Slack allows: calls have to wait for each other then, which they do not otherwise.
-_LITTLE_ROOM = 0.4
-
-
-class _Nowhere:
-    """Folders that nobody looks into."""
+class _Workspaces:
+    """Workspace folders that no tool uses."""
 
     limits: ClassVar[dict[str, int]] = {}
 
     async def check(self) -> None:
-        """They are good."""
+        """Accept them."""
 
     def folder(self, conversation_id: str) -> Path:
         return Path("/nowhere") / conversation_id
 
     async def prepare(self, conversation_id: str) -> None:
-        """They are there."""
+        """Create nothing."""
+
+
+class Slots(RunSlots):
+    """Run slots that check their limits after every step, and that no run waits for a free slot."""
+
+    def __init__(self, sim: Simulation, limits: RunLimits, most_shown_per_person: int):
+        super().__init__(limits, most_shown_per_person)
+        self.tickets: dict[str, RunSlot] = {}
+        self._sim = sim
+
+    def enter(self, conversation_id: str, message: SlackMessage, *, is_resumed: bool = False) -> RunSlot:
+        is_new = conversation_id not in self.tickets
+        ticket = self.tickets[conversation_id] = super().enter(conversation_id, message, is_resumed=is_resumed)
+        if is_new and not ticket.is_granted:
+            self._sim.count(f"run waits for a slot, {'shown' if ticket.is_shown else 'parked'}")
+        self._check()
+        return ticket
+
+    def leave(self, conversation_id: str) -> None:
+        super().leave(conversation_id)
+        self.tickets.pop(conversation_id, None)
+        self._check()
+
+    def is_granted(self, conversation_id: str) -> bool:
+        return conversation_id in self.tickets and self.tickets[conversation_id].is_granted
+
+    def _check(self) -> None:
+        limits, granted = self._limits, [ticket for ticket in self.tickets.values() if ticket.is_granted]
+        people, channels = Counter(each.person for each in granted), Counter(each.channel for each in granted)
+        most_of_a_person, most_of_a_channel = max(people.values(), default=0), max(channels.values(), default=0)
+        is_over = len(granted) > limits.runs or most_of_a_person > limits.runs_per_person
+        if is_over or most_of_a_channel > limits.runs_per_channel:
+            self._sim.violation(f"{len(granted)} runs have a slot, which exceeds the limits.")
+        for ticket in self.tickets.values():
+            is_bound = (
+                len(granted) >= limits.runs
+                or people[ticket.person] >= limits.runs_per_person
+                or channels[ticket.channel] >= limits.runs_per_channel
+            )
+            if not ticket.is_granted and not is_bound:
+                self._sim.violation(f"{ticket.conversation_id} waits for a slot, and one is free.")
+
+
+class Sessions(InProcessSessionManager):
+    """Sessions without a preflight, which would take most of a seed's time. Each run must have a slot."""
+
+    def watch(self, sim: Simulation, slots: Slots) -> None:
+        self._sim, self._slots = sim, slots
+
+    async def execute(self, instance_name: str, conversation_id: str, *given: Any, **more: Any) -> str:
+        if not self._slots.is_granted(conversation_id):
+            self._sim.violation(f"A run began in {conversation_id} without a slot.")
+        return await super().execute(instance_name, conversation_id, *given, **more)
+
+    async def _preflight(self) -> None:
+        """The configuration is valid."""
 
 
 class Replica:
-    """A process from its start to its end. `number` is its life's."""
+    """A process from its start to its end. `environment` is an `Environment`, which all processes share."""
 
-    def __init__(self, number: int, ground: Ground) -> None:
+    def __init__(self, number: int, environment: Any):
+        sim = environment.sim
         self.number = number
         self.is_connected = False
         self.intake: Intake | None = None
-        scene = ground.scene
-        is_tight = "few slots" in scene.features
+        is_tight = "few slots" in sim.features
         limits = RunLimits(runs_per_person=1, runs_per_channel=2) if is_tight else RunLimits()
-        self.slots = ground.parts.slots(scene, limits, scene.seed % 2 if is_tight else 5)
-        self._ground = ground
+        self.slots = environment.parts.slots(sim, limits, sim.seed % 2 if is_tight else 5)
+        self._environment = environment
         self._ended = asyncio.Event()
 
     def start(self) -> asyncio.Task[Any]:
         context = contextvars.copy_context()
-        context.run(LIFE.set, self.number)
-        context.run(CAST.set, self._ground.cast)
-        scene = self._ground.scene
-        scene.tell("chaos", f"process {self.number} starts")
-        serving = self._serve()
-        return scene.loop.create_task(serving, name=f"process {self.number}", context=context)
+        context.run(PROCESS.set, self.number)
+        context.run(AGENTS.set, self._environment.agents)
+        sim = self._environment.sim
+        sim.log("faults", f"process {self.number} starts")
+        return sim.loop.create_task(self._serve(), name=f"process {self.number}", context=context)
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was told to end."""
         return self._ended.is_set()
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """End as after SIGTERM."""
         self._ended.set()
 
-    async def hear(self, event: dict[str, Any]) -> None:
+    async def receive(self, event: dict[str, Any]) -> None:
         assert self.intake is not None
-        hearing = dispatch(event, TEAM, self.intake)
-        if self._ground.parts.is_hasty:
-            self._ground.scene.spawn(hearing, "an event that is acknowledged", self.number)
+        handling = dispatch(event, TEAM, self.intake)
+        if self._environment.parts.acknowledges_early:
+            self._environment.sim.spawn(handling, "an acknowledged event", self.number)
         else:
-            await hearing
+            await handling
 
     async def _serve(self) -> None:
-        ground, parts, scene = self._ground, self._ground.parts, self._ground.scene
-        run_store, log_store = await ground.stores.doors(self.number)
-        patience = StoreRetryPolicy()
-        scale = _LITTLE_ROOM if scene.happens("little room", 1) else 1.0
-        client = cast("Any", Web(scene, ground.slack, self.number))
-        instances = _WITH_A_SHORT_QUEUE if scene.happens("short queue", 1) else _INSTANCES
-        runs = parts.runs(run_store, f"process {self.number}", ground.lease_s, patience)
-        router = Router(_NAMED, runs, TEAM, BOT)
+        environment, parts, sim = self._environment, self._environment.parts, self._environment.sim
+        run_store, log_store = await environment.stores.connect(self.number)
+        policy = StoreRetryPolicy()
+        scale = _LOW_RATE_LIMITS if sim.occurs("low rate limits", 1) else 1.0
+        web: Any = WebClient(sim, environment.slack, self.number)
+        workspaces: Any = _Workspaces()
+        config = _CONFIG_WITH_A_SHORT_QUEUE if sim.occurs("short queue", 1) else _CONFIG
+        runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
+        router = Router(_INSTANCES, runs, TEAM, BOT)
+        logs = RetryingStore(log_store, policy)
         async with (
             runs,
-            parts.sessions(
-                instances,
-                "staged",
-                cast("Workspaces", _Nowhere()),
-                RetryingStore(log_store, patience),
-                ground.idle_evict_s,
-            ) as sessions,
-            RateLimiter(TEAM, scale=scale) as scheduler,
-            parts.background(parts.wire(client, scheduler)) as background,
+            parts.sessions(config, "staged", workspaces, logs, environment.idle_evict_s) as sessions,
+            RateLimiter(TEAM, scale=scale) as limiter,
+            parts.tasks(parts.client(web, limiter)) as tasks,
             WorkerPool(
-                workspace := WorkspaceContext(
-                    sessions,
-                    background,
-                    router,
-                    (admitter := Admitter(background, router, runs, BOT)).catch_up,
-                    self.slots,
+                context := WorkspaceContext(
+                    sessions, tasks, router, (admitter := Admitter(tasks, router, runs, BOT)).catch_up, self.slots
                 ),
                 runs,
-                ground.shutdown_grace_s,
-            ) as conversations,
+                environment.shutdown_grace_s,
+            ) as workers,
         ):
-            sessions.watch(scene, self.slots)
-            self.intake = Intake(workspace, runs, conversations, admitter, BOT)
+            sessions.watch(sim, self.slots)
+            self.intake = Intake(context, runs, workers, admitter, BOT)
             self.is_connected = True
-            ground.scene.tell("process", f"{self.number} is connected")
+            sim.log("process", f"{self.number} is connected")
             await self._ended.wait()
             self.is_connected = False
-        ground.scene.tell("process", f"{self.number} has ended")
+        sim.log("process", f"{self.number} has ended")

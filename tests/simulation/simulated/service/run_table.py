@@ -1,32 +1,28 @@
-"""What a run store keeps, and each of its steps as one function of it: the contract, without anything around it."""
+"""A run store in memory: the contract of `RunStore` as synchronous functions, without a network."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from connector.protocols import Claim, LeaseLost
+from connector.protocols import Claim, InboxEntry, LeaseLost, StateChanges
 from service.store.base import Admission, ConversationRecord, Count, workspace_of
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Mapping
-
-    from connector.protocols import InboxEntry, StateChanges
 
 _CLAIM_WITHIN_S = 2.0
 
 
 @dataclass(slots=True)
 class Conversation:
-    """`due_s` is when others may look after it, `token_back` that of the lease that was given back last."""
+    """`due_s` is when other processes may claim it, `released_token` that of the lease that was released last."""
 
     agent: str | None = None
     owner: str | None = None
     token: int = 0
-    token_back: int = 0
+    released_token: int = 0
     expires_s: float = 0.0
     due_s: float = 0.0
     run: Mapping[str, Any] | None = None
@@ -37,14 +33,14 @@ class Conversation:
     order: list[str] = field(default_factory=list)
 
     @property
-    def has_something_to_do(self) -> bool:
+    def has_work(self) -> bool:
         return self.run is not None or any(seq > self.held_seq for seq in self.waiting)
 
 
 class RunTable:
     """Conversations by id. `now` is the store's clock."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float]):
         self.conversations: dict[str, Conversation] = {}
         self._now = now
         self._tokens = itertools.count(1)
@@ -52,7 +48,7 @@ class RunTable:
         self._listening: dict[str, asyncio.Future[tuple[str, ...]]] = {}
 
     def owner_of(self, conversation: Conversation) -> str | None:
-        """Whose lease is valid."""
+        """Return the holder of a valid lease."""
         return conversation.owner if self._now() < conversation.expires_s else None
 
     def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
@@ -60,14 +56,14 @@ class RunTable:
         owner = self.owner_of(found)
         if entry.id in found.ends or any(entry.id == each.id for each in found.waiting.values()):
             return Admission(is_new=False, owner=owner)
-        if owner is None and not found.has_something_to_do:
+        if owner is None and not found.has_work:
             found.due_s = self._now() + _CLAIM_WITHIN_S
         found.order.append(entry.id)
         seq = len(found.order)
         found.waiting[seq] = replace(entry, seq=seq)
         found.agent = agent or found.agent
         if owner is not None:
-            self._tell(owner, conversation_id)
+            self._notify(owner, conversation_id)
         return Admission(is_new=True, owner=owner)
 
     def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
@@ -104,18 +100,18 @@ class RunTable:
                 found.ends[entry.id] = end
 
     def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        if self._is_given_back(conversation_id, token):
+        if self._is_released(conversation_id, token):
             return True
         found = self._owned(conversation_id, token)
         if any(seq > seen for seq in found.waiting):
             return False
-        self._give_back(found)
+        self._release(found)
         return True
 
     def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        if not self._is_given_back(conversation_id, token):
+        if not self._is_released(conversation_id, token):
             found = self._owned(conversation_id, token)
-            self._give_back(found)
+            self._release(found)
             found.due_s += due_in_s
 
     def due(self, workspace: str, most: int) -> list[str]:
@@ -126,20 +122,19 @@ class RunTable:
             if workspace_of(name) == workspace
             and found.due_s <= now_s
             and self.owner_of(found) is None
-            and found.has_something_to_do
+            and found.has_work
         ]
         return [name for _, name in sorted(due)[:most]]
 
     def listen(self, owner: str, news: asyncio.Future[tuple[str, ...]]) -> None:
-        """Give `news` its result as soon as there are any."""
+        """Set the result of `news` at the next notification."""
         self._listening[owner] = news
-        self._tell(owner)
+        self._notify(owner)
 
     def forget_news(self) -> None:
-        """Those who listen hear of nothing that has happened so far."""
         self._news.clear()
 
-    def known(self, conversation_id: str) -> ConversationRecord | None:
+    def record(self, conversation_id: str) -> ConversationRecord | None:
         found = self.conversations.get(conversation_id)
         if found is None:
             return None
@@ -158,7 +153,7 @@ class RunTable:
 
     def forget(self, conversation_id: str) -> bool:
         found = self.conversations.get(conversation_id)
-        if found is None or self.owner_of(found) is not None or found.has_something_to_do:
+        if found is None or self.owner_of(found) is not None or found.has_work:
             return False
         del self.conversations[conversation_id]
         return True
@@ -169,15 +164,15 @@ class RunTable:
             raise LeaseLost
         return found
 
-    def _is_given_back(self, conversation_id: str, token: int) -> bool:
-        """Whether this very lease was given back: who did so and heard no answer asks once more."""
+    def _is_released(self, conversation_id: str, token: int) -> bool:
+        """Return whether this lease was released; a caller without a reply repeats its release."""
         found = self.conversations.get(conversation_id)
-        return found is not None and found.token_back == token
+        return found is not None and found.released_token == token
 
-    def _give_back(self, found: Conversation) -> None:
-        found.owner, found.token_back, found.expires_s, found.due_s = None, found.token, 0.0, self._now()
+    def _release(self, found: Conversation) -> None:
+        found.owner, found.released_token, found.expires_s, found.due_s = None, found.token, 0.0, self._now()
 
-    def _tell(self, owner: str, *conversation_ids: str) -> None:
+    def _notify(self, owner: str, *conversation_ids: str) -> None:
         news = self._news.setdefault(owner, {})
         news.update(dict.fromkeys(conversation_ids))
         listening = self._listening.get(owner)

@@ -1,94 +1,181 @@
-"""The whole service: processes, their store, Slack, and people in threads."""
+"""Conversations of the whole service: processes, their store, Slack, and people in threads."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from simulated.scenario import chance_of
+from connector.runs.background_tasks import BackgroundTasks
+from connector.slack_api.client import SlackClient
+from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from service.runs.runs import StoredRuns
+from simulated.engine import PROCESS
+from simulated.simulation import Simulation, rng_for
 
-from . import features
-from .agent import CAST
-from .chaos import Chaos
-from .environment import Ground
-from .events import Events
-from .invariants import judge
-from .other_workspace import Neighbour
-from .people import Crowd
+from .agent import AGENTS, AgentState, Tool
+from .faults import Faults, OtherWorkspace
+from .invariants import check_conversations
+from .network import NetworkStores
+from .people import Events, People
+from .replica import Sessions, Slots
+from .run_table import RunTable
+from .slack import Slack
+from .store_observer import StoreObserver
 
-if TYPE_CHECKING:
-    from simulated.scenario import Scenario
+# The kinds of faults, and the share of seeds that have each.
+FEATURES = {
+    "replicas": 0.5,
+    "two conversations": 0.3,
+    "two instances": 0.3,
+    "kills": 0.6,
+    "terminations": 0.3,
+    "pauses": 0.25,
+    "store outages": 0.25,
+    "orphaned calls": 0.5,
+    # A request arrives seconds after its sender gave it up, when others have overtaken it. No store can detect that
+    # in time; this is for experiments.
+    "late arrivals": 0.0,
+    "slow store": 0.3,
+    "flaky store": 0.4,
+    "slow Slack": 0.4,
+    "failing Slack": 0.4,
+    "Slack outages": 0.2,
+    "failing model": 0.2,
+    "permanent model errors": 0.2,
+    "short queue": 0.15,
+    "long answers": 0.2,
+    "doubled events": 0.4,
+    "late events": 0.2,
+    "urgent steers": 0.3,
+    "impatient people": 0.3,
+    "stops": 0.5,
+    "edits": 0.4,
+    "deletions": 0.4,
+    "low rate limits": 0.2,
+    "other workspace": 1 / 8,
+    "few slots": 0.3,
+    # Threads that begin without a mention; a later mention calls an agent into them.
+    "existing threads": 0.25,
+    # Slack refuses to return threads.
+    "no look-ups": 0.2,
+}
+# These have their own generator, so that the draws of the other features do not depend on them.
+_DRAWN_SEPARATELY = ("few slots", "existing threads", "no look-ups")
+# How long everything may take to finish, in virtual seconds.
+_REST_WITHIN_S = 900.0
+_AFTER_REST_S = 20.0
 
-    from .parts import Parts
 
-_LOOK_EVERY_S = 1.0
-# How long everything may take to come to rest, in virtual seconds.
-_PATIENCE_S = 900.0
-# What follows the end of the last run.
-_AFTERWARDS_S = 20.0
+def _draw_features(sim: Simulation) -> set[str]:
+    separate = rng_for(sim.seed, "slots")
+    found = {"other workspace"} if sim.seed % 8 == 6 else set()
+    for name, share in FEATURES.items():
+        if name != "other workspace":
+            rng = separate if name in _DRAWN_SEPARATELY else sim.rng
+            found |= {name} if rng.random() < share else set()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts under test, and replaceable parts around them.
+
+    Args:
+        stores: creates the shared stores; `table` and `logs` are those of `NetworkStores`.
+        acknowledges_early: processes acknowledge events before they store them.
+        features: faults that every seed has; `without`: faults that no seed has.
+    """
+
+    stores: Callable[[Simulation, Parts, StoreObserver], Any] = NetworkStores
+    table: type[RunTable] = RunTable
+    logs: type[MemoryStore] = MemoryStore
+    client: type[SlackClient] = SlackClient
+    tasks: Callable[[SlackClient], BackgroundTasks] = BackgroundTasks
+    sessions: type[Sessions] = Sessions
+    runs: type[StoredRuns] = StoredRuns
+    tool: type[Tool] = Tool
+    slots: type[Slots] = Slots
+    acknowledges_early: bool = False
+    features: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+
+
+class Environment:
+    """What all processes share: Slack, the stores, the model and the tools."""
+
+    def __init__(self, sim: Simulation, parts: Parts):
+        self.sim = sim
+        self.parts = parts
+        self.slack = Slack(sim, sim.rng.choice([2, 200]))
+        self.observer = StoreObserver(sim)
+        self.agents = AgentState(sim, self.observer, parts.tool)
+        self.lease_s = sim.rng.choice([3.0, 6.0, 12.0])
+        self.shutdown_grace_s = sim.rng.choice([3.0, 8.0])
+        self.idle_evict_s = sim.rng.choice([0.5, 5.0, 900.0])
+        self.stores = parts.stores(sim, parts, self.observer)
 
 
 class World:
-    """Plays some conversations on the scene, and judges them."""
+    """Plays conversations with faults, then waits in calm until everything is finished, and checks the outcome."""
 
-    def __init__(self, scene: Scenario, parts: Parts) -> None:
-        scene.features |= (
-            features.drawn(scene.chance, chance_of(scene.seed, "slots"), scene.seed) | parts.features
-        ) - parts.without
-        self._scene = scene
-        self._ground = Ground(scene, parts)
-        self._chaos = Chaos(self._ground)
-        self._events = Events(scene, self._chaos.connected)
-        self._crowd = Crowd(scene, self._ground.slack, self._events)
+    def __init__(self, sim: Simulation, parts: Parts):
+        sim.features |= (_draw_features(sim) | parts.features) - parts.without
+        self._sim = sim
+        self._environment = Environment(sim, parts)
+        self._faults = Faults(self._environment)
+        self._events = Events(sim, self._faults.connected)
+        self._people = People(sim, self._environment.slack, self._events)
 
     async def play(self) -> None:
-        scene = self._scene
-        CAST.set(self._ground.cast)
-        self._chaos.begin()
-        if "other workspace" in scene.features:
-            scene.spawn(Neighbour(self._ground).live(), "the neighbour")
-        count = 3 if "few slots" in scene.features else 2 if "two conversations" in scene.features else 1
-        people = [scene.spawn(self._crowd.converse(), f"people {number}") for number in range(count)]
+        sim = self._sim
+        AGENTS.set(self._environment.agents)
+        self._faults.begin()
+        if "other workspace" in sim.features:
+            sim.spawn(OtherWorkspace(self._environment).live(), "the other workspace")
+        count = 3 if "few slots" in sim.features else 2 if "two conversations" in sim.features else 1
+        people = [sim.spawn(self._people.converse(), f"people {number}") for number in range(count)]
         await asyncio.wait(people)
         for each in people:
             each.result()
-        await asyncio.sleep(scene.some_s(0.5, 5))
-        scene.calm = True
-        scene.tell("chaos", "calm")
-        self._chaos.calm()
+        await asyncio.sleep(sim.delay_s(0.5, 5))
+        sim.calm = True
+        sim.log("faults", "none from here on")
+        self._faults.end()
         if await self._comes_to_rest():
-            await asyncio.sleep(_AFTERWARDS_S)
+            await asyncio.sleep(_AFTER_REST_S)
         else:
-            scene.blame(f"After {_PATIENCE_S:.0f} s of calm: {await self._unrest()}.")
-        await judge(scene, self._ground, self._crowd)
+            sim.violation(f"After {_REST_WITHIN_S:.0f} s of calm: {await self._unfinished()}.")
+        await check_conversations(self._environment, self._people)
+
+    def on_log(self, event: str, fields: str) -> None:
+        self._sim.log(f"service {PROCESS.get()}", f"logs {event}{fields}")
+        if event.endswith(".crashed"):
+            self._sim.violation(f"The service logs {event}.")
 
     def close(self) -> None:
-        """Leave nothing behind."""
-        self._ground.stores.close()
+        self._environment.stores.close()
 
     async def _comes_to_rest(self) -> bool:
-        until = self._scene.now() + _PATIENCE_S
-        while self._scene.now() < until:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            if not await self._unrest():
+        until = self._sim.now() + _REST_WITHIN_S
+        while self._sim.now() < until:
+            await asyncio.sleep(1.0)
+            if not await self._unfinished():
                 return True
         return False
 
-    async def _unrest(self) -> str:
-        """What is still going on."""
+    async def _unfinished(self) -> str:
+        """Describe what is not finished."""
         if not self._events.are_over:
-            return "Slack is still telling of events"
-        for name, known in (await self._ground.stores.known()).items():
-            if known.has_run or any(entry.seq > known.held_seq for entry in known.waiting):
-                return f"{name} still has something to do"
-            # The lease of one that is dead has run out: where there is nothing to do, nobody asks for it.
-            if known.owner in [f"process {process.number}" for process in self._chaos.processes]:
-                return f"{name} still belongs to {known.owner}"
-        return next(
-            (
-                f"process {each.number} keeps slots for {list(each.slots.tickets)}"
-                for each in self._chaos.processes
-                if each.slots.tickets
-            ),
-            "",
-        )
+            return "Slack is still sending events"
+        for name, record in (await self._environment.stores.records()).items():
+            if record.has_run or any(entry.seq > record.held_seq for entry in record.waiting):
+                return f"{name} still has work"
+            # A dead owner's lease has expired; without work no other process claims the conversation.
+            if record.owner in [f"process {process.number}" for process in self._faults.processes]:
+                return f"{name} still belongs to {record.owner}"
+        for each in self._faults.processes:
+            if each.slots.tickets:
+                return f"process {each.number} keeps slots for {list(each.slots.tickets)}"
+        return ""

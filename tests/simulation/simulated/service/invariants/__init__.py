@@ -1,120 +1,108 @@
-"""What must hold at the end of every story."""
+"""The invariants of the service, checked at the end of each schedule. Each is a function that yields violations."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
+from simulated.service.people import People
 from simulated.service.slack import BOT
 
-from . import deliveries, ownership, replies, runs, stops, thread
+from . import deliveries, runs, thread
 from .evidence import Evidence, rows_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+# Faults that delay a process or its reactions: a reaction may be missing, and a stop takes longer.
+DELAYS = frozenset(
+    {
+        *("kills", "pauses", "terminations", "store outages", "failing Slack", "flaky store", "slow store"),
+        *("slow Slack", "low rate limits", "Slack outages", "no look-ups"),
+    }
+)
+# Faults with which the name of a user may be unknown.
+_SLACK_FAULTS = frozenset({"failing Slack", "Slack outages", "slow Slack", "low rate limits"})
+# With one of each kind, an ❌ may be lost: its process reads the thread and ends before the response.
+_NO_THREAD = _SLACK_FAULTS | {"no look-ups"}
+_PROCESS_FAULTS = frozenset({"kills", "terminations", "pauses"})
 
-    from simulated.scenario import Scenario
-    from simulated.service.agent import Cast
-    from simulated.service.environment import Ground
-    from simulated.service.people import Crowd, Written
-    from simulated.service.store_observer import RunSeen
-
-# What holds a process or its marks up: where it may happen, a mark can be missing, and a stop takes its time.
-HOLDS_UP = frozenset(
-    {"kills", "pauses", "terms", "outages", "failing Slack", "flaky store", "slow store", "slow Slack", "little room"}
-) | {"Slack away", "no look-ups"}
-# Where these are, the name of somebody cannot always be had.
-UNNAMED = frozenset({"failing Slack", "Slack away", "slow Slack", "little room"})
-# With one of each, an ❌ may be lost: its process asks Slack for the thread and ends before the answer.
-_UNSAID = frozenset({"failing Slack", "Slack away", "slow Slack", "little room", "no look-ups"})
-_ENDINGS = frozenset({"kills", "terms", "pauses"})
-_HEEDED_WITHIN_S = (3.0, 60.0)
-
-__all__ = ["HOLDS_UP", "judge"]
+__all__ = ["DELAYS", "check_conversations"]
 
 
-async def judge(scene: Scenario, ground: Ground, crowd: Crowd) -> None:
-    """Blame what is not as it must be."""
-    conversations = dict.fromkeys(written.conversation for written in crowd.written)
-    for conversation_id in conversations:
-        case = await _evidence(conversation_id, ground, crowd)
+async def check_conversations(environment: Any, people: People) -> None:
+    for conversation_id in dict.fromkeys(written.conversation for written in people.written):
+        case = await _evidence(conversation_id, environment, people)
         if case is not None:
-            for sentence in _of_conversation(case, scene, ground):
-                scene.blame(sentence)
-        elif any(_was_to_be_read(written) for written in crowd.written if written.conversation == conversation_id):
-            scene.blame(f"All of {conversation_id} is lost.")
-    for sentence in _of_all(ground.cast, ground):
-        scene.blame(sentence)
+            for sentence in _check_conversation(case, environment):
+                environment.sim.violation(sentence)
+        else:
+            mine = (written for written in people.written if written.conversation == conversation_id)
+            if any(written.is_acked and (written.is_mention or not written.in_existing_thread) for written in mine):
+                environment.sim.violation(f"All of {conversation_id} is lost.")
+    for sentence in _check_all(environment):
+        environment.sim.violation(sentence)
 
 
-def _of_conversation(case: Evidence, scene: Scenario, ground: Ground) -> Iterator[str]:
-    seen = [run for run in ground.witness.runs.values() if run.conversation == case.id]
-    is_held_up = not HOLDS_UP.isdisjoint(scene.features)
+def _check_conversation(case: Evidence, environment: Any) -> Iterator[str]:
+    features = environment.sim.features
+    is_delayed = not DELAYS.isdisjoint(features)
+    are_reactions_kept = _NO_THREAD.isdisjoint(features) or _PROCESS_FAULTS.isdisjoint(features)
     yield from deliveries.conservation(case)
-    is_kept = _UNSAID.isdisjoint(scene.features) or _ENDINGS.isdisjoint(scene.features)
-    yield from deliveries.kept(case, are_reactions_kept=is_kept)
+    yield from deliveries.kept(case, are_reactions_kept=are_reactions_kept)
     yield from deliveries.order(case)
     yield from deliveries.latest(case)
-    yield from thread.remains(case, [written.message for written in case.written])
-    if case.is_there:
-        yield from _of_thread(case, scene, ground, seen)
-    if not is_held_up:
+    yield from thread.remains(case)
+    if case.has_thread:
+        yield from thread.texts(case)
+        yield from thread.keys(case)
+        yield from thread.looked_up(case)
+        yield from thread.owners(case)
+        yield from runs.endings(case)
+        yield from runs.notices(case, are_users_named=_SLACK_FAULTS.isdisjoint(features))
+        yield from runs.summaries(case)
+        yield from runs.unknown(case)
+        yield from deliveries.held(case)
+        yield from deliveries.idle_stops(case, environment.observer.idle_stops)
+        yield from deliveries.stopped_before_read(case)
+        yield from deliveries.refusals(case)
+    if not is_delayed:
         yield from thread.marks(case)
-    yield from stops.meant(case, seen)
-    yield from stops.kept(case, seen)
-    yield from stops.heeded(seen, _HEEDED_WITHIN_S[is_held_up])
+    yield from runs.stopped(case)
+    yield from runs.held_first(case)
+    yield from runs.stops_heeded(case, within_s=60.0 if is_delayed else 3.0)
 
 
-def _of_thread(case: Evidence, scene: Scenario, ground: Ground, seen: list[RunSeen]) -> Iterator[str]:
-    """What people read."""
-    told = runs.stories(case, seen)
-    yield from thread.texts(case)
-    yield from thread.keys(case)
-    yield from thread.looked_up(case)
-    yield from ownership.posts(case)
-    yield from runs.endings(told)
-    yield from runs.sentences(case, told, are_named=UNNAMED.isdisjoint(scene.features))
-    yield from runs.summaries(case, told)
-    yield from runs.unknown(case)
-    yield from replies.held(case)
-    yield from replies.idle_stops(case, ground.witness.idle_stops)
-    yield from replies.beginnings(case)
-    yield from replies.refusals(case)
+def _check_all(environment: Any) -> Iterator[str]:
+    yield from thread.strays(environment.slack)
+    yield from runs.fencing(environment.observer.commits)
+    yield from runs.repeated(environment.agents.tool_calls)
 
 
-def _of_all(cast: Cast, ground: Ground) -> Iterator[str]:
-    yield from thread.strays(ground.slack.strays())
-    yield from ownership.fencing(ground.witness.commits)
-    yield from ownership.repeated(cast.uses)
-
-
-def _was_to_be_read(written: Written) -> bool:
-    return written.is_acked and (written.is_mention or not written.begun_without_us)
-
-
-async def _evidence(conversation_id: str, ground: Ground, crowd: Crowd) -> Evidence | None:
-    known = (await ground.stores.known()).get(conversation_id)
-    if known is None:
+async def _evidence(conversation_id: str, environment: Any, people: People) -> Evidence | None:
+    observer, slack = environment.observer, environment.slack
+    record = (await environment.stores.records()).get(conversation_id)
+    if record is None:
         return None
     root = conversation_id.rpartition(":")[2]
-    begun: dict[str, list[str]] = defaultdict(list)
-    for run in ground.witness.runs.values():
-        begun[run.first].append(run.id)
-    agents = [key.agent_id for key in await ground.stores.logs.keys() if key.conversation_id == conversation_id]
+    runs_by_message: dict[str, list[str]] = defaultdict(list)
+    for run in observer.runs.values():
+        runs_by_message[run.first].append(run.id)
+    logs = environment.stores.logs
+    agents = [key.agent_id for key in await logs.keys() if key.conversation_id == conversation_id]
     claims_s: dict[int, list[float]] = defaultdict(list)
-    for (claimed, process), times_s in ground.witness.claims_s.items():
+    for (claimed, process), times_s in observer.claims_s.items():
         claims_s[process] += times_s if claimed == conversation_id else []
     return Evidence(
         id=conversation_id,
-        known=known,
-        rows={agent: await rows_of(ground.stores.logs, conversation_id, agent) for agent in agents},
-        written=[written for written in crowd.written if written.conversation == conversation_id],
-        accepted_s=ground.witness.admitted_s,
-        reactions=[each for each in crowd.reactions if each.message.thread_ts == root],
-        posts=[post for post in ground.slack.thread(root) if post.user == BOT],
-        is_there=ground.slack.is_there(root),
-        ever=[post for post in ground.slack.messages.values() if post.user == BOT and post.thread_ts == root],
-        begun=begun,
+        record=record,
+        rows={agent: await rows_of(logs, conversation_id, agent) for agent in agents},
+        written=[written for written in people.written if written.conversation == conversation_id],
+        reactions=[each for each in people.reactions if each.message.thread_ts == root],
+        accepted_s=observer.admitted_s,
+        posts=[post for post in slack.thread(root) if post.user == BOT],
+        all_posts=[post for post in slack.messages.values() if post.user == BOT and post.thread_ts == root],
+        has_thread=slack.has_thread(root),
+        runs_by_message=runs_by_message,
         claims_s=claims_s,
-        used={use.call for use in ground.cast.uses if use.conversation == conversation_id},
+        executed={each.call for each in environment.agents.tool_calls if each.conversation == conversation_id},
+        observed=[run for run in observer.runs.values() if run.conversation == conversation_id],
     )

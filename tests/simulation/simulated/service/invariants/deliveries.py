@@ -1,168 +1,209 @@
-"""Whether each message has come to one end, and in order."""
+"""Invariants of messages: acceptance, order, outcome, and the replies about them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator
 from itertools import combinations
 from math import inf
-from typing import TYPE_CHECKING
 
-from simulated.service.slack import BOT, CHANNEL, TEAM, time_of
+from simulated.service.people import EventDelivery, WrittenMessage
+from simulated.service.slack import BOT, CHANNEL, TEAM, SlackMessage, time_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from .evidence import Evidence
 
-    from simulated.service.events import Delivery
-    from simulated.service.people import Written
-
-    from .evidence import Evidence
-
-# What is there to be read waits so long for older messages of a thread that is being read.
+# A pending message waits this long for older messages of a thread that is being read.
 _OLDER_FIRST_S = 30.0
+_UNREAD = re.compile(r"(\d+) messages? ha(?:s|ve) not been read yet")
 
 
 def conservation(case: Evidence) -> Iterator[str]:
-    """Accepted = delivered + withdrawn + refused + still waiting, and each message is one of these."""
+    """Each message is delivered, withdrawn, refused, or pending because a stop holds it; exactly one applies."""
     for written in case.written:
-        if not written.is_stop and (written.id in case.seqs or case.is_for_us(written)):
-            yield from _of_message(case, written)
-    for entry_id in case.known.order:
+        if not written.is_stop and (written.id in case.seqs or case.is_for_agent(written)):
+            yield from _outcome(case, written)
+    for entry_id in case.record.order:
         if (times := case.times_delivered(entry_id)) > 1:
-            yield f"{entry_id} stands in {times} rows."
-        if case.known.ends.get(entry_id) == "" and not times:
-            yield f"{entry_id} counts as delivered, and stands in no row."
+            yield f"{entry_id} is in {times} rows."
+        if case.end_of(entry_id) == "" and not times:
+            yield f"{entry_id} counts as delivered, and is in no row."
 
 
-def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
-    """What people did is kept once Slack was told that it is: not messages only."""
-    for written in case.written:
-        if written.is_stop and written.is_acked and case.is_for_us(written) and written.id not in case.seqs:
-            yield f"The stop {written.id} was acknowledged and is lost."
-        is_deleted = written.deletion is not None and written.deletion.is_acked and not _was_never_here(case, written)
-        if is_deleted and f"{written.id}:deleted" not in case.seqs:
-            yield f"The deletion of {written.word} was acknowledged and is lost."
-        for version, delivery in enumerate(written.edits, 2):
-            is_in_message = _is_before(delivery, case, written.id)
-            entry_id = f"{written.id}:edit:{delivery.event['event_ts']}"
-            if delivery.is_acked and entry_id not in case.seqs and not is_in_message:
-                yield f"Version {version} of {written.word} was acknowledged and is lost."
-    for reaction in case.reactions if are_reactions_kept else ():
-        # Of a message that nobody had accepted, nobody knows that it is to an agent; a status goes with its run.
-        accepted_s = case.accepted_s.get(f"{TEAM}:{CHANNEL}:{reaction.message.ts}", float("inf"))
-        is_known = not reaction.message.is_deleted and accepted_s < reaction.made_s
-        if is_known and reaction.told.is_acked and reaction.id not in case.seqs:
-            yield f"The ❌ {reaction.id} was acknowledged and is lost."
-
-
-def _of_message(case: Evidence, written: Written) -> Iterator[str]:
-    name, end, times = (
-        f"{written.word} ({written.id})",
-        case.known.ends.get(written.id),
-        case.times_delivered(written.id),
-    )
+def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
+    name, end = f"{written.word} ({written.id})", case.end_of(written.id)
+    times, is_waiting = case.times_delivered(written.id), written.id in case.waiting
     if written.id not in case.seqs:
-        if written.is_acked and not _was_never_here(case, written):
+        if written.is_acked and not _was_deleted_first(case, written):
             yield f"{name} was acknowledged and is lost."
         if times:
             yield f"{name} was read, and never accepted."
         return
-    ends = [bool(times), end == "withdrawn", end == "refused", written.id in case.waiting]
-    if sum(ends) != 1:
-        named = dict(zip(("delivered", "withdrawn", "refused", "waiting"), ends, strict=True))
-        yield f"{name} is to have one end, and has these: {', '.join(k for k, v in named.items() if v) or 'none'}."
-    if end == "withdrawn" and written.deletion is None and not _was_stopped(case):
-        yield f"{name} was withdrawn by nobody."
-    if written.id in case.waiting and case.seqs[written.id] > case.known.held_seq:
-        yield f"{name} waits, and nothing holds it."
-    if written.id in case.waiting and not _was_stopped(case):
-        yield f"{name} is held, and nobody stopped anything."
+    outcomes = {
+        "delivered": bool(times),
+        "withdrawn": end == "withdrawn",
+        "refused": end == "refused",
+        "waiting": is_waiting,
+    }
+    if sum(outcomes.values()) != 1:
+        yield f"{name} must have one outcome, and has: {', '.join(k for k, v in outcomes.items() if v) or 'none'}."
+    deletions = [each for each in case.written if each.deletion is not None]  # that of a first message is a stop
+    was_stopped = bool(deletions or case.reactions or any(each.is_stop for each in case.written))
+    if end == "withdrawn" and written.deletion is None and not was_stopped:
+        yield f"{name} was withdrawn without a cause."
+    if is_waiting and case.seqs[written.id] > case.record.held_seq:
+        yield f"{name} is pending, and not held."
+    if is_waiting and not was_stopped:
+        yield f"{name} is held, and there was no stop."
 
 
-def _is_before(delivery: Delivery, case: Evidence, entry_id: str) -> bool:
-    """Whether Slack was told that an event is kept before an entry was accepted."""
-    return delivery.acked_s is not None and delivery.acked_s < case.accepted_s.get(entry_id, 0.0)
-
-
-def _was_never_here(case: Evidence, written: Written) -> bool:
-    """Whether its author deleted a message before it was known that it is to an agent."""
-    calls = [each.id for each in _calls(case) if each.message.made_s <= written.message.made_s]
-    called = min(calls, key=case.seqs.__getitem__, default="")
-    return written.id not in case.seqs and written.deletion is not None and _is_before(written.deletion, case, called)
-
-
-def _calls(case: Evidence) -> list[Written]:
-    """The messages that call an agent, of those that were accepted."""
-    return [each for each in case.written if each.id in case.seqs and (each.is_mention or not each.begun_without_us)]
-
-
-def _was_stopped(case: Evidence) -> bool:
-    deleted = any(written.deletion is not None for written in case.written)  # that of a first message is a stop
-    return deleted or bool(case.reactions) or any(written.is_stop for written in case.written)
+def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
+    """Every acknowledged event that concerns an agent is in the inbox."""
+    for written in case.written:
+        if written.is_stop and written.is_acked and case.is_for_agent(written) and written.id not in case.seqs:
+            yield f"The stop {written.id} was acknowledged and is lost."
+        is_deleted = written.deletion is not None and written.deletion.is_acked
+        if is_deleted and f"{written.id}:deleted" not in case.seqs and not _was_deleted_first(case, written):
+            yield f"The deletion of {written.word} was acknowledged and is lost."
+        for version, edit in enumerate(written.edits, 2):
+            is_in_message = _is_acked_before(edit, case, written.id)
+            if edit.is_acked and _edit_id(written, edit) not in case.seqs and not is_in_message:
+                yield f"Version {version} of {written.word} was acknowledged and is lost."
+    for reaction in case.reactions if are_reactions_kept else ():
+        # A message that was not accepted yet may not be for an agent; a status message ends with its run.
+        accepted_s = case.accepted_s.get(f"{TEAM}:{CHANNEL}:{reaction.message.ts}", inf)
+        is_known = not reaction.message.is_deleted and accepted_s < reaction.added_s
+        if is_known and reaction.delivery.is_acked and reaction.id not in case.seqs:
+            yield f"The ❌ {reaction.id} was acknowledged and is lost."
 
 
 def order(case: Evidence) -> Iterator[str]:
-    """Each agent reads in the order of writing what was there to be read; in a thread of others, from a mention on."""
+    """Each agent reads messages in the order of writing; in an existing thread, a mention is accepted first."""
     in_order = sorted((each for each in case.written if each.id in case.seqs), key=lambda each: case.seqs[each.id])
-    if in_order and in_order[0].begun_without_us and f"<@{BOT}>" not in in_order[0].message.text:
-        yield f"{in_order[0].word} was accepted before any mention of the agent."
-    ours = [each for each in case.written if case.is_for_us(each)]
+    if in_order and in_order[0].in_existing_thread and f"<@{BOT}>" not in in_order[0].message.text:
+        yield f"{in_order[0].word} was accepted before a mention of the agent."
+    ours = [each for each in case.written if case.is_for_agent(each)]
     acked_s = {each.id: each.acked_s for each in ours}
-    made_s = {each.id: each.message.made_s for each in ours}
+    written_s = {each.id: each.message.posted_s for each in ours}
     for each in ours:
-        edits = [edit for edit in _edits_of(case, each) if edit[1] != each.id]
-        made_s |= {entry_id: time_of(delivery.event["event_ts"]) for _, entry_id, delivery in edits}
+        edits = [edit for edit in _accepted_edits(case, each) if edit[1] != each.id]
+        written_s |= {entry_id: time_of(edit.event["event_ts"]) for _, entry_id, edit in edits}
     for agent, ids in case.delivered.items():
-        for one, other in combinations([each for each in ids if each in made_s], 2):
-            if made_s[one] <= made_s[other]:
+        for one, other in combinations([each for each in ids if each in written_s], 2):
+            if written_s[one] <= written_s[other]:
                 continue
             if case.seqs[other] < case.seqs[one]:
-                yield f"{agent} has read {one} before {other}, which was written and accepted earlier."
-            elif acked_s.get(other, inf) < made_s[one] and _was_to_come_first(case, other, one, made_s[other]):
-                yield f"{agent} has read {one} before {other}, which was acknowledged when it was written."
+                yield f"{agent} read {one} before {other}, which was written and accepted earlier."
+            elif acked_s.get(other, inf) < written_s[one] and _must_be_first(case, other, one, written_s[other]):
+                yield f"{agent} read {one} before {other}, which was acknowledged when it was written."
 
 
-def _was_to_come_first(case: Evidence, older: str, newer: str, older_s: float) -> bool:
-    """Whether it was known that what was written then is to an agent, and its thread could be read in time."""
-    calls = [each.id for each in _calls(case) if each.message.made_s <= older_s]
-    called = min(calls, key=case.seqs.__getitem__, default=newer)
-    is_in_time = case.accepted_s[older] - case.accepted_s[called] < _OLDER_FIRST_S
+def _must_be_first(case: Evidence, older: str, newer: str, older_s: float) -> bool:
+    """Return whether the older message was known to be for an agent, and its thread could be read in time."""
+    mentions = [each.id for each in _accepted_mentions(case) if each.message.posted_s <= older_s]
+    mention = min(mentions, key=case.seqs.__getitem__, default=newer)
+    is_in_time = case.accepted_s[older] - case.accepted_s[mention] < _OLDER_FIRST_S
     urgent = (each.id for each in case.written if each.message.text.startswith("!"))
-    is_hurried = any(case.seqs[called] < case.seqs.get(each, inf) < case.seqs[older] for each in urgent)
-    return case.seqs[called] < case.seqs[newer] and is_in_time and not is_hurried
+    after_urgent = any(case.seqs[mention] < case.seqs.get(each, inf) < case.seqs[older] for each in urgent)
+    return case.seqs[mention] < case.seqs[newer] and is_in_time and not after_urgent
 
 
 def latest(case: Evidence) -> Iterator[str]:
-    """What an agent knows of a message is its last version, or that it was taken back."""
+    """An agent knows the last version of each message that it has read, or its deletion."""
     for written in case.written:
         if written.is_stop or not case.times_delivered(written.id):
             continue
         deletion, read = f"{written.id}:deleted", case.last_version(written.word)
-        edits = (each[:2] for each in _edits_of(case, written))
-        version, edit = max(edits, default=(1, written.id))
-        # A stop that met a correction has held it, or taken it along.
-        is_stopped = edit in case.waiting or case.known.ends.get(edit) in ("withdrawn", "refused")
+        version, edit = max((each[:2] for each in _accepted_edits(case, written)), default=(1, written.id))
+        is_stopped = edit in case.waiting or case.end_of(edit) in ("withdrawn", "refused")
         if read != version and not is_stopped and deletion not in case.seqs:
-            yield f"Of {written.word} the agent knows version {read}; {version} is the last that was accepted."
-        if deletion in case.seqs and not _heard_of(case, deletion) and not _began_a_run(case, written):
-            yield f"{written.word} was read, then taken back, and the agent does not know."
+            yield f"The agent knows version {read} of {written.word}; {version} is the last accepted one."
+        is_known = case.times_delivered(deletion) or deletion in case.waiting
+        is_known = is_known or case.end_of(deletion) in ("withdrawn", "refused")
+        began_a_run = written.id in (row.get("metadata", {}).get("message") for row in case.all_rows)
+        if deletion in case.seqs and not is_known and not began_a_run:
+            yield f"{written.word} was read, then deleted, and the agent does not know."
 
 
-def _edits_of(case: Evidence, written: Written) -> list[tuple[int, str, Delivery]]:
-    """The accepted edits of a message: the version, the id of the entry, and how people's words came to us."""
+def _accepted_edits(case: Evidence, written: WrittenMessage) -> list[tuple[int, str, EventDelivery]]:
+    """Return version, entry id and event of each accepted edit."""
     found = []
-    for number, delivery in enumerate(written.edits, 2):
-        entry_id = f"{written.id}:edit:{delivery.event['event_ts']}"
-        if entry_id in case.seqs:
-            found.append((number, entry_id, delivery))
-        elif _is_before(delivery, case, written.id):
-            found.append((number, written.id, delivery))
+    for version, edit in enumerate(written.edits, 2):
+        if (entry_id := _edit_id(written, edit)) in case.seqs:
+            found.append((version, entry_id, edit))
+        elif _is_acked_before(edit, case, written.id):
+            found.append((version, written.id, edit))
     return found
 
 
-def _heard_of(case: Evidence, entry_id: str) -> bool:
-    was_stopped = case.known.ends.get(entry_id) in ("withdrawn", "refused")
-    return bool(case.times_delivered(entry_id)) or entry_id in case.waiting or was_stopped
+def _edit_id(written: WrittenMessage, edit: EventDelivery) -> str:
+    return f"{written.id}:edit:{edit.event['event_ts']}"
 
 
-def _began_a_run(case: Evidence, written: Written) -> bool:
-    prompts = (row.get("metadata", {}).get("message") for rows in case.rows.values() for row in rows)
-    return written.id in prompts
+def _is_acked_before(delivery: EventDelivery, case: Evidence, entry_id: str) -> bool:
+    """Return whether an event was acknowledged before an entry was accepted."""
+    return delivery.acked_s is not None and delivery.acked_s < case.accepted_s.get(entry_id, 0.0)
+
+
+def _was_deleted_first(case: Evidence, written: WrittenMessage) -> bool:
+    """Return whether a message was deleted before it was known to be for an agent."""
+    mentions = [each.id for each in _accepted_mentions(case) if each.message.posted_s <= written.message.posted_s]
+    mention = min(mentions, key=case.seqs.__getitem__, default="")
+    deletion = written.deletion
+    return written.id not in case.seqs and deletion is not None and _is_acked_before(deletion, case, mention)
+
+
+def _accepted_mentions(case: Evidence) -> list[WrittenMessage]:
+    """Return the accepted messages that call an agent."""
+    return [each for each in case.written if each.id in case.seqs and (each.is_mention or not each.in_existing_thread)]
+
+
+def held(case: Evidence) -> Iterator[str]:
+    """Each message that a stop holds back is counted in a notice posted after the message was accepted."""
+    counts = [(post.posted_s, int(found[1])) for post in case.notices if (found := _UNREAD.search(post.text))]
+    waiting = [written for written in case.written if written.id in case.waiting and not written.is_stop]
+    for written in waiting:
+        if not any(posted_s > case.accepted_s[written.id] for posted_s, _ in counts):
+            yield f"{written.word} is pending, and no later notice counts it."
+    if sum(count for _, count in counts) < len(waiting):
+        yield f"{len(waiting)} messages are pending, and the notices count {[count for _, count in counts]}."
+
+
+def idle_stops(case: Evidence, idle: Collection[str]) -> Iterator[str]:
+    """A stop without an active run gets one reply."""
+    for written in case.written:
+        texts = [post.text for post in _replies(case, written, "Nothing is running")] if written.is_stop else []
+        if len(texts) > 1 or (not texts and written.id in idle and written.id in case.seqs):
+            yield f"The replies to {written.id}, a stop without an active run, are: {texts}."
+
+
+def stopped_before_read(case: Evidence) -> Iterator[str]:
+    """If a message is stopped before it is read, one reply names the user who stopped it."""
+    for written in case.written:
+        if case.end_of(written.id) == "withdrawn" and f"{written.id}:deleted" not in case.seqs:
+            texts = [post.text for post in _replies(case, written, "🛑 Stopped by ")]
+            if len(texts) != 1:
+                yield f"{written.word} was stopped before it was read, and the replies are {texts}."
+
+
+def refusals(case: Evidence) -> Iterator[str]:
+    """Each refused message gets its reason, once."""
+    for written in case.written:
+        if case.end_of(written.id) != "refused":
+            continue
+        key = f":refused:{written.id}:"
+        texts = [post.text for post in case.notices if key in post.key or _is_end_of_run(case, written, post)]
+        if not texts:
+            yield f"{written.word} was refused without a reason."
+        elif len(texts) > 1:
+            yield f"{written.word} was refused several times: {texts}."
+
+
+def _replies(case: Evidence, written: WrittenMessage, start: str) -> list[SlackMessage]:
+    """Return the notices with this start for a message, or for a run that it was to begin."""
+    posts = (post for post in case.notices if post.text.startswith(start))
+    return [post for post in posts if post.key.startswith(f"{written.id}:") or _is_end_of_run(case, written, post)]
+
+
+def _is_end_of_run(case: Evidence, written: WrittenMessage, post: SlackMessage) -> bool:
+    runs = case.runs_by_message[written.id]
+    return post.text.startswith(("🛑", "⚠️")) and any(post.key.startswith(f"{run}:") for run in runs)

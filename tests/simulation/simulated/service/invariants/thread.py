@@ -1,81 +1,92 @@
-"""Whether the thread shows what was said, once, and nothing that is over."""
+"""Invariants of the thread: texts, posts, status messages and reactions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from simulated.service.slack import BOT
+from simulated.service.slack import BOT, IN_FLIGHT_S, Slack, SlackMessage
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from simulated.service.slack import SlackMessage
-
-    from .evidence import Evidence
+from .evidence import Evidence
 
 
 def texts(case: Evidence) -> Iterator[str]:
-    """Each text for people that the log has is in the thread, once, in order; no other one is."""
+    """Each text for users in the log is in the thread, once, in order, and no other text is."""
     for agent in case.rows:
-        said, shown = case.said(agent), Counter(case.shown(agent))
-        yield from (f"{agent}'s text {text} is in the thread {n} times." for text, n in shown.items() if n > 1)
-        yield from (f"{agent}'s text {text} is not in the thread." for text in said if said[text] and text not in shown)
-        yield from (
-            f"{agent}'s text {text} is in the thread, and not in the log." for text in shown if text not in said
-        )
-        if (in_order := [text for text in said if text in shown]) != [text for text in shown if text in said]:
-            yield f"{agent} said {in_order}; the thread has {list(shown)}."
+        stored, shown = case.stored_texts(agent), Counter(case.shown_texts(agent))
+        for text, count in shown.items():
+            if count > 1:
+                yield f"The text {text} of {agent} is in the thread {count} times."
+            if text not in stored:
+                yield f"The text {text} of {agent} is in the thread, and not in the log."
+        for text, is_for_users in stored.items():
+            if is_for_users and text not in shown:
+                yield f"The text {text} of {agent} is not in the thread."
+        if (in_order := [text for text in stored if text in shown]) != [text for text in shown if text in stored]:
+            yield f"The log of {agent} has the order {in_order}; the thread has {list(shown)}."
 
 
 def keys(case: Evidence) -> Iterator[str]:
-    """No post is there twice; of one that was, the first is."""
-    counted = Counter(post.key for post in case.told)
+    """No post is in the thread twice; the earliest copy stays."""
+    counted = Counter(post.key for post in case.lasting_posts)
     yield from (f"{n} posts have the key {key}." for key, n in counted.items() if n > 1)
     first: dict[str, SlackMessage] = {}
-    for post in case.ever:
+    for post in case.all_posts:
         first.setdefault(post.key, post)
-    for post in case.told:
+    for post in case.lasting_posts:
         if first[post.key].ts != post.ts:
-            yield f"Of {post.key} the first post is gone, and a later one is there."
+            yield f"The first post of {post.key} was deleted, and a later one is left."
 
 
 def looked_up(case: Evidence) -> Iterator[str]:
-    """Nothing is posted by whoever could have seen that it is there."""
-    standing: dict[str, SlackMessage] = {}
-    for post in case.ever:
-        before = standing.get(post.key)
-        is_there = before is not None and (before.deleted_s is None or before.deleted_s > post.made_s)
-        if before is not None and is_there and not post.is_stray:
-            looked_s = max((at_s for at_s in case.claims_s[post.by] if at_s < post.made_s), default=0.0)
-            if before.made_s < looked_s or before.by == post.by:
-                yield f"{post.key} was there, and was posted again: {post.text[:40]!r}."
-        if not is_there:
-            standing[post.key] = post
+    """No process sends a post again that it could have found in the thread."""
+    existing: dict[str, SlackMessage] = {}
+    for post in case.all_posts:
+        before = existing.get(post.key)
+        exists = before is not None and (before.deleted_s is None or before.deleted_s > post.posted_s)
+        if before is not None and exists and not post.is_stray:
+            looked_s = max((at_s for at_s in case.claims_s[post.by] if at_s < post.posted_s), default=0.0)
+            if before.posted_s < looked_s or before.by == post.by:
+                yield f"{post.key} existed, and was posted again: {post.text[:40]!r}."
+        if not exists:
+            existing[post.key] = post
 
 
-def strays(posts: Iterable[SlackMessage]) -> Iterator[str]:
-    """Nothing of a thread stands outside of it."""
-    yield from (f"{post.text[:40]!r} stands in the channel." for post in posts)
+def owners(case: Evidence) -> Iterator[str]:
+    """No process posts in a conversation after a takeover by another process, except for calls in flight."""
+    for post in case.all_posts:
+        claimed_s = max((at_s for at_s in case.claims_s[post.by] if at_s < post.posted_s), default=0.0)
+        others = (at_s for process, times_s in case.claims_s.items() if process != post.by for at_s in times_s)
+        since_s = min((at_s for at_s in others if claimed_s < at_s), default=post.posted_s)
+        if post.posted_s > since_s + IN_FLIGHT_S and not post.is_stray:
+            late_s = post.posted_s - since_s
+            yield f"Process {post.by} posted {post.text[:40]!r} {late_s:.1f} s after a takeover."
 
 
-def remains(case: Evidence, messages: list[SlackMessage]) -> Iterator[str]:
-    """No status message and no hourglass is left."""
+def strays(slack: Slack) -> Iterator[str]:
+    """No reply is posted in the channel outside of its thread."""
+    for post in slack.messages.values():
+        if post.user == BOT and post.is_root and not post.is_deleted:
+            yield f"{post.text[:40]!r} is in the channel, outside of a thread."
+
+
+def remains(case: Evidence) -> Iterator[str]:
+    """No status message and no ⏳ is left."""
     yield from (f"The status {post.ts} ({post.text!r}) is left." for post in case.statuses)
-    for message in messages:
+    for message in (written.message for written in case.written):
         if not message.is_deleted and BOT in message.reactions.get("hourglass_flowing_sand", ()):
             yield f"An hourglass is left at {message.ts}."
 
 
 def marks(case: Evidence) -> Iterator[str]:
-    """👀 is on nothing that was not delivered, and on all that was and had to wait; 📨 is on what waits."""
+    """📨 and 👀 show the real state of each message."""
     for written in case.written:
         marks, is_read = list(written.message.reactions), bool(case.times_delivered(written.id))
         if written.message.is_deleted:
             continue
         if "eyes" in marks and not is_read:
-            yield f"{written.word} was not delivered, and its marks are {marks}."
+            yield f"{written.word} was not delivered, and its reactions are {marks}."
         if is_read and "incoming_envelope" in marks and "eyes" not in marks:
-            yield f"{written.word} was delivered, and its marks are {marks}."
+            yield f"{written.word} was delivered, and its reactions are {marks}."
         if written.id in case.waiting and "incoming_envelope" not in marks:
-            yield f"{written.word} waits, and its marks are {marks}."
+            yield f"{written.word} is pending, and its reactions are {marks}."

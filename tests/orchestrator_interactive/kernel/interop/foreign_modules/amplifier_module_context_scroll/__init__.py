@@ -1,4 +1,4 @@
-"""A context manager as others write them for amplifier_core: it shows no more than its last rows."""
+"""A context manager for amplifier_core that shows only its last rows."""
 
 from typing import Any
 

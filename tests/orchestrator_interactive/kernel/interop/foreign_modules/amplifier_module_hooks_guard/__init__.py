@@ -1,4 +1,4 @@
-"""A hook module as others write them for amplifier_core: its configuration says what it wants at which event."""
+"""A hook module for amplifier_core; its configuration has the event and the result."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,15 +9,15 @@ __amplifier_module_type__ = "hook"
 
 
 class Guard:
-    """Answers with one `HookResult`; `changes` are laid over the event's data."""
+    """Return one `HookResult`, or modify the event's data by `changes`."""
 
     def __init__(self, result: dict[str, Any], changes: dict[str, Any]) -> None:
         self.result = result
         self.changes = changes
-        self.heard: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
 
     async def __call__(self, event: str, data: dict[str, Any]) -> HookResult:
-        self.heard.append(data)
+        self.events.append(data)
         if self.changes:
             return HookResult(action="modify", data={**data, **self.changes})
         return HookResult(**self.result)
@@ -27,10 +27,10 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
     config = config or {}
     guard = Guard(config.get("result", {}), config.get("changes", {}))
     unregister = coordinator.hooks.register(config.get("event", "tool:pre"), guard, priority=10, name="guard")
-    coordinator.register_capability("guard.heard", guard.heard)
+    coordinator.register_capability("guard.events", guard.events)
 
     def cleanup() -> None:
         unregister()
-        guard.heard.clear()
+        guard.events.clear()
 
     return cleanup

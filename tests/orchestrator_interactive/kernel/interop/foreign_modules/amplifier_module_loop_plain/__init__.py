@@ -1,4 +1,4 @@
-"""An orchestrator as others write them for amplifier_core: hooks through the coordinator, tools side by side."""
+"""An orchestrator for amplifier_core: hooks through the coordinator, concurrent tools."""
 
 import asyncio
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ __amplifier_module_type__ = "orchestrator"
 
 
 class DeniedError(Exception):
-    """A hook said no."""
+    """A hook denied the step."""
 
 
 class PlainLoop:
-    """Asks the first provider until it has an answer."""
+    """Call the first provider until it answers without tool calls."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.max_iterations = int(config.get("max_iterations", 10))
@@ -54,7 +54,7 @@ class PlainLoop:
         turn = Turn(context, *next(iter(providers.items())), tools, hooks, coordinator)
         await hooks.emit(EXECUTION_START, {"prompt": prompt})
         try:
-            await turn.consult(PROMPT_SUBMIT, {"prompt": prompt})
+            await turn.apply_hooks(PROMPT_SUBMIT, {"prompt": prompt})
             await context.add_message({"role": "user", "content": prompt})
             text, status = await self.loop(turn)
         except DeniedError as e:
@@ -90,17 +90,17 @@ class Turn:
     coordinator: ModuleCoordinator
     count: int = 0
 
-    async def consult(self, event: str, data: dict[str, Any]) -> HookResult:
-        wish = await self.coordinator.process_hook_result(await self.hooks.emit(event, data), event, "loop-plain")
-        if wish.action == "deny":
-            raise DeniedError(wish.reason)
-        return wish
+    async def apply_hooks(self, event: str, data: dict[str, Any]) -> HookResult:
+        result = await self.coordinator.process_hook_result(await self.hooks.emit(event, data), event, "loop-plain")
+        if result.action == "deny":
+            raise DeniedError(result.reason)
+        return result
 
     async def ask(self) -> ChatResponse:
-        wish = await self.consult(PROVIDER_REQUEST, {"provider": self.provider_name})
+        result = await self.apply_hooks(PROVIDER_REQUEST, {"provider": self.provider_name})
         rows = await self.context.get_messages_for_request(provider=self.provider)
-        if wish.action == "inject_context" and wish.ephemeral:
-            rows = [*rows, {"role": wish.context_injection_role, "content": wish.context_injection}]
+        if result.action == "inject_context" and result.ephemeral:
+            rows = [*rows, {"role": result.context_injection_role, "content": result.context_injection}]
         specs = [
             ToolSpec(name=t.name, description=t.description, parameters=t.input_schema) for t in self.tools.values()
         ]
@@ -112,7 +112,7 @@ class Turn:
             raise
         for block in answer.content:
             if not isinstance(block, TextBlock | ThinkingBlock | ToolCallBlock):
-                raise TypeError(f"A stranger: {type(block).__module__}.{type(block).__qualname__}")
+                raise TypeError(f"Another type: {type(block).__module__}.{type(block).__qualname__}")
         await self.hooks.emit(PROVIDER_RESPONSE, {"provider": self.provider_name, "usage": answer.usage})
         return answer
 
@@ -126,10 +126,10 @@ class Turn:
         self.coordinator.cancellation.register_tool_start(call.id, call.name)
         data = {"tool_name": call.name, "tool_input": call.arguments}
         try:
-            wish = await self.consult(TOOL_PRE, data)
-            given = wish.data["tool_input"] if wish.action == "modify" and wish.data else call.arguments
+            result = await self.apply_hooks(TOOL_PRE, data)
+            given = result.data["tool_input"] if result.action == "modify" and result.data else call.arguments
             result = await self.tools[call.name].execute(given)
-            await self.consult(TOOL_POST, {**data, "tool_result": result.model_dump()})
+            await self.apply_hooks(TOOL_POST, {**data, "tool_result": result.model_dump()})
         except DeniedError as e:
             return f"Denied by hook: {e}"
         else:

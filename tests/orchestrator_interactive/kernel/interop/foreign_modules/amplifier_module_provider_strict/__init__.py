@@ -1,4 +1,4 @@
-"""A provider as others write them for amplifier_core: it follows a script, and takes amplifier_core's types only."""
+"""A provider for amplifier_core: it follows a script and accepts only amplifier_core's types."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ BLOCKS = (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolCallBlock, ToolRe
 
 
 class StrictProvider:
-    """Its script has one entry per request: what to `think`, `say` and `call`, or how long to be asked to wait."""
+    """Answer each request by an entry of the script: `think`, `say` and `call`, or `retry_after` in seconds."""
 
     def __init__(self, script: list[dict[str, Any]]) -> None:
         self.script = list(script)
@@ -48,7 +48,7 @@ class StrictProvider:
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         if kwargs:
             raise InvalidRequestError(f"I do not know {sorted(kwargs)}.", provider="strict")
-        refuse_strangers(request)
+        refuse_other_types(request)
         self.requests.append(request)
         step = self.script.pop(0)
         if "retry_after" in step:
@@ -56,7 +56,7 @@ class StrictProvider:
         return answer(step)
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        demand(response, ChatResponse)
+        require(response, ChatResponse)
         return response.tool_calls or []
 
 
@@ -72,20 +72,20 @@ def answer(step: dict[str, Any]) -> ChatResponse:
     return ChatResponse(content=content, tool_calls=calls or None, usage=usage, finish_reason="stop")
 
 
-def refuse_strangers(request: ChatRequest) -> None:
-    demand(request, ChatRequest)
+def refuse_other_types(request: ChatRequest) -> None:
+    require(request, ChatRequest)
     for message in request.messages:
-        demand(message, Message)
+        require(message, Message)
         for block in message.content if isinstance(message.content, list) else []:
-            demand(block, *BLOCKS)
+            require(block, *BLOCKS)
     for spec in request.tools or []:
-        demand(spec, ToolSpec)
+        require(spec, ToolSpec)
 
 
-def demand(value: object, *kinds: type) -> None:
+def require(value: object, *kinds: type) -> None:
     if not isinstance(value, kinds):
         kind = type(value)
-        raise InvalidRequestError(f"A stranger: {kind.__module__}.{kind.__qualname__}", provider="strict")
+        raise InvalidRequestError(f"Another type: {kind.__module__}.{kind.__qualname__}", provider="strict")
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A module for amplifier_core that looks around once every module of its session is there."""
+"""A module for amplifier_core that lists the tools once every module of its session is mounted."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __amplifier_module_type__ = "tool"
 
 class CensusTool:
     name = "census"
-    description = "Says which tools there were when the session was ready."
+    description = "Lists the tools that were mounted when the session was ready."
     input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - as it is often written
 
     def __init__(self, fails: bool) -> None:

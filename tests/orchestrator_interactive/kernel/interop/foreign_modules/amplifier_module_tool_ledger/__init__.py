@@ -1,4 +1,4 @@
-"""A tool as others write them for amplifier_core: it answers with amplifier_core's `ToolResult`, in all its forms."""
+"""A tool for amplifier_core that returns amplifier_core's `ToolResult` in all its forms."""
 
 from typing import Any
 
