@@ -1,27 +1,25 @@
 """Check a module against the contract of its type: structure first, then behaviour.
 
-`validate` is the entry point. Each `Check` is one rule of a contract; a `ValidationFinding` is its outcome; a `Report`
-holds all findings, and `rendering` prints it. Each module runs in a subprocess: `subprocess` starts it and reads its
-messages (`ipc`), `__main__` is its main function. In it, `validator` runs `structure` and `protocol_check`, then the
-rules for the module's type; `sandbox` provides a session, `runner` the time limits.
+`validate` is the entry point. `rules.md` lists the rules; a `ValidationFinding` is the outcome of one, a `Report` has
+all findings. Each module runs in a subprocess (`process`). In it, `module` imports and mounts the module and detects
+its type; `orchestrator`, `context`, `provider` and `tools_and_hooks` run the scenarios of the types; `sandbox`
+provides sessions, `runner` the time limits. `pytest_plugin` offers the same in a test.
 """
 
-from orchestrator_interactive.validation.rendering import rendered
+from orchestrator_interactive.validation.process import TIME_LIMIT_S, validate
 from orchestrator_interactive.validation.report import (
     MODULE_TYPES,
-    Check,
     ModuleType,
     Outcome,
     Report,
     ValidatedModule,
     ValidationFinding,
+    rendered,
 )
-from orchestrator_interactive.validation.subprocess import TIME_LIMIT_S, validate
 
 __all__ = [
     "MODULE_TYPES",
     "TIME_LIMIT_S",
-    "Check",
     "ModuleType",
     "Outcome",
     "Report",

@@ -1,4 +1,4 @@
-"""Report of a validation: the checked rules of a contract and their outcomes."""
+"""Report of a validation: one finding per rule of a contract, and its rendering as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 ModuleType = Literal["orchestrator", "context", "provider", "tool", "hook"]
 MODULE_TYPES: tuple[ModuleType, ...] = get_args(ModuleType)
@@ -18,54 +18,32 @@ WITH_ARTICLE: Mapping[ModuleType, str] = {
     "tool": "a tool",
     "hook": "a hook",
 }
-
 Part = Literal["structure", "behaviour"]
 Outcome = Literal["passed", "failed", "warning", "not checked"]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One rule of a contract.
+class ValidationFinding:
+    """Outcome of one rule.
 
     Args:
         rule: the rule as a sentence without its full stop.
-        section: section of the contract that states it.
-        fix: remedy for a violation.
-        required: whether a violation fails the module; otherwise it is a warning. (Required and Recommended in the
-            contracts' checklists.)
+        outcome: "failed" if a required rule is violated, "warning" if a recommended one is.
+        problem: the violations, as sentences; blank if the rule passed.
+        fix: remedy for a violation; blank if the rule passed.
+        section: section of the contract that states the rule.
+        module_type: the contract that was checked, if the rule belongs to one type.
+        key: key of the rule in `rules.md`.
     """
 
     rule: str
-    section: str
-    fix: str
-    required: bool = True
-    part: Part = "behaviour"
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationFinding:
-    """Outcome of a check. `problem` and `fix` are sentences, blank if it passed.
-
-    `module_type` is the contract that was checked, if the check belongs to one type.
-    """
-
-    check: Check
     outcome: Outcome
     problem: str = ""
     fix: str = ""
+    section: str = "Validation Checklist"
+    part: Part = "behaviour"
     module_type: ModuleType | None = None
-
-    @classmethod
-    def passed(cls, check: Check) -> ValidationFinding:
-        return cls(check, "passed")
-
-    @classmethod
-    def broken(cls, check: Check, problem: str) -> ValidationFinding:
-        return cls(check, "failed" if check.required else "warning", problem, check.fix)
-
-    @classmethod
-    def not_checked(cls, check: Check, reason: str, fix: str) -> ValidationFinding:
-        return cls(check, "not checked", reason, fix)
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +74,11 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether all structure checks ran; they do not if the module mounts nothing for lack of configuration."""
-        return not any(finding.outcome == "not checked" for finding in self.part("structure"))
+        """Whether all structure rules were checked; they are not if the module mounts nothing without options."""
+        return not any(each.outcome == "not checked" and each.part == "structure" for each in self.findings)
 
     def of(self, outcome: Outcome) -> tuple[ValidationFinding, ...]:
         return tuple(finding for finding in self.findings if finding.outcome == outcome)
-
-    def part(self, part: Part) -> tuple[ValidationFinding, ...]:
-        return tuple(finding for finding in self.findings if finding.check.part == part)
 
     def summary(self) -> str:
         """Return the verdict and the counts in one line."""
@@ -118,3 +93,39 @@ class Report:
 
 def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def rendered(report: Report, paint: Callable[[Outcome, str], str] = lambda _outcome, text: text) -> str:
+    """Return the report as text; `paint` may colour the outcome of a rule."""
+    lines = [f"Module {report.subject.name} in {report.subject.path}"]
+    kind, by = report.subject.module_type, report.subject.detected_by
+    lines.append("Type: unknown." if kind is None else f"Type: {kind} ({by}).")
+    lines += [f"Also: {module_type} ({by})." for module_type, by in report.subject.others]
+    title = ""
+    for finding in sorted(report.findings, key=lambda finding: finding.part != "structure"):
+        if title != (title := _title(report, finding)):
+            lines += ["", title]
+        lines += _entry(finding, report.subject, paint)
+    verdict, _, counts = report.summary().partition(":")
+    outcome: Outcome = "failed" if not report.passed else "passed" if report.complete else "not checked"
+    return "\n".join([*lines, "", f"{paint(outcome, verdict)}:{counts}"])
+
+
+def _title(report: Report, finding: ValidationFinding) -> str:
+    """Return the heading of a finding: behaviour is grouped by type if the module has several."""
+    types = {each.module_type for each in report.findings if each.module_type}
+    if finding.part == "behaviour" and finding.module_type and len(types) > 1:
+        return f"Behaviour as {WITH_ARTICLE[finding.module_type]}"
+    return finding.part.title()
+
+
+def _entry(finding: ValidationFinding, subject: ValidatedModule, paint: Callable[[Outcome, str], str]) -> Iterator[str]:
+    width = len("not checked")
+    yield f"  {paint(finding.outcome, finding.outcome.ljust(width))}  {finding.rule}"
+    if finding.outcome == "passed":
+        return
+    module_type = finding.module_type or subject.module_type
+    contract = f"{module_type.title()} Contract" if module_type else "Module Contracts"
+    margin = " " * (width + 4)
+    yield f"{margin}{'reason' if finding.outcome == 'not checked' else 'wrong'}: {finding.problem}"
+    yield f"{margin}fix: {finding.fix} ({contract}: {finding.section})"

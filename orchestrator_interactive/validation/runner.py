@@ -1,168 +1,183 @@
-"""Run third-party code within a time limit, and turn every outcome into a finding."""
+"""Run a module's code within time limits, and check the rules of `rules.md`."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.loading.importing import line_in
-from orchestrator_interactive.validation.report import Check, ValidationFinding
+from orchestrator_interactive.validation.report import ValidatedModule, ValidationFinding
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
-    from orchestrator_interactive.validation.report import ModuleType, ValidatedModule
-
-S = TypeVar("S")
+    from orchestrator_interactive.validation.report import ModuleType, Outcome, Part
 
 # How long to wait for cancelled code to end before it is abandoned.
 CANCEL_GRACE_S = 1.0
-UNREQUESTED_CANCEL = "ends with a CancelledError although it was not cancelled"
 _LONGEST_SENTENCE = 400
 _MOST_PROBLEMS = 3
+# Outcome of a violation, and the part of the report.
+_LEVELS: Mapping[str, tuple[Outcome, Part]] = {
+    "structure": ("failed", "structure"),
+    "required": ("failed", "behaviour"),
+    "recommended": ("warning", "behaviour"),
+}
 
-Problems = list[str]
-"""Problems as sentences; empty if there are none."""
+
+def read_rules() -> dict[str, dict[str, ValidationFinding]]:
+    """Return the rules of each table of `rules.md` by their key, as findings of their violation."""
+    rules: dict[str, dict[str, ValidationFinding]] = {}
+    for line in files(__package__).joinpath("rules.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            table = rules.setdefault(line.removeprefix("## "), {})
+        elif line.startswith("| `"):
+            key, level, rule, fix, section = (cell.strip(" `") for cell in line.strip("|").split(" | "))
+            outcome, part = _LEVELS[level]
+            table[key] = ValidationFinding(rule, outcome, "", fix, section, part, key=key)
+    return rules
+
+
+RULES = read_rules()
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
-    value: Any
+class Ending:
+    """How a call of the module's code ended. `problem` says how, as in "raises OSError"; blank if it returned."""
 
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The code ended with a CancelledError."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hung:
-    """The code did not end within the limit, in seconds. `stopped`: whether it ended after its cancellation."""
-
-    limit_s: float
-    stopped: bool = True
-
-
-Ending = Returned | Raised | Cancelled | Hung
-
-
-class ValidationCall(Protocol):
-    """A call of the module's code; `str()` describes it."""
+    value: Any = None
+    error: BaseException | None = None
+    hung: bool = False
+    problem: str = ""
 
     @property
-    def ended(self) -> Ending: ...
+    def cancelled(self) -> bool:
+        return isinstance(self.error, asyncio.CancelledError)
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationRule(Generic[S]):
-    """A check and the function that finds its violations."""
+class NotCheckedError(Exception):
+    """A rule cannot be checked. The message is the reason, `fix` the remedy; by default the one of the rule."""
 
-    check: Check
-    find_problems: Callable[[S], Problems | Awaitable[Problems]]
-
-
-def rule(check: Check) -> Callable[[Callable[[S], Problems | Awaitable[Problems]]], ValidationRule[S]]:
-    """Decorate a function as a rule: `@rule(Check(…))`."""
-
-    def made(find_problems: Callable[[S], Problems | Awaitable[Problems]]) -> ValidationRule[S]:
-        return ValidationRule(check, find_problems)
-
-    return made
-
-
-class NotChecked(Exception):  # noqa: N818 - not an error: the rule does not apply
-    """A rule cannot be checked. The message is the reason, `fix` the remedy."""
-
-    def __init__(self, reason: str, fix: str) -> None:
+    def __init__(self, reason: str, fix: str = "") -> None:
         super().__init__(reason)
         self.fix = fix
 
 
-class Tolerated(Exception):  # noqa: N818 - a remark
+class ToleratedError(Exception):
     """A violation of a required rule that may be justified: reported as a warning."""
+
+
+class AbortedError(Exception):
+    """No further rules of the module can be checked. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationStep:
-    """Start of a step. It ends within `limit_s` seconds unless it blocks the process."""
+    """Start of a step, or of a rule. It ends within `limit_s` seconds unless it blocks the process."""
 
     doing: str
     limit_s: float
-    check: Check | None = None
+    rule: ValidationFinding | None = None
+
+
+Message = ValidationStep | ValidationFinding | ValidatedModule
 
 
 class Validator:
-    """Run the checks of one module; emit each step when it starts and each finding immediately.
+    """Check the rules of one module: emit each step when it starts, and each finding immediately.
 
-    If the module hangs the process, the listener knows the last step. `module_type` is the type being checked; each
+    If the module blocks the process, the listener knows the last step. `module_type` is the type being checked; each
     finding contains it.
     """
 
-    def __init__(
-        self,
-        location: ModuleLocation,
-        emit: Callable[[ValidationStep | ValidationFinding | ValidatedModule], None],
-        limit_s: float,
-    ) -> None:
+    def __init__(self, location: ModuleLocation, emit: Callable[[Message], None], limit_s: float) -> None:
         self.location = location
         self.limit_s = limit_s
         self.emit = emit
         self.module_type: ModuleType | None = None
 
-    async def check(self, rule: ValidationRule[S], subject: S, limit_s: float | None = None) -> ValidationFinding:
-        """Check one rule and emit the finding."""
-        limit_s = limit_s or self.limit_s
-        self.emit(ValidationStep(rule.check.rule, limit_s, rule.check))
-        judged = self._finding(rule.check, await ending(_evaluate(rule, subject), limit_s))
-        finding = replace(judged, module_type=self.module_type)
-        self.emit(finding)
-        return finding
+    def check(self, key: str, problems: Iterable[str], otherwise: str = "", **texts: str) -> None:
+        """Check a rule. Its problems are sentences; an error that their iterator raises is a problem, too.
 
-    async def check_all(self, rules: Iterable[ValidationRule[S]], subject: S) -> None:
-        for each in rules:
-            await self.check(each, subject)
+        Args:
+            key: key of the rule in `rules.md`.
+            problems: violations of the rule.
+            otherwise: if given, a violation aborts the validation for this reason.
+            texts: values of the placeholders in the rule.
+        """
+        rule = self._start(key, texts)
+        try:
+            ended = Ending(list(problems))
+        except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - third-party code: reported, not handled
+            ended = Ending(error=e, problem=self._ended(e))
+        self._finish(rule, ended, otherwise)
+
+    async def scenario(self, key: str, problems: Coroutine[Any, Any, list[str]], otherwise: str = "") -> bool:
+        """Check a rule whose problems show while the module's code runs. Returns whether it passed."""
+        rule = self._start(key, {})
+        return self._finish(rule, await self._run(problems, self.limit_s), otherwise)
 
     async def perform(self, doing: str, coroutine: Coroutine[Any, Any, Any], limit_s: float | None = None) -> Ending:
-        """Run code whose outcome the rules check later."""
-        limit_s = limit_s or self.limit_s
-        self.emit(ValidationStep(doing, limit_s))
-        return await ending(coroutine, limit_s)
+        """Run code whose outcome the rules check later. After the limit it is cancelled, then abandoned."""
+        self.emit(ValidationStep(doing, limit_s or self.limit_s))
+        return await self._run(coroutine, limit_s or self.limit_s)
 
-    def _finding(self, check: Check, ended: Ending) -> ValidationFinding:
-        match ended:
-            case Returned(value=problems):
-                return (
-                    ValidationFinding.broken(check, summarize(problems))
-                    if problems
-                    else ValidationFinding.passed(check)
-                )
-            case Raised(error=NotChecked() as e):
-                return ValidationFinding.not_checked(check, str(e), e.fix)
-            case Raised(error=Tolerated() as e):
-                return ValidationFinding(check, "warning", str(e), check.fix)
-            case Raised(error=e):
-                return ValidationFinding.broken(check, f"It raises {error_text(e, self.location)}.")
-            case Cancelled():
-                return ValidationFinding.broken(check, f"It {UNREQUESTED_CANCEL}.")
-            case Hung(limit_s=limit_s):
-                return ValidationFinding.broken(check, f"It does not end within {limit_s:g} seconds.")
+    async def caught(self, coroutine: Coroutine[Any, Any, Any]) -> Ending:
+        """Await third-party code in a task of its own; a SystemExit would end the event loop."""
+        try:
+            return Ending(await coroutine)
+        except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - third-party code: reported, not handled
+            return Ending(error=e, problem=self._ended(e))
 
+    async def ending(self, task: asyncio.Task[Ending]) -> Ending:
+        """Return how a task of `caught` ended; if it has not ended, cancel it."""
+        if not task.done():
+            stopped = "" if await cancel_in_time(task) else ", and continues after its cancellation"
+            return Ending(hung=True, problem=f"does not end within {self.limit_s:g} seconds{stopped}")
+        error = asyncio.CancelledError()
+        return Ending(error=error, problem=self._ended(error)) if task.cancelled() else task.result()
 
-async def ending(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Ending:
-    """Run a coroutine and return how it ends. After the limit it is cancelled, and abandoned if it continues."""
-    task = asyncio.get_running_loop().create_task(_contained(coroutine))
-    done, _ = await asyncio.wait({task}, timeout=limit_s)
-    if done:
-        return Cancelled() if task.cancelled() else task.result()
-    return Hung(limit_s, stopped=await cancel_in_time(task))
+    def error_text(self, error: BaseException) -> str:
+        """Return an error as one line, with the line of the module that raised it."""
+        text = " ".join(str(error).split()).rstrip(".")
+        where = line_in(error, self.location)
+        return shortened(f"{type(error).__name__}{f': {text}' if text else ''}{f' ({where})' if where else ''}")
+
+    async def _run(self, coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Ending:
+        task = asyncio.create_task(self.caught(coroutine))
+        await asyncio.wait({task}, timeout=limit_s)
+        return await self.ending(task)
+
+    def _ended(self, error: BaseException) -> str:
+        if isinstance(error, asyncio.CancelledError):
+            return "ends with a CancelledError although it was not cancelled"
+        return f"raises {self.error_text(error)}"
+
+    def _start(self, key: str, texts: dict[str, str]) -> ValidationFinding:
+        rule = replace(RULES[self.module_type or "every module"][key], module_type=self.module_type)
+        if texts:
+            rule = replace(rule, rule=rule.rule.format(**texts), fix=rule.fix.format(**texts))
+        self.emit(ValidationStep(rule.rule, self.limit_s, rule))
+        return rule
+
+    def _finish(self, rule: ValidationFinding, ended: Ending, otherwise: str) -> bool:
+        match ended.error:
+            case NotCheckedError() as e:
+                finding = replace(rule, outcome="not checked", problem=str(e), fix=e.fix or rule.fix)
+            case ToleratedError() as e:
+                finding = replace(rule, outcome="warning", problem=str(e))
+            case _ if ended.problem or ended.value:
+                finding = replace(rule, problem=f"It {ended.problem}." if ended.problem else summarize(ended.value))
+            case _:
+                finding = replace(rule, outcome="passed", fix="")
+        self.emit(finding)
+        if otherwise and finding.outcome in ("failed", "not checked"):
+            raise AbortedError(otherwise)
+        return finding.outcome == "passed"
 
 
 async def cancel_in_time(task: asyncio.Task[Any]) -> bool:
@@ -172,38 +187,13 @@ async def cancel_in_time(task: asyncio.Task[Any]) -> bool:
     return bool(done)
 
 
-async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Ending:
-    try:
-        return Returned(await coroutine)
-    except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - third-party code: reported, not handled
-        return Raised(e)
+async def called(function: Callable[[], Any]) -> Any:
+    """Call a function that may be async, and return its result."""
+    value = function()
+    return await value if inspect.isawaitable(value) else value
 
 
-async def _evaluate(rule: ValidationRule[S], subject: S) -> Problems:
-    found = rule.find_problems(subject)
-    return await found if inspect.isawaitable(found) else found
-
-
-def raising(calls: Iterable[ValidationCall], location: ModuleLocation) -> Problems:
-    """Return a sentence for each call that raised or ended with a CancelledError."""
-    problems = []
-    for call in calls:
-        match call.ended:
-            case Raised(error=error):
-                problems.append(f"{call} raises {error_text(error, location)}.")
-            case Cancelled():
-                problems.append(f"{call} {UNREQUESTED_CANCEL}.")
-    return problems
-
-
-def error_text(error: BaseException, location: ModuleLocation) -> str:
-    """Return an error as one line, with the line of the module that raised it."""
-    text = " ".join(str(error).split()).rstrip(".")
-    where = line_in(error, location)
-    return shortened(f"{type(error).__name__}{f': {text}' if text else ''}{f' ({where})' if where else ''}")
-
-
-def summarize(problems: Problems) -> str:
+def summarize(problems: list[str]) -> str:
     """Return the first problems as one line, with the number of further ones."""
     distinct = list(dict.fromkeys(problems))
     more = len(distinct) - _MOST_PROBLEMS

@@ -95,7 +95,8 @@ class StoredRuns:
         held = list(self._leases)
         try:
             async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._retry.is_unavailable else _HAND_OVER_WITHIN_S):
-                await asyncio.wait({self._running})
+                # Before Python 3.12, redis-py may lose the cancellation while it opens a connection.
+                await asyncio.wait({self._running}, timeout=_HAND_OVER_WITHIN_S / 4)
                 await asyncio.gather(*map(_hand_over, held))
         except TimeoutError:
             log.warning("leases.not_handed_over", conversations=[lease.conversation_id for lease in self._leases])

@@ -1,4 +1,4 @@
-"""A benchmark of nothing: one side prints, one cannot do everything, one is not installed, one fails if told to."""
+"""A sample: one side prints, one lacks an operation, one is not installed, and one may fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.harness import Benchmark, Row, Side
 
 
 async def prints():
-    print("not an answer")  # noqa: T201 - as somebody's library might
+    print("not an answer")  # noqa: T201 - as a library may
 
 
 async def fails():
@@ -28,7 +28,7 @@ async def a_second():
 
 @asynccontextmanager
 async def operations(second):
-    yield {"first": partial(asyncio.sleep, 0), "told": half_a_megabyte, "waited": a_second, **second}
+    yield {"first": partial(asyncio.sleep, 0), "memory": half_a_megabyte, "time": a_second, **second}
 
 
 BROKEN = [Side("broken", partial(operations, {"second": fails}))] if "SAMPLE_BROKEN" in os.environ else []
@@ -36,11 +36,11 @@ BROKEN = [Side("broken", partial(operations, {"second": fails}))] if "SAMPLE_BRO
 BENCHMARK = Benchmark(
     title="A sample",
     rows=(
-        Row("first", "what both can do", target=1e9),
-        Row("second", "what one can do", target=0),
-        Row("told", "what it holds", unit="KiB", meter="itself", once=True),
-        Row("waited", "what it says", unit="ms", meter="itself", per=4),
-        Row("quotient", "by itself", unit="times", target=1, of=("waited", "waited")),
+        Row("first", "done by both", target=1e9),
+        Row("second", "done by one", target=0),
+        Row("memory", "memory of it", unit="KiB", meter="itself", once=True),
+        Row("time", "time of it", unit="ms", meter="itself", per=4),
+        Row("quotient", "quotient", unit="times", target=1, of=("time", "time")),
     ),
     sides=(
         Side("ours", partial(operations, {"second": prints})),
@@ -48,6 +48,6 @@ BENCHMARK = Benchmark(
         Side("absent", partial(operations, {}), packages=("no-such-distribution",), install="pip install it"),
         *BROKEN,
     ),
-    pictured=("told", "waited"),
-    notes=("What one should know.",),
+    pictured=("memory", "time"),
+    notes=("A note.",),
 )

@@ -1,4 +1,4 @@
-"""Parts for the tests of the documentation: its pages, the examples beside it, and sessions in which they are tried."""
+"""The pages of the documentation, their examples, and sessions that use the examples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,15 +14,9 @@ from service.config.config import load_config
 from service.sessions.module_sources import LocalSources
 from service.sessions.mount_plan import mount_plan
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from orchestrator_interactive.testing import MockProvider
-
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\[[^]]+\]\((?!https?:)([^)#]+)")
+EXAMPLE_MODULES = ("amplifier_module_tool_workdays", "hooks_", "provider_parrot", "tool_checks")
 
 
 @dataclass(frozen=True)
@@ -31,67 +24,72 @@ class Page:
     path: Path
 
     @property
-    def text(self) -> str:
+    def text(self):
         return self.path.read_text(encoding="utf-8")
 
-    def blocks(self, *languages: str) -> list[str]:
-        return [text for language, text in _BLOCK.findall(self.text) if language in languages]
+    def blocks(self, *languages):
+        """Return the code blocks in these languages, or all."""
+        found = re.findall(r"^```(\w*)\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
+        return [text for language, text in found if not languages or language in languages]
 
-    def languages(self) -> set[str]:
-        return {language for language, _ in _BLOCK.findall(self.text)}
+    def links(self):
+        """Return the linked files of the project."""
+        return [self.path.parent / target for target in re.findall(r"\[[^]]+\]\((?!https?:)([^)#]+)", self.text)]
 
-    def links(self) -> list[Path]:
-        """The files of the project that it leads to."""
-        return [self.path.parent / target for target in _LINK.findall(self.text)]
+    def tables(self):
+        """Return the rows of each table, without the heading, as lists of cells."""
+        tables = re.findall(r"(?:^\|.*\n?)+", self.text, re.MULTILINE)
+        return [[[cell.strip() for cell in row.strip("|").split(" | ")] for row in t.splitlines()] for t in tables]
 
-    def table(self, first_heading: str) -> list[list[str]]:
-        """The rows of the table whose first column is called so, cell by cell."""
-        after = self.text.partition(f"| {first_heading} |")[2].splitlines()[2:]
-        rows = []
-        for line in after:
-            if not line.startswith("|"):
-                break
-            rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
-        return rows
+    def table(self, first_heading):
+        (table,) = [rows for rows in self.tables() if rows[0][0] == first_heading]
+        return table[2:]
 
 
 @pytest.fixture
-def page() -> Page:
-    return Page(ROOT / "docs" / "modules.md")
+def root():
+    return ROOT
+
+
+@pytest.fixture
+def examples():
+    return EXAMPLES
+
+
+@pytest.fixture
+def page(request):
+    """The page of the test file: docs/modules.md for `test_modules_page*.py`."""
+    name = re.fullmatch(r"test_(\w+)_page\w*", request.path.stem)[1]
+    return Page(ROOT / "docs" / f"{name.replace('_', '-')}.md")
 
 
 @pytest.fixture(autouse=True)
-def _imports_stay_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test imports from the examples, and where from, is forgotten after it."""
+def _restore_imports(monkeypatch):
+    """Remove the examples that a test has imported from `sys.modules`, and restore `sys.path`."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield
-    examples = {name for name in set(sys.modules) - before if _is_example(sys.modules[name])}
-    for name in examples:
-        del sys.modules[name]
-
-
-def _is_example(module: Any) -> bool:
-    name: str = module.__name__
-    return name.startswith(("amplifier_module_tool_workdays", "hooks_", "provider_parrot", "tool_checks"))
+    for name in set(sys.modules) - before:
+        if sys.modules[name].__name__.startswith(EXAMPLE_MODULES):
+            del sys.modules[name]
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> dict[str, Any]:
-    """The mount plan of the page's configuration file, with no provider in it."""
+def plan(tmp_path):
+    """The mount plan of docs/examples/agents.yaml, without a provider."""
     (instance,) = load_config(EXAMPLES / "agents.yaml").instances.values()
     return {**mount_plan(instance, "provider-demo", tmp_path), "providers": []}
 
 
 @pytest.fixture
-def make_session() -> Callable[..., AmplifierSession]:
-    """A session as the service makes one, with this model in it."""
+def make_session():
+    """Create a session as the service does, with this provider."""
 
-    def make(plan: dict[str, Any], model: MockProvider | None = None, **parts: Any) -> AmplifierSession:
+    def make(plan, provider=None, **parts):
         session = AmplifierSession(plan, **parts)
         session.coordinator.mount("module-source-resolver", LocalSources())
-        if model is not None:
-            session.coordinator.mount("providers", model)
+        if provider is not None:
+            session.coordinator.mount("providers", provider)
         return session
 
     return make

@@ -1,4 +1,4 @@
-"""docs/failure-modes.md lists every failure, and names only tests and invariants that exist."""
+"""docs/failure-modes.md lists all failures and all invariants of the simulation."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 from collections import Counter
 
 import pytest
-from documented_tests import TESTS, names_of_tests, there_are
+from documented_tests import TESTS, names_of_tests
 
-INVARIANTS = TESTS / "simulation" / "simulated" / "agent" / "invariants" / "__init__.py"
-INVARIANTS_OF_THE_SERVICE = TESTS / "simulation" / "simulated" / "service" / "invariants" / "__init__.py"
+SIMULATED = TESTS / "simulation" / "simulated"
 PAGE = (TESTS.parent / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 KINDS = {
     "Lost input": range(1, 9),
@@ -24,72 +23,55 @@ KINDS = {
 }
 
 
-def _sections(text: str, mark: str) -> dict[str, str]:
-    """The text under each heading of one level, by heading."""
+def sections(text, mark):
+    """Return the text under each heading of one level."""
     _, *parts = re.split(rf"^{mark} (.+)$", text, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 FAILURES = {
-    title: text for kind, section in _sections(PAGE, "##").items() for title, text in _sections(section, "###").items()
+    title: text for section in sections(PAGE, "##").values() for title, text in sections(section, "###").items()
 }
 
 
-def _named_invariants(text: str) -> list[str]:
-    lines = re.findall(r"^- invariants? (.+)$", text, re.MULTILINE)
-    return [name for line in lines for name in re.findall(r"`(\w+)`", line)]
+@pytest.fixture(scope="module")
+def loop_invariants():
+    text = (SIMULATED / "agent" / "invariants" / "__init__.py").read_text(encoding="utf-8")
+    return set(re.findall(r"self\.\w+ = ([A-Z]\w+)\(", text))
 
 
-def _checked_invariants() -> set[str]:
-    """The invariants that are checked in every schedule of the loop."""
-    return set(re.findall(r"self\.\w+ = ([A-Z]\w+)\(", INVARIANTS.read_text(encoding="utf-8")))
-
-
-def test_all_failures_are_listed_in_order_under_their_kind() -> None:
+def test_all_failures_are_listed_in_order_under_their_kind():
     numbers = {
-        kind: [int(title.partition(".")[0]) for title in _sections(section, "###")]
-        for kind, section in _sections(PAGE, "##").items()
+        kind: [int(title.partition(".")[0]) for title in sections(section, "###")]
+        for kind, section in sections(PAGE, "##").items()
         if kind in KINDS
     }
     assert numbers == {kind: list(expected) for kind, expected in KINDS.items()}
 
 
 @pytest.mark.parametrize("title", FAILURES)
-def test_each_failure_has_a_description_a_prevention_and_tests(title: str) -> None:
+def test_each_failure_has_a_description_a_prevention_and_tests(title, loop_invariants):
     description, prevention, tests = FAILURES[title].strip().split("\n\n")
     assert description
     assert prevention.startswith("Here, ")
     assert names_of_tests(tests)
     assert all(line.startswith("- ") for line in tests.splitlines())
+    assert [test for test, times in Counter(names_of_tests(tests)).items() if times > 1] == []
+    lines = re.findall(r"^- invariants? (.+)$", tests, re.MULTILINE)
+    assert {name for line in lines for name in re.findall(r"`(\w+)`", line)} <= loop_invariants
 
 
-@pytest.mark.parametrize("path", sorted({path for path, _ in names_of_tests(PAGE)}))
-def test_every_named_test_exists(path: str) -> None:
-    named = {name for each, name in names_of_tests(PAGE) if each == path}
-    assert named - there_are(path) == set()
+def test_the_table_of_the_loop_lists_every_invariant_once(loop_invariants):
+    assert sorted(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == sorted(loop_invariants)
 
 
-@pytest.mark.parametrize("title", FAILURES)
-def test_no_failure_names_a_test_twice(title: str) -> None:
-    assert [test for test, times in Counter(names_of_tests(FAILURES[title])).items() if times > 1] == []
-
-
-@pytest.mark.parametrize("title", FAILURES)
-def test_every_named_invariant_is_checked(title: str) -> None:
-    assert set(_named_invariants(FAILURES[title])) - _checked_invariants() == set()
-
-
-def test_the_table_lists_every_invariant_once() -> None:
-    assert sorted(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == sorted(_checked_invariants())
-
-
-def test_the_service_table_lists_every_invariant_once() -> None:
-    invariants = re.findall(r"yield from (\w+\.\w+)\(", INVARIANTS_OF_THE_SERVICE.read_text(encoding="utf-8"))
+def test_the_table_of_the_service_lists_every_invariant_once():
+    text = (SIMULATED / "service" / "invariants" / "__init__.py").read_text(encoding="utf-8")
+    invariants = re.findall(r"yield from (\w+\.\w+)\(", text)
     assert sorted(re.findall(r"^\| `(\w+\.\w+)` \|", PAGE, re.MULTILINE)) == sorted(invariants)
 
 
-def test_the_table_of_contents_links_to_every_section() -> None:
-    sections = list(_sections(PAGE, "##"))
+def test_the_table_of_contents_links_to_every_section():
     assert re.findall(r"^- \[(.+)\]\(#(.+)\)$", PAGE, re.MULTILINE) == [
-        (section, section.lower().replace(" ", "-")) for section in sections
+        (section, section.lower().replace(" ", "-")) for section in sections(PAGE, "##")
     ]

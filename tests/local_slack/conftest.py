@@ -1,3 +1,5 @@
+"""A local Slack, its bot, and people and connections in it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -5,58 +7,62 @@ import logging
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import async_playwright
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import LocalSlack
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
-Json = dict[str, Any]
+class FakeClock:
+    def __init__(self):
+        self.now = 1_700_000_000.0
+
+    def __call__(self):
+        return self.now
+
+    def advance(self, seconds):
+        self.now += seconds
 
 
 @dataclass
 class Bot:
-    """A real Bolt app over a real socket that writes down all events it gets, its own too."""
+    """A Bolt app over Socket Mode that records all events, its own too."""
 
     app: AsyncApp
-    handler: AsyncSocketModeHandler
     client: AsyncWebClient
-    events: list[Json] = field(default_factory=list)
-    heard: asyncio.Condition = field(default_factory=asyncio.Condition)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    received: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def event(self, wanted: Callable[[Json], bool]) -> Json:
-        """Return the first event like this, waiting for it if need be."""
-        async with asyncio.timeout(5), self.heard:
-            await self.heard.wait_for(lambda: any(map(wanted, self.events)))
+    async def event(self, wanted):
+        """Wait for the first event that fulfils the condition."""
+        async with asyncio.timeout(5), self.received:
+            await self.received.wait_for(lambda: any(map(wanted, self.events)))
             return next(filter(wanted, self.events))
 
-    async def events_until(self, ts: str) -> list[Json]:
-        """Return what came up to the message with this ts, without it."""
+    async def events_until(self, ts):
+        """Return the events before the message with this ts."""
         last = await self.event(lambda e: e.get("ts") == ts and e["type"] == "message")
         return self.events[: self.events.index(last)]
 
 
 @asynccontextmanager
-async def connected_bot(slack: LocalSlack, ping_interval_s: float = 10) -> AsyncIterator[Bot]:
+async def connected_bot(slack, ping_interval_s=10):
     client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
-    logger = logging.getLogger("bolt")
-    app = AsyncApp(client=client, logger=logger, ignoring_self_events_enabled=False)
+    app = AsyncApp(client=client, logger=logging.getLogger("bolt"), ignoring_self_events_enabled=False)
     handler = AsyncSocketModeHandler(app, slack.app_token, ping_interval=ping_interval_s)
-    bot = Bot(app, handler, client)
+    bot = Bot(app, client)
 
     @app.event(re.compile(".*"))
-    async def write_down(event: Json) -> None:
-        async with bot.heard:
+    async def record(event):
+        async with bot.received:
             bot.events.append(event)
-            bot.heard.notify_all()
+            bot.received.notify_all()
 
     await handler.connect_async()
     try:
@@ -66,94 +72,119 @@ async def connected_bot(slack: LocalSlack, ping_interval_s: float = 10) -> Async
 
 
 class RawSocket:
-    """One Socket Mode connection without an SDK, to see every frame and to ack by hand."""
+    """A Socket Mode connection without an SDK, for single frames and acknowledgements."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket):
         self.socket = socket
 
-    async def frame(self, timeout_s: float = 5) -> Json:
-        frame: Json = await self.socket.receive_json(timeout=timeout_s)
-        return frame
+    async def frame(self, timeout_s=5):
+        return await self.socket.receive_json(timeout=timeout_s)
 
-    async def ack(self, frame: Json) -> None:
+    async def ack(self, frame):
         await self.socket.send_json({"envelope_id": frame["envelope_id"]})
 
-    async def acked_event(self) -> Json:
+    async def acked_event(self):
         frame = await self.frame()
         await self.ack(frame)
-        event: Json = frame["payload"]["event"]
-        return event
+        return frame["payload"]["event"]
 
 
 class RawSockets:
-    def __init__(self, slack: LocalSlack, session: aiohttp.ClientSession) -> None:
+    def __init__(self, slack, session):
         self._slack = slack
-        self._opened: list[RawSocket] = []
+        self._opened = []
         self.session = session
 
-    async def url(self) -> str:
+    async def url(self):
         headers = {"Authorization": f"Bearer {self._slack.app_token}"}
         async with self.session.post(self._slack.api_url + "apps.connections.open", headers=headers) as answer:
             return str((await answer.json())["url"])
 
-    async def open(self) -> RawSocket:
+    async def connect(self, **options):
+        """Open a connection whose hello is not read yet."""
+        return await self.session.ws_connect(await self.url(), **options)
+
+    async def open(self):
         """Open a connection and read its hello."""
-        raw = RawSocket(await self.session.ws_connect(await self.url()))
-        # aiohttp closes a socket that nobody holds.
-        self._opened.append(raw)
+        raw = RawSocket(await self.connect())
+        self._opened.append(raw)  # aiohttp closes a socket without a reference
         assert (await raw.frame())["type"] == "hello"
         return raw
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[LocalSlack]:
-    async with LocalSlack() as workspace:
-        yield workspace
+def clock():
+    return FakeClock()
 
 
 @pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as http:
-        yield http
+async def slack(request):
+    """A local Slack with the options of the test's `slack` marker; with the fake clock if the test uses `clock`."""
+    options = {key: value for marker in request.node.iter_markers("slack") for key, value in marker.kwargs.items()}
+    if "clock" in request.fixturenames:
+        options["clock"] = request.getfixturevalue("clock")
+    async with LocalSlack(**options) as slack:
+        yield slack
 
 
 @pytest.fixture
-def raw_sockets(session: aiohttp.ClientSession) -> Callable[[LocalSlack], RawSockets]:
-    return lambda slack: RawSockets(slack, session)
+def ana(slack):
+    return slack.as_person("ana")
 
 
 @pytest.fixture
-def client(slack: LocalSlack, session: aiohttp.ClientSession) -> AsyncWebClient:
-    """Speak as the bot."""
+async def session():
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture
+def client(slack, session):
+    """The Web API client of the bot."""
     return AsyncWebClient(token=slack.bot_token, base_url=slack.api_url, session=session, retry_handlers=[])
 
 
 @pytest.fixture
-async def connect() -> AsyncIterator[Callable[..., Any]]:
-    """Connect bots that are closed at the end of the test."""
+def raw_sockets(session):
+    return lambda slack: RawSockets(slack, session)
+
+
+@pytest.fixture
+def sockets(slack, session):
+    return RawSockets(slack, session)
+
+
+@pytest.fixture
+async def socket(sockets):
+    return await sockets.open()
+
+
+@pytest.fixture
+async def connect():
+    """Connect bots until the end of the test."""
     async with AsyncExitStack() as stack:
 
-        async def enter(slack: LocalSlack, ping_interval_s: float = 10) -> Bot:
+        async def enter(slack, ping_interval_s=10):
             return await stack.enter_async_context(connected_bot(slack, ping_interval_s))
 
         yield enter
 
 
 @pytest.fixture
-async def bot(slack: LocalSlack) -> AsyncIterator[Bot]:
-    async with connected_bot(slack) as listening:
-        yield listening
+async def bot(slack):
+    async with connected_bot(slack) as bot:
+        yield bot
 
 
 @pytest.fixture
-async def page(chromium_address: str) -> AsyncIterator[Page]:
-    """A window in which no script fails and the page's own policy forbids nothing that it does."""
-    complaints: list[str] = []
+async def page(chromium_address):
+    """A browser window; no script may fail or violate the page's content security policy."""
+    errors = []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.connect_over_cdp(chromium_address)
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
         yield page
         await browser.close()
-    assert not complaints
+    assert not errors

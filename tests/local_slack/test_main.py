@@ -1,4 +1,4 @@
-"""``python -m local_slack`` as a user runs it."""
+"""`python -m local_slack` as a user runs it."""
 
 from __future__ import annotations
 
@@ -8,39 +8,30 @@ import re
 import signal
 import socket
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
+from asyncio.subprocess import PIPE
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from endpoint import endpoint
 
-if TYPE_CHECKING:
-    import aiohttp
-
-Start = Callable[..., Awaitable[Process]]
-
 
 @pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    running: list[Process] = []
+async def start():
+    running = []
 
-    async def run(*arguments: str) -> Process:
+    async def start(*arguments):
         command = (sys.executable, "-m", "local_slack", *arguments)
         running.append(await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE))
         return running[-1]
 
-    yield run
+    yield start
     for process in running:
         with suppress(ProcessLookupError):
             process.kill()
         await process.communicate()
 
 
-async def url_of(process: Process) -> str:
-    assert process.stdout is not None
+async def url_of(process):
     async with asyncio.timeout(10):
         while line := await process.stdout.readline():
             if match := re.search(rb"http://127\.0\.0\.1:\d+/", line):
@@ -48,17 +39,14 @@ async def url_of(process: Process) -> str:
     raise AssertionError("no address was printed")
 
 
-async def ended(process: Process) -> tuple[int, str, str]:
+async def ended(process):
     async with asyncio.timeout(10):
         out, err = await process.communicate()
-    assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_prints_its_address_serves_and_ends_quietly(
-    start: Start, session: aiohttp.ClientSession, number: signal.Signals
-) -> None:
+async def test_it_prints_its_address_and_ends_without_output(start, session, number):
     process = await start("--port", "0", "--people", "dora", "--bot", "omega")
     url = await url_of(process)
     async with session.get(url + "page/state.json") as response:
@@ -71,7 +59,7 @@ async def test_it_prints_its_address_serves_and_ends_quietly(
     assert "SLACK_BOT_TOKEN=xoxb-local-omega" in out
 
 
-async def test_a_command_gets_the_variables_and_gives_the_exit_code(start: Start) -> None:
+async def test_a_command_gets_the_variables_and_its_exit_code_is_returned(start):
     names = ("SLACK_API_URL", "SLACK_APP_TOKEN", "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET")
     script = f'echo "child {" ".join(f"${name}" for name in names)}"; exit 7'
     code, out, _ = await ended(await start("--port", "0", "--", "sh", "-c", script))
@@ -80,26 +68,25 @@ async def test_a_command_gets_the_variables_and_gives_the_exit_code(start: Start
     assert re.search(rf"child http://127\.0\.0\.1:\d+/api/ {secrets}", out)
 
 
-async def test_a_signal_ends_the_command_too(start: Start) -> None:
-    script = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit('asked to end'))\n"
+async def test_a_signal_ends_the_command(start):
+    script = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit('terminated'))\n"
     process = await start("--port", "0", "--", sys.executable, "-c", script + "print('up', flush=True); time.sleep(60)")
-    assert process.stdout is not None
     while (await process.stdout.readline()).strip() != b"up":
         pass
     process.send_signal(signal.SIGTERM)
     code, _, err = await ended(process)
     assert code == 0
-    assert "asked to end" in err
+    assert "terminated" in err
     assert "Traceback" not in err
 
 
-async def test_a_command_that_can_not_start_is_named(start: Start) -> None:
+async def test_a_command_that_cannot_start_is_an_error(start):
     code, _, err = await ended(await start("--port", "0", "--", "no-such-command"))
     assert code == 127
     assert err == "Error: cannot start 'no-such-command': No such file or directory\n"
 
 
-async def test_a_busy_port_is_one_clear_line(start: Start) -> None:
+async def test_a_port_in_use_is_an_error_of_one_line(start):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, out, err = await ended(await start("--port", str(port)))
@@ -108,21 +95,21 @@ async def test_a_busy_port_is_one_clear_line(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("--port", "70000"), "70000"),
         (("--host", "0.0.0.0"), "0.0.0.0"),  # noqa: S104 - must be refused
         (("--people", "Ana Lee"), "Ana Lee"),
     ],
 )
-async def test_wrong_usage_is_explained(start: Start, arguments: tuple[str, ...], says: str) -> None:
+async def test_wrong_usage_exits_with_code_2(start, arguments, message):
     code, _, err = await ended(await start(*arguments))
     assert code == 2
-    assert says in err
+    assert message in err
     assert "Traceback" not in err
 
 
-async def test_it_writes_the_record_as_it_goes(start: Start, session: aiohttp.ClientSession, tmp_path: Path) -> None:
+async def test_the_record_is_written_to_a_file(start, session, tmp_path):
     file = tmp_path / "record.jsonl"
     url = await url_of(await start("--port", "0", "--record", str(file)))
     headers = {"Authorization": "Bearer xoxb-local-alpha"}
@@ -132,15 +119,15 @@ async def test_it_writes_the_record_as_it_goes(start: Start, session: aiohttp.Cl
     assert (entry["what"], entry["method"], entry["ok"]) == ("call", "auth.test", True)
 
 
-async def test_a_record_that_cannot_be_written_is_one_clear_line(start: Start, tmp_path: Path) -> None:
+async def test_a_record_that_cannot_be_written_is_an_error_of_one_line(start, tmp_path):
     code, _, err = await ended(await start("--port", "0", "--record", str(tmp_path / "no" / "where")))
     assert code == 1
     assert err == f"Error: cannot write to {tmp_path / 'no' / 'where'}: No such file or directory\n"
 
 
-async def test_events_go_to_a_request_url_from_all_workspaces(start: Start, session: aiohttp.ClientSession) -> None:
-    async with endpoint() as there:
-        arguments = ("--deliver-to", there.url, "--teams", "Playground,Second", "--no-limits")
+async def test_events_of_all_workspaces_go_to_the_request_url(start, session):
+    async with endpoint() as app:
+        arguments = ("--deliver-to", app.url, "--teams", "Playground,Second", "--no-limits")
         process = await start("--port", "0", *arguments)
         url = await url_of(process)
         headers = {"Authorization": "Bearer xoxp-second-ana"}
@@ -148,7 +135,7 @@ async def test_events_go_to_a_request_url_from_all_workspaces(start: Start, sess
             body = {"channel": "C1GENERAL", "text": str(number)}
             async with session.post(url + "api/chat.postMessage", json=body, headers=headers) as response:
                 assert (await response.json())["ok"]
-        requests = await there.received(2)
+        requests = await app.received(2)
         assert {request.json["team_id"] for request in requests} == {"T1SECOND"}
         async with session.get(url + "limits") as response:
             assert await response.json() == []
@@ -157,7 +144,7 @@ async def test_events_go_to_a_request_url_from_all_workspaces(start: Start, sess
         assert "Its bot token in Second: xoxb-second-alpha" in out
 
 
-async def test_a_request_url_that_is_none_is_explained(start: Start) -> None:
+async def test_an_invalid_request_url_is_an_error(start):
     code, _, err = await ended(await start("--port", "0", "--deliver-to", "localhost:3000"))
     assert code == 1
     assert err.startswith("Error: 'localhost:3000' is not a request URL; use one such as http://127.0.0.1:3000/")

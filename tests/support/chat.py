@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fake_sessions import FakeRun, FakeSessionManager
 from slack_environment import Hold
 
 from connector import Instance, Persona
-from local_slack import BlockUntil
+from local_slack import BlockUntil, Fault, LocalSlack, Message, PersonClient
 from local_slack.delivery.delivery import Envelope
-
-if TYPE_CHECKING:
-    from fake_sessions import FakeRun, FakeSessionManager
-
-    from local_slack import Fault, LocalSlack, Message, PersonClient
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
 BETA = Instance("beta", Persona("Beta", ":fox_face:"))

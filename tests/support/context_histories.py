@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from context_rows import calls, from_hook, late, notice, pending, result, said, steer, thinking, user
 from hypothesis import strategies as st
 
 from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Row = dict[str, Any]
 

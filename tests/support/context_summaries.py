@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from agents import Milestones
 from context_rows import a_coordinator, is_note, tool_steps, user
 
 from orchestrator_interactive.kernel import ProviderInfo
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 from orchestrator_interactive.kernel.contracts.request_validation import check
 from orchestrator_interactive.modules import context_simple
 from orchestrator_interactive.testing import EventRecorder, MockProvider
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 Row = dict[str, Any]
 

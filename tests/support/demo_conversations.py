@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from orchestrator_interactive.kernel.contracts.messages import Message, TextBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message, TextBlock, ToolCallBlock
 from orchestrator_interactive.loop.injection_queue import Injection, injection_row
 from orchestrator_interactive.modules.provider_demo import plan
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Row = dict[str, Any]
 
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
-
-    Row = dict[str, Any]
 
 TOOLS = ("list_files", "read_file", "search_files", "write_file", "todo")
 FILES = {

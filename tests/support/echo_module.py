@@ -7,14 +7,11 @@ characters that it repeats (default: all).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 from orchestrator_interactive.testing import MockProvider
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel import ModuleCoordinator
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 ECHO_MODULE = Path(__file__)
 

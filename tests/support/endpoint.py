@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-
-    Answer = Callable[[], web.Response] | asyncio.Event
+Answer = Callable[[], web.Response] | asyncio.Event
 
 
 @dataclass(frozen=True)

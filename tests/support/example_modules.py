@@ -1,63 +1,27 @@
-"""Example modules, and variants that violate a rule."""
+"""Example modules, their changes, and a validation in this process."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator_interactive.kernel.loading.location import locate
 from orchestrator_interactive.validation import Report, ValidatedModule, ValidationFinding
-from orchestrator_interactive.validation.validator import Order, run_checks
+from orchestrator_interactive.validation.module import ValidationOrder, run_checks
 
 if TYPE_CHECKING:
     from orchestrator_interactive.validation import ModuleType
-    from orchestrator_interactive.validation.runner import ValidationRule, ValidationStep
+    from orchestrator_interactive.validation.runner import Message
 
-EXAMPLES = Path(__file__).parent.parent / "validation" / "examples"
-
-
-class Mutant(NamedTuple):
-    """A change to an example module, the rules that it violates, and the first message.
-
-    `limit_s` limits a check: short if the change makes it endless.
-    """
-
-    old: str
-    new: str
-    rules: tuple[ValidationRule[Any], ...]
-    said: str
-    limit_s: float = 5.0
+EXAMPLES = Path(__file__).parents[1] / "orchestrator_interactive" / "validation" / "examples"
 
 
-class ExampleValidator(NamedTuple):
-    """Validates modules in this process, which is fast."""
+class Checker(NamedTuple):
+    """Changes example modules, and validates modules in this process, which is faster than in a subprocess."""
 
     folder: Path
 
-    async def examine(
-        self,
-        path: Path,
-        module_type: ModuleType | None = None,
-        config: dict[str, Any] | None = None,
-        limit_s: float = 5.0,
-        given: dict[str, Any] | None = None,
-    ) -> Report:
-        findings: list[ValidationFinding] = []
-        subjects: list[ValidatedModule] = []
-
-        def tell(message: ValidationStep | ValidationFinding | ValidatedModule) -> None:
-            if isinstance(message, ValidationFinding):
-                findings.append(message)
-            elif isinstance(message, ValidatedModule):
-                subjects.append(message)
-
-        home = self.folder / "home"
-        home.mkdir()
-        await run_checks(Order(locate(path), module_type, config or {}, limit_s, given), tell, home)
-        return Report(subjects[-1], tuple(findings))
-
     def changed(self, example: str, *changes: tuple[str, str], folder: Path = EXAMPLES) -> Path:
-        """Return an example with all occurrences of some texts replaced. Each text must occur."""
+        """Write an example with texts replaced wherever they occur; each must occur."""
         source = (folder / f"{example}.py").read_text()
         for old, new in changes:
             assert old in source
@@ -65,3 +29,18 @@ class ExampleValidator(NamedTuple):
         path = self.folder / f"{example}.py"
         path.write_text(source)
         return path
+
+    async def report(
+        self,
+        path: Path,
+        module_type: ModuleType | None = None,
+        config: dict[str, Any] | None = None,
+        limit_s: float = 5.0,
+        given: dict[str, Any] | None = None,
+    ) -> Report:
+        messages: list[Message] = []
+        home = self.folder / "home"
+        home.mkdir()
+        await run_checks(ValidationOrder(path, module_type, config or {}, limit_s, given), messages.append, home)
+        subject = [each for each in messages if isinstance(each, ValidatedModule)][-1]
+        return Report(subject, tuple(each for each in messages if isinstance(each, ValidationFinding)))

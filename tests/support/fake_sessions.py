@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from connector import Refused, RunFailed
-from connector.protocols import QueueFull
+from connector import Refused, RunFailed, SteeringMessage
+from connector.protocols import MessageAuthor, QueueFull
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from connector import SteeringMessage
-    from connector.protocols import MessageAuthor, ProgressCallback
+ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 
 @dataclass

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from orchestrator_interactive.interactions.records import Key, Node
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from orchestrator_interactive.interactions.records import Key, Node
 
 
 class FaultInjectingStore(MemoryStore):

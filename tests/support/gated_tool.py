@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator_interactive.kernel import ToolResult
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
 from orchestrator_interactive.kernel.tool_progress import report_progress
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel import ModuleCoordinator
 
 
 class GatedTool:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
+from local_slack import LocalSlack
 from orchestrator_interactive.interactions.stores import open_store
+from service.config.config import ServiceConfig
 from service.runs.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
 from service.store.retry import RetryingStore, StoreRetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from local_slack import LocalSlack
-    from service.config.config import ServiceConfig
 
 
 @asynccontextmanager

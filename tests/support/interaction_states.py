@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -13,6 +13,7 @@ from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
+    BaseState,
     FinishedState,
     ToolCallState,
     ToolResultState,
@@ -20,9 +21,6 @@ from orchestrator_interactive.interactions.states import (
     UserResponseState,
     WaitingState,
 )
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.states import BaseState
 
 said = UserMessageState
 answered = AssistantMessageState

@@ -5,15 +5,20 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents import Recorder, ScriptedTool, StaticLoader, faults, soon
+from agents.provider import Step
 
 from orchestrator_interactive import Injection, RunFinished
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.records import Key
+from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import AmplifierSession, ModelInfo, ProviderInfo, ResponseStream
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ToolCall
 from orchestrator_interactive.kernel.contracts.request_validation import check
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.loop import tool_results
@@ -22,16 +27,8 @@ from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
 from orchestrator_interactive.transcript.rows import delivered_ids_in, is_of_hook
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+Row = dict[str, Any]
 
-    from agents.provider import Step
-
-    from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.interactions.stores.base import Change
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ToolCall
-
-    Row = dict[str, Any]
 
 PROMPT = Injection("the task", id="prompt")
 HARMLESS = "look"

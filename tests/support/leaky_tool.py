@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator_interactive.kernel import ToolResult
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
 from orchestrator_interactive.kernel.tool_progress import report_progress
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel import ModuleCoordinator
 
 
 class LeakyTool:
@@ -24,8 +21,8 @@ class LeakyTool:
         report_progress("sent our-own-password")
         await asyncio.sleep(0)
         if given["how"] == "raise":
-            raise RuntimeError("401 for our-own-password, xoxb-of-a-user")
-        output = {"env": "our-own-password", "docs": "use xoxb-of-a-user"}
+            raise RuntimeError("401 for our-own-password, xoxb-of-somebody")
+        output = {"env": "our-own-password", "docs": "use xoxb-of-somebody"}
         return ToolResult(success=given["how"] == "return", output=output, error={"message": str(output)})
 
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from orchestrator_interactive.kernel import ToolResult
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel import ModuleCoordinator
+from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
 
 MARKING_TOOLS = Path(__file__)
 

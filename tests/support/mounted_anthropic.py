@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
-from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ContentBlock, Message
 from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.session import AmplifierSession
-from orchestrator_interactive.modules.provider_anthropic import mount
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
-    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.modules.provider_anthropic import AnthropicProvider
+from orchestrator_interactive.modules.provider_anthropic import AnthropicProvider, mount
 
 KEY = "sk-ant-secret"
 

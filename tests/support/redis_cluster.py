@@ -6,15 +6,12 @@ import shutil
 import socket
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import redis
 from redis_server import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SLOTS = 16384
 _PATIENCE_S = 20

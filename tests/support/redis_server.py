@@ -6,13 +6,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import redis
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class RedisServer:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from agents import ScriptedProvider
 
 from orchestrator_interactive.interactions import InteractionStack, StackEntry
+from orchestrator_interactive.interactions.states import BaseState
+from orchestrator_interactive.interactions.stores.base import LogStore
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.registries import AgentRegistry, AgentRepository, LLMAgents, ToolRegistry, call_agent
 from orchestrator_interactive.registries.schemas import LLMAgentConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orchestrator_interactive.interactions.states import BaseState
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 
 class RegistryFixture:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from local_slack import LocalSlack
-    from local_slack.delivery.delivery import Delivery
-    from local_slack.delivery.socket_mode import Connection
+from local_slack import LocalSlack
+from local_slack.delivery.delivery import Delivery
+from local_slack.delivery.socket_mode import Connection
 
 # A kind of event, and the ts at which it happened.
 Event = tuple[str, str]

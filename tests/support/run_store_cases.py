@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
-from connector.protocols import InboxEntry, LeaseLost, StateChanges
+from connector.protocols import InboxEntry, Kind, LeaseLost, StateChanges
+from service.store.base import RunStore
 from service.store.serialization import GRACE_S, MAX_DUE_IN_S
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+Case = Callable[[RunStore], Awaitable[None]]
 
-    from connector.protocols import Kind
-    from service.store.base import RunStore
-
-    Case = Callable[[RunStore], Awaitable[None]]
 
 T1 = "T1"
 C, D = f"{T1}:C1:1700000000.000100", f"{T1}:C1:1700000000.000200"

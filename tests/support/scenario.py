@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from anthropic_server import AnthropicServer
-from redis_server import redis_server
+from redis_server import RedisServer, redis_server
 from replicas import Replica, Replicas
 from router import RoutedConnection, Router
-from slack_environment import SlackEnvironment
+from slack_environment import Hold, SlackEnvironment
 from tool_gate import GATED_TOOL, ToolGate
 
-from local_slack import LocalSlack, RetrySchedule
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from redis_server import RedisServer
-    from slack_environment import Hold
-
-    from local_slack import Message, PersonClient
+from local_slack import LocalSlack, Message, PersonClient, RetrySchedule
 
 StoreKind = Literal["sqlite", "redis"]
 # Every write is on the disk before it is answered.

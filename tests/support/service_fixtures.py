@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from anthropic_server import AnthropicServer
 from in_process_service import serving_in_process
 from pydantic import SecretStr
 from tool_gate import GATED_TOOL, ToolGate
 
-from local_slack import LocalSlack
+from local_slack import LocalSlack, Message, PersonClient, Workspace
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
-
-    from anthropic_server import AnthropicServer
-
-    from local_slack import Message, PersonClient, Workspace
 
 # Formatting an exception on the console is slow on a busy machine.
 _SETTLED_WITHIN_S = 30

@@ -11,15 +11,12 @@ import re
 import signal
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from forked_process import ForkedProcess
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 AMPLIFIER_SLACK = str(Path(sys.executable).parent / "amplifier-slack")
 _URL = re.compile(r"http://127\.0\.0\.1:\d+/")

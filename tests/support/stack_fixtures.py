@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from context_rows import result, said, thinking, user
 
@@ -10,11 +10,9 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel.contracts.messages import ThinkingBlock, ToolCallBlock
 from orchestrator_interactive.kernel.hooks import HookRegistry
+from orchestrator_interactive.modules.context_simple import SimpleContext
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
 from orchestrator_interactive.transcript.rows import assistant_row, tool_call_dict
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.modules.context_simple import SimpleContext
 
 Row = dict[str, Any]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import (
     BranchExists,
@@ -20,9 +20,6 @@ from orchestrator_interactive.interactions.states import (
     ToolResultState,
     UserMessageState,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(slots=True, frozen=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from redis_server import RedisServer
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
@@ -12,12 +15,6 @@ from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.modules.context_stack.rows import states_of
 from orchestrator_interactive.transcript.rows import user_row
 from service.store import open_run_store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from redis_server import RedisServer
 
 HERE = "T:C:1.0"
 

@@ -5,27 +5,20 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
-from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
+from orchestrator_interactive.interactions.states import AssistantMessageState, BaseState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
-from orchestrator_interactive.interactions.stores.base import Change
+from orchestrator_interactive.interactions.stores.base import Change, Log, LogStore
 from service.cli.main import main
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from pathlib import Path
-
-    from click.testing import Result
-
-    from orchestrator_interactive.interactions.states import BaseState
-    from orchestrator_interactive.interactions.stores.base import Log, LogStore
 
 DAY_S = 86_400.0
 HERE = "T0TEAM:C0GENERAL:1700000001.000100"

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.records import Flow, Key, Node
-from orchestrator_interactive.interactions.stores.base import Change
+from orchestrator_interactive.interactions.stores.base import Change, LogStore
 from orchestrator_interactive.interactions.tree import Tree
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orchestrator_interactive.interactions.stores.base import LogStore
 
 KEY = Key("T1:C1:1700000000.000100", "alpha")
 TREE = Tree.empty(1000.0)

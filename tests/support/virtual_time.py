@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from simulated.engine import InOrder, SimulatedLoop
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from orchestrator_interactive.kernel import ResponseStream
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
-    from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
-
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
 
 
 def in_virtual_time(test: Callable[..., Any]) -> Callable[..., None]:

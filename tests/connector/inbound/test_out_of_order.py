@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from chat import Chat
 
 from connector.events import SlackMessage
 from connector.inbound.access_policy import Actor
@@ -77,13 +78,16 @@ async def test_a_cross_on_the_first_message_of_a_known_thread_is_not_looked_up(c
     assert chat.calls("conversations.replies") == before
 
 
-async def test_an_unknown_thread_is_looked_up_once(chat):
-    chat.slack.deliveries.next(Dropped())
-    thread = await chat.say("nothing for a bot")
-    for text in ("indeed", "so it is"):
-        await thread.say(text, who="ben")
-    await chat.acknowledged()
-    assert len(chat.calls("conversations.replies")) == 1
+async def test_an_unknown_thread_is_looked_up_once(process, slack, sessions):
+    thread = await Chat(slack, sessions).say("nothing for a bot")
+    slack.socket_mode.delivery.close()  # the event is never delivered
+    async with process() as chat:
+        for text in ("indeed", "so it is"):
+            await thread.say(text, who="ben")
+            await chat.acknowledged()
+            await slack.until(lambda _: chat.calls("conversations.replies"))
+            await (await chat.start()).status()
+        assert len(chat.calls("conversations.replies")) == 1
 
 
 async def test_few_look_ups_are_made_concurrently_and_of_many_the_last_are_dropped():

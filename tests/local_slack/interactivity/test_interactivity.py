@@ -1,183 +1,145 @@
-"""Clicks, menus, the Stop button and the home of the app, as the app hears of them."""
+"""Clicks, menus, the Stop button and the app's home, as the app receives them."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-import aiohttp
 import pytest
-from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_client import AsyncWebClient
+from slack_errors import error_of
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from local_slack import LocalSlack, RetrySchedule, SlackRefused
+from local_slack import RetrySchedule
 from local_slack.interactivity.response_urls import ResponseUrls
 from local_slack.workspace.messages import Body
 
-Json = dict[str, Any]
 
-
-def text(words: str) -> Json:
+def text(words):
     return {"type": "plain_text", "text": words}
 
 
-def button(action_id: str, value: str) -> Json:
+def button(action_id, value):
     return {"type": "button", "action_id": action_id, "value": value, "text": text(value)}
 
 
-def option(value: str) -> Json:
-    return {"text": text(value), "value": value}
-
-
+OPTIONS = [{"text": text(value), "value": value} for value in "ab"]
 BLOCKS = [
     {"type": "section", "text": text("Shall I?"), "accessory": button("more", "details")},
     {"type": "actions", "block_id": "yes", "elements": [button("answer", "yes")]},
     {"type": "actions", "block_id": "no", "elements": [button("answer", "no")]},
-    {
-        "type": "actions",
-        "elements": [{"type": "static_select", "action_id": "pick", "options": [option("a"), option("b")]}],
-    },
+    {"type": "actions", "elements": [{"type": "static_select", "action_id": "pick", "options": OPTIONS}]},
 ]
 
 
-async def post(client: AsyncWebClient, channel: str = "C0GENERAL", **given: Any) -> str:
-    return str((await client.chat_postMessage(channel=channel, text="asked", blocks=BLOCKS, **given))["ts"])
+@pytest.fixture
+def post(client):
+    async def post(channel="C0GENERAL", **fields):
+        return str((await client.chat_postMessage(channel=channel, text="asked", blocks=BLOCKS, **fields))["ts"])
+
+    return post
 
 
-async def clicked(socket: Any, click: Any, answer: Json | None = None) -> Json:
-    """Click, take the envelope from the socket and acknowledge it; returns the payload."""
+async def payload_of(click, socket, response=None):
+    """Click, and acknowledge the envelope; return its payload."""
     clicking = asyncio.create_task(click)
     while (frame := await socket.frame())["type"] != "interactive":
         await socket.ack(frame)
     assert frame["accepts_response_payload"] is True
-    await socket.socket.send_json({"envelope_id": frame["envelope_id"], **({"payload": answer} if answer else {})})
+    payload = {"payload": response} if response else {}
+    await socket.socket.send_json({"envelope_id": frame["envelope_id"], **payload})
     await clicking
-    payload: Json = frame["payload"]
-    return payload
+    return frame["payload"]
 
 
-async def test_a_click_has_all_that_slack_sends(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
+async def test_a_click_has_the_fields_of_slack(slack, ana, socket, post):
     root = await ana.say("general", "please")
-    ts = await post(client, thread_ts=root)
-    payload = await clicked(socket, ana.click("general", ts, "answer", "no"))
+    ts = await post(thread_ts=root)
+    payload = await payload_of(ana.click("general", ts, "answer", "no"), socket)
     assert payload["type"] == "block_actions"
     assert payload["user"] == {"id": "U0ANA", "username": "ana", "name": "ana", "team_id": "T0LOCAL"}
     assert payload["team"] == {"id": "T0LOCAL", "domain": "local"}
     assert payload["channel"] == {"id": "C0GENERAL", "name": "general"}
     assert payload["api_app_id"] == "A0ALPHA"
-    assert payload["container"] == {
-        "type": "message",
-        "message_ts": ts,
-        "channel_id": "C0GENERAL",
-        "thread_ts": root,
-        "is_ephemeral": False,
-    }
+    place = {"message_ts": ts, "channel_id": "C0GENERAL", "thread_ts": root}
+    assert payload["container"] == {"type": "message", **place, "is_ephemeral": False}
     assert (payload["message"]["ts"], payload["message"]["bot_id"]) == (ts, "B0ALPHA")
     assert payload["response_url"].startswith(slack.url)
-    assert payload["trigger_id"]
     (action,) = payload["actions"]
     assert float(action.pop("action_ts")) > 0
-    assert (action.pop("text")["text"], action) == (
-        "no",
-        {"type": "button", "action_id": "answer", "block_id": "no", "value": "no"},
-    )
+    assert action.pop("text")["text"] == "no"
+    assert action == {"type": "button", "action_id": "answer", "block_id": "no", "value": "no"}
 
 
-async def test_without_a_value_it_is_the_first_button_of_that_name(
-    slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any
-) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
-    ts = await post(client)
-    assert (await clicked(socket, ana.click("general", ts, "answer")))["actions"][0]["value"] == "yes"
-    assert (await clicked(socket, ana.click("general", ts, "more")))["actions"][0]["value"] == "details"
+async def test_without_a_value_the_first_button_of_the_name_is_clicked(ana, socket, post):
+    ts = await post()
+    for action_id, value in (("answer", "yes"), ("more", "details")):
+        payload = await payload_of(ana.click("general", ts, action_id), socket)
+        assert payload["actions"][0]["value"] == value
 
 
-async def test_a_menu_tells_what_was_chosen(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
-    (action,) = (await clicked(socket, ana.click("general", await post(client), "pick", "b")))["actions"]
+async def test_a_menu_sends_the_selected_option(ana, socket, post):
+    (action,) = (await payload_of(ana.click("general", await post(), "pick", "b"), socket))["actions"]
     assert (action["type"], action["selected_option"]["value"]) == ("static_select", "b")
     assert "value" not in action
 
 
-async def test_a_click_in_a_direct_message_names_no_channel(
-    slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any
-) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
+async def test_a_click_in_a_direct_message_has_no_channel_name(ana, socket, post):
     dm = await ana.open_dm("alpha")
-    payload = await clicked(socket, ana.click(dm, await post(client, dm), "answer"))
+    payload = await payload_of(ana.click(dm, await post(dm), "answer"), socket)
     assert payload["channel"] == {"id": dm, "name": "directmessage"}
 
 
-async def test_a_message_for_one_can_be_clicked_by_that_one_only(
-    slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any
-) -> None:
-    socket = await raw_sockets(slack).open()
+async def test_an_ephemeral_message_can_be_clicked_by_its_recipient_only(slack, ana, client, socket):
     answer = await client.chat_postEphemeral(channel="C0GENERAL", user="U0ANA", text="asked", blocks=BLOCKS)
     ts = str(answer["message_ts"])
-    payload = await clicked(socket, slack.as_person("ana").click("general", ts, "answer"))
+    payload = await payload_of(ana.click("general", ts, "answer"), socket)
     assert payload["container"]["is_ephemeral"] is True
     assert "message" not in payload
-    with pytest.raises(SlackRefused, match="message_not_found"):
-        await slack.as_person("ben").click("general", ts, "answer")
+    assert await error_of(slack.as_person("ben").click("general", ts, "answer")) == "message_not_found"
 
 
 @pytest.mark.parametrize(
-    ("channel", "action_id", "value", "error"),
+    ("place", "error"),
     [
-        ("general", "answer", "maybe", "no_such_action"),
-        ("general", "other", None, "no_such_action"),
-        ("nowhere", "answer", None, "channel_not_found"),
-        ("random", "answer", None, "message_not_found"),
+        (("general", "answer", "maybe"), "no_such_action"),
+        (("general", "other", None), "no_such_action"),
+        (("nowhere", "answer", None), "channel_not_found"),
+        (("random", "answer", None), "message_not_found"),
     ],
 )
-async def test_what_is_not_there_cannot_be_clicked(  # noqa: PLR0917 - fixtures
-    slack: LocalSlack, client: AsyncWebClient, channel: str, action_id: str, value: str | None, error: str
-) -> None:
-    ts = await post(client)
-    with pytest.raises(SlackRefused, match=error):
-        await slack.as_person("ana").click(channel, ts, action_id, value)
+async def test_a_click_on_a_missing_element_is_refused(ana, post, place, error):
+    channel, action_id, value = place
+    assert await error_of(ana.click(channel, await post(), action_id, value)) == error
 
 
-async def test_a_click_needs_an_app_that_is_there_and_answers(raw_sockets: Any, session: aiohttp.ClientSession) -> None:
-    async with LocalSlack(retries=RetrySchedule(0.3, (0.0,))) as slack:
-        client = AsyncWebClient(slack.bot_token, slack.api_url, session=session)
-        ts, ana = await post(client), slack.as_person("ana")
-        with pytest.raises(SlackRefused, match="not_connected"):
-            await ana.click("general", ts, "answer")
-        socket = await raw_sockets(slack).open()
-        await socket.acked_event()
-        with pytest.raises(SlackRefused, match="no_answer"):
-            await ana.click("general", ts, "answer")
-        assert (await socket.frame())["type"] == "interactive"
-        later = await ana.say("general", "not again")
-        assert (await socket.acked_event())["ts"] == later
+@pytest.mark.slack(retries=RetrySchedule(0.3, (0.0,)))
+async def test_a_click_fails_without_an_app_that_answers_and_is_not_retried(ana, sockets, post):
+    ts = await post()
+    assert await error_of(ana.click("general", ts, "answer")) == "not_connected"
+    socket = await sockets.open()
+    await socket.acked_event()
+    assert await error_of(ana.click("general", ts, "answer")) == "no_answer"
+    assert (await socket.frame())["type"] == "interactive"
+    later = await ana.say("general", "not again")
+    assert (await socket.acked_event())["ts"] == later
 
 
-async def test_the_page_clicks_with_the_token_of_a_person(
-    slack: LocalSlack, client: AsyncWebClient, session: aiohttp.ClientSession
-) -> None:
-    body = {"channel": "C0GENERAL", "ts": await post(client), "action_id": "answer"}
+async def test_a_click_needs_the_token_of_a_person(slack, post, session):
+    body = {"channel": "C0GENERAL", "ts": await post(), "action_id": "answer"}
     for token, error in ((slack.bot_token, "invalid_auth"), ("", "not_authed")):
         headers = {"Authorization": f"Bearer {token}"}
         async with session.post(slack.url + "page/click", json=body, headers=headers) as answer:
             assert await answer.json() == {"ok": False, "error": error}
 
 
-async def test_the_payload_of_an_ack_is_recorded(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
-    await clicked(socket, ana.click("general", await post(client), "answer"), {"text": "noted"})
+async def test_the_response_payload_of_an_acknowledgement_is_recorded(slack, ana, socket, post):
+    await payload_of(ana.click("general", await post(), "answer"), socket, {"text": "noted"})
     assert [e["payload"] for e in slack.record if e["what"] == "response_payload"] == [{"text": "noted"}]
 
 
-async def test_the_response_url_replaces_answers_and_deletes(
-    slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any
-) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
+async def test_a_response_url_posts_replaces_and_deletes_five_times(slack, ana, socket, post):
     root = await ana.say("general", "please")
-    ts = await post(client, thread_ts=root)
-    payload = await clicked(socket, ana.click("general", ts, "answer"))
+    ts = await post(thread_ts=root)
+    payload = await payload_of(ana.click("general", ts, "answer"), socket)
     respond = AsyncWebhookClient(payload["response_url"])
     assert (await respond.send(text="only for you")).status_code == 200
     assert [(w.text, w.only_for) for w in slack.workspace.whispers("general")] == [("only for you", "U0ANA")]
@@ -185,7 +147,6 @@ async def test_the_response_url_replaces_answers_and_deletes(
     assert [m.text for m in slack.workspace.thread("C0GENERAL", root)] == ["please", "asked", "for all"]
     assert (await respond.send(text="done", replace_original=True)).body == "ok"
     replaced = slack.workspace.message("C0GENERAL", ts)
-    assert replaced is not None
     assert (replaced.text, replaced.blocks) == ("done", ())
     await respond.send_dict({"delete_original": True})
     assert slack.workspace.message("C0GENERAL", ts) is None
@@ -195,7 +156,7 @@ async def test_the_response_url_replaces_answers_and_deletes(
     assert (used.status_code, "used_url" in used.body) == (404, True)
 
 
-async def test_the_response_url_of_nobody_and_of_long_ago_is_gone(slack: LocalSlack) -> None:
+async def test_an_unknown_or_old_response_url_is_expired(slack):
     unknown = await AsyncWebhookClient(slack.url + "actions/T0LOCAL/1/guessed").send(text="hi")
     assert (unknown.status_code, "expired_url" in unknown.body) == (404, True)
     now = [0.0]
@@ -207,60 +168,44 @@ async def test_the_response_url_of_nobody_and_of_long_ago_is_gone(slack: LocalSl
     assert urls.problem(path) == "expired_url"
 
 
-async def test_the_stop_button_tells_the_app_which_thread(slack: LocalSlack, raw_sockets: Any) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
+async def test_the_stop_button_sends_the_thread(ana, socket):
     await ana.stop_session("general", "1.000100")
     event = await socket.acked_event()
     assert float(event.pop("event_ts")) > 0
-    assert event == {
-        "type": "agent_session_stopped",
-        "channel": "C0GENERAL",
-        "thread_ts": "1.000100",
-        "user": "U0ANA",
-        "streaming_message_ts": [],
-    }
+    place = {"channel": "C0GENERAL", "thread_ts": "1.000100", "user": "U0ANA"}
+    assert event == {"type": "agent_session_stopped", **place, "streaming_message_ts": []}
 
 
-async def test_who_opens_the_app_is_told_to_it(slack: LocalSlack, raw_sockets: Any) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
+async def test_the_apps_home_and_new_members_are_events(slack, ana, socket):
     await ana.open_home()
     event = await socket.acked_event()
     assert (event["type"], event["user"], event["tab"]) == ("app_home_opened", "U0ANA", "messages")
     assert event["channel"] == await ana.open_dm("alpha")
-
-
-async def test_an_app_without_the_subscription_hears_nothing_of_it() -> None:
-    async with LocalSlack(events=("message",)) as slack:
-        ana = slack.as_person("ana")
-        await ana.stop_session("general", "1.000100")
-        await ana.open_home()
-        await ana.call("conversations.create", name="new")
-        assert slack.socket_mode.delivery.outstanding == 0
-
-
-async def test_who_joins_is_told_to_the_app(slack: LocalSlack, raw_sockets: Any, client: AsyncWebClient) -> None:
-    socket = await raw_sockets(slack).open()
-    await slack.as_person("ana").call("conversations.create", name="new")
-    await slack.as_person("ana").call("conversations.invite", channel="C0NEW", users=slack.bot_user_id)
+    await ana.call("conversations.create", name="new")
+    await ana.call("conversations.invite", channel="C0NEW", users=slack.bot_user_id)
     event = await socket.acked_event()
     assert (event["type"], event["user"], event["inviter"]) == ("member_joined_channel", "U0ALPHA", "U0ANA")
 
 
-async def test_a_click_opens_a_modal_once(slack: LocalSlack, client: AsyncWebClient, raw_sockets: Any) -> None:
-    socket, ana = await raw_sockets(slack).open(), slack.as_person("ana")
-    payload = await clicked(socket, ana.click("general", await post(client), "answer"))
+@pytest.mark.slack(events=("message",))
+async def test_an_app_receives_only_events_that_it_subscribed_to(slack, ana):
+    await ana.stop_session("general", "1.000100")
+    await ana.open_home()
+    await ana.call("conversations.create", name="new")
+    assert slack.socket_mode.delivery.outstanding == 0
+
+
+async def test_the_trigger_of_a_click_opens_a_modal(client, ana, socket, post):
+    payload = await payload_of(ana.click("general", await post(), "answer"), socket)
     view = {"type": "modal", "title": text("Why"), "blocks": []}
-    await client.views_open(trigger_id=payload["trigger_id"], view=view)
-    with pytest.raises(SlackApiError, match="trigger_exchanged"):
-        await client.views_open(trigger_id=payload["trigger_id"], view=view)
+    assert (await client.views_open(trigger_id=payload["trigger_id"], view=view))["ok"]
 
 
-async def test_bolt_acknowledges_a_click_and_replaces_the_message(slack: LocalSlack, bot: Any) -> None:
+async def test_bolt_acknowledges_a_click_and_replaces_the_message(slack, ana, bot, post):
     @bot.app.action("answer")
-    async def answered(ack: Any, body: Json, respond: Any) -> None:
+    async def answered(ack, body, respond):
         await ack()
         await respond(f"{body['user']['name']} says {body['actions'][0]['value']}", replace_original=True)
 
-    ts = await post(bot.client)
-    await slack.as_person("ana").click("general", ts, "answer", "no")
+    await ana.click("general", await post(), "answer", "no")
     await slack.until(lambda w: w.messages("general")[0].text == "ana says no")

@@ -1,124 +1,85 @@
-"""An agent's sessions: status, title, what it says it does, prompts."""
+"""Sessions of an agent: status, title, activity and prompts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
-from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_client import AsyncWebClient
-
-from local_slack import LocalSlack
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-
-async def refused(call: Awaitable[Any]) -> str:
-    with pytest.raises(SlackApiError) as caught:
-        await call
-    return str(caught.value.response["error"])
+from slack_errors import error_of
 
 
 @pytest.fixture
-async def thread(slack: LocalSlack) -> dict[str, str]:
-    return {"channel_id": "C0GENERAL", "thread_ts": await slack.as_person("ana").say("general", "question")}
+async def thread(ana):
+    return {"channel_id": "C0GENERAL", "thread_ts": await ana.say("general", "question")}
 
 
-async def test_the_first_status_makes_the_session_and_gives_its_title(
-    slack: LocalSlack, client: AsyncWebClient, thread: dict[str, str]
-) -> None:
-    assert slack.workspace.session("general", thread["thread_ts"]) is None
+@pytest.fixture
+def session_of(slack, thread):
+    return lambda: slack.workspace.session("general", thread["thread_ts"])
+
+
+async def test_the_first_status_creates_the_session_with_its_title(slack, client, thread, session_of):
+    assert session_of() is None
     await client.agents_sessions_setStatus(**thread, status="processing", title="A question")
     answer = await client.agents_sessions_setStatus(**thread, status="suspended", title="Another")
     assert (answer["status"], answer["title"]) == ("suspended", "A question")
     await client.agents_sessions_rename(**thread, title="A good question")
-    session = slack.workspace.session("general", thread["thread_ts"])
-    assert session is not None
-    assert (session.status, session.title) == ("suspended", "A good question")
-    assert slack.workspace.sessions == (session,)
-
-
-async def test_a_test_can_wait_for_a_status(slack: LocalSlack, client: AsyncWebClient, thread: dict[str, str]) -> None:
+    assert (session_of().status, session_of().title) == ("suspended", "A good question")
+    assert slack.workspace.sessions == (session_of(),)
     await client.agents_sessions_setStatus(**thread, status="closed")
     await slack.until(lambda workspace: any(session.status == "closed" for session in workspace.sessions))
 
 
-async def test_what_can_not_be_a_session_is_refused(
-    slack: LocalSlack, client: AsyncWebClient, thread: dict[str, str]
-) -> None:
-    here = {"channel_id": "C0GENERAL"}
-    set_status = client.agents_sessions_setStatus
-    assert await refused(set_status(**thread, status="thinking")) == "invalid_arguments"
-    assert await refused(set_status(**here, status="active")) == "invalid_arguments"
-    assert await refused(set_status(**here, thread_ts="x", status="active")) == "invalid_thread_ts"
-    assert await refused(set_status(**here, thread_ts="1700000000.000100", status="active")) == "thread_not_found"
-    assert await refused(set_status(**{**thread, "channel_id": "C0"}, status="active")) == "channel_not_found"
-    assert await refused(set_status(**thread, status="active", title="x" * 201)) == "invalid_arguments"
-    assert await refused(client.agents_sessions_rename(**thread, title="x")) == "session_not_found"
+async def test_wrong_arguments_of_a_session_are_refused(client, thread):
+    here, set_status = {"channel_id": "C0GENERAL"}, client.agents_sessions_setStatus
+    for call, error in (
+        (set_status(**thread, status="thinking"), "invalid_arguments"),
+        (set_status(**here, status="active"), "invalid_arguments"),
+        (set_status(**here, thread_ts="x", status="active"), "invalid_thread_ts"),
+        (set_status(**here, thread_ts="1700000000.000100", status="active"), "thread_not_found"),
+        (set_status(**{**thread, "channel_id": "C0"}, status="active"), "channel_not_found"),
+        (set_status(**thread, status="active", title="x" * 201), "invalid_arguments"),
+        (client.agents_sessions_rename(**thread, title="x"), "session_not_found"),
+        (client.assistant_threads_setStatus(**thread, status="x", loading_messages=["x"] * 11), "invalid_arguments"),
+    ):
+        assert await error_of(call) == error
+    prompt = {"title": "a", "message": "b"}
+    for prompts in ([prompt] * 5, [], [{"title": "a"}]):
+        call = client.assistant_threads_setSuggestedPrompts(**thread, prompts=prompts)
+        assert await error_of(call) == "invalid_arguments"
 
 
-async def test_a_thread_says_what_the_assistant_does_until_it_is_empty(
-    slack: LocalSlack, client: AsyncWebClient, thread: dict[str, str]
-) -> None:
+async def test_an_assistant_thread_shows_status_title_and_prompts(client, thread, session_of):
     loading = ["Counting", "Thinking"]
     await client.assistant_threads_setStatus(**thread, status="is reading", loading_messages=loading)
     await client.assistant_threads_setTitle(**thread, title="A question")
     await client.assistant_threads_setSuggestedPrompts(**thread, prompts=[{"title": "More", "message": "Say more"}])
-    session = slack.workspace.session("general", thread["thread_ts"])
-    assert session is not None
+    session = session_of()
     assert (session.says, session.loading, session.title) == ("is reading", ("Counting", "Thinking"), "A question")
     assert session.prompts == (("More", "Say more"),)
     await client.assistant_threads_setStatus(**thread, status="")
-    session = slack.workspace.session("general", thread["thread_ts"])
-    assert session is not None
-    assert (session.says, session.loading) == ("", ())
+    assert (session_of().says, session_of().loading) == ("", ())
 
 
-async def test_what_it_says_holds_until_it_posts_and_two_minutes_at_most() -> None:
-    now = [1_700_000_000.0]
-    async with LocalSlack(clock=lambda: now[0]) as slack:
-        client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
-        ts = await slack.as_person("ana").say("general", "question")
-
-        def says() -> str:
-            session = slack.workspace.session("general", ts)
-            assert session is not None
-            return session.says
-
-        for _ in range(2):
-            await client.assistant_threads_setStatus(channel_id="C0GENERAL", thread_ts=ts, status="is reading")
-            now[0] += 100
-            assert says() == "is reading"
-        now[0] += 21
-        assert says() == ""
-        await client.assistant_threads_setStatus(channel_id="C0GENERAL", thread_ts=ts, status="is reading")
-        await slack.as_person("ana").say("general", "more", thread=ts)
-        assert says() == "is reading"
-        await client.chat_postMessage(channel="C0GENERAL", thread_ts=ts, text="answer")
-        assert says() == ""
+async def test_a_status_lasts_until_the_next_post_of_the_app_or_two_minutes(ana, client, thread, session_of, clock):
+    for _ in range(2):
+        await client.assistant_threads_setStatus(**thread, status="is reading")
+        clock.advance(100)
+        assert session_of().says == "is reading"
+    clock.advance(21)
+    assert session_of().says == ""
+    await client.assistant_threads_setStatus(**thread, status="is reading")
+    await ana.say("general", "more", thread=thread["thread_ts"])
+    assert session_of().says == "is reading"
+    await client.chat_postMessage(channel="C0GENERAL", thread_ts=thread["thread_ts"], text="answer")
+    assert session_of().says == ""
 
 
-async def test_there_are_at_most_ten_loading_messages_and_four_prompts(
-    client: AsyncWebClient, thread: dict[str, str]
-) -> None:
-    many = client.assistant_threads_setStatus(**thread, status="x", loading_messages=["x"] * 11)
-    assert await refused(many) == "invalid_arguments"
-    prompt = {"title": "a", "message": "b"}
-    for prompts in ([prompt] * 5, [], [{"title": "a"}]):
-        call = client.assistant_threads_setSuggestedPrompts(**thread, prompts=prompts)
-        assert await refused(call) == "invalid_arguments"
-
-
-async def test_an_app_that_is_no_agent_has_none_of_it() -> None:
-    async with LocalSlack(agent_view=False) as slack:
-        client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
-        thread = {"channel_id": "C0GENERAL", "thread_ts": await slack.as_person("ana").say("general", "hi")}
-        for call in (
-            client.agents_sessions_setStatus(**thread, status="active"),
-            client.agents_sessions_rename(**thread, title="x"),
-            client.assistant_threads_setStatus(**thread, status="x"),
-            client.assistant_threads_setTitle(**thread, title="x"),
-        ):
-            assert await refused(call) == "feature_disabled"
-        assert slack.workspace.sessions == ()
+@pytest.mark.slack(agent_view=False)
+async def test_an_app_without_an_agent_view_has_no_sessions(slack, client, thread):
+    for call in (
+        client.agents_sessions_setStatus(**thread, status="active"),
+        client.agents_sessions_rename(**thread, title="x"),
+        client.assistant_threads_setStatus(**thread, status="x"),
+        client.assistant_threads_setTitle(**thread, title="x"),
+    ):
+        assert await error_of(call) == "feature_disabled"
+    assert slack.workspace.sessions == ()

@@ -1,54 +1,67 @@
-"""The page in a real browser, with a bot whose every step the test takes itself."""
+"""The page in a browser."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
-from playwright.async_api import Locator, Page, expect
-
-if TYPE_CHECKING:
-    from slack_sdk.web.async_client import AsyncWebClient
-
-    from local_slack import LocalSlack
+from playwright.async_api import expect
+from slack_errors import error_of
 
 pytestmark = pytest.mark.browser
 
+GENERAL = "C0GENERAL"
 HOURGLASS = "hourglass_flowing_sand"
 PERSONA = {"username": "Alpha · Researcher", "icon_emoji": ":mag:"}
-LONG = "every word of this line matters to whoever reads it, and the next one is no shorter than this"
+LONG = "every word of this line matters to its readers, and the next one is no shorter than this"
 
 
-async def sit_down(page: Page, slack: LocalSlack, place: str) -> None:
-    await page.goto(f"{slack.url}#/ana/{place}")
-    await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
+@pytest.fixture
+def open_page(page, slack):
+    """Open the page as Ana at a channel or thread."""
+
+    async def open_page(place=""):
+        await page.goto(f"{slack.url}#/ana/{place}" if place else slack.url)
+        await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
+
+    return open_page
 
 
-async def post(client: AsyncWebClient, channel: str, text: str, thread: str | None = None, **persona: str) -> str:
-    return str((await client.chat_postMessage(channel=channel, text=text, thread_ts=thread, **persona))["ts"])
+@pytest.fixture
+def post(client):
+    async def post(channel, text, thread=None, **persona):
+        return str((await client.chat_postMessage(channel=channel, text=text, thread_ts=thread, **persona))["ts"])
+
+    return post
 
 
-async def until_crossed(slack: LocalSlack, channel: str, ts: str) -> list[str]:
-    """Wait until this message has an ❌; returns all that have one."""
+async def until_crossed(slack, channel, ts):
+    """Wait until this message has an ❌; return all messages that have one."""
     await slack.until(lambda workspace: workspace.message(channel, ts).reacted("x"))
     return [message.ts for message in slack.workspace.messages(channel) if message.reacted("x")]
 
 
-async def test_a_direct_message_shows_that_the_bot_works_and_its_stop_crosses_the_status(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
-    dm = await slack.as_person("ana").open_dm("alpha")
-    await sit_down(page, slack, "@alpha")
+async def switch_person(page, name):
+    await page.get_by_test_id("person-switch").click()
+    await page.get_by_test_id(f"person-option-{name}").click()
+    await expect(page).to_have_url(re.compile(f"#/{name}/"))
+    await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
+
+
+async def test_the_stop_button_of_a_direct_message_crosses_the_status(  # noqa: PLR0917 - fixtures
+    slack, ana, client, page, open_page, post
+):
+    dm = await ana.open_dm("alpha")
+    await open_page("@alpha")
     pane = page.get_by_test_id("channel-pane")
     stop = pane.get_by_test_id("stop-run")
     await expect(pane.get_by_text("A status message here")).to_be_visible()
 
-    asked = await slack.as_person("ana").say(dm, "look through the notes")
+    asked = await ana.say(dm, "look through the notes")
     await client.reactions_add(channel=dm, timestamp=asked, name=HOURGLASS)
-    await post(client, dm, "🛑 Stopped by Ana.")
-    status = await post(client, dm, "⚙️ Thinking…")
-    await post(client, dm, "⚙️ is what I call a gear", **PERSONA)
+    await post(dm, "🛑 Stopped by Ana.")
+    status = await post(dm, "⚙️ Thinking…")
+    await post(dm, "⚙️ is what I call a gear", **PERSONA)
     await expect(pane.get_by_text("Alpha is working.")).to_be_visible()
     await expect(pane.locator(".at-work")).to_have_attribute("data-ts", status)
     await stop.click()
@@ -60,110 +73,185 @@ async def test_a_direct_message_shows_that_the_bot_works_and_its_stop_crosses_th
     await expect(stop).to_be_hidden()
 
 
-async def test_stop_in_a_thread_hits_the_status_of_this_run_and_no_older_notice(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
-    general = slack.channel("general").id
-    ana = slack.as_person("ana")
+async def test_the_stop_button_of_a_thread_crosses_the_status_of_its_latest_run(  # noqa: PLR0917 - fixtures
+    slack, ana, client, page, open_page, post
+):
     root = await ana.say("general", "@alpha look through the notes")
-    left_behind = await post(client, general, "⚙️ Thinking…", root)
-    await post(client, general, "🛑 Stopped by Ben.", root)
+    left_behind = await post(GENERAL, "⚙️ Thinking…", root)
+    await post(GENERAL, "🛑 Stopped by Ben.", root)
     again = await ana.say("general", "then only the roadmap", thread=root)
-    await client.reactions_add(channel=general, timestamp=again, name=HOURGLASS)
-    await sit_down(page, slack, f"general/{root}")
+    await client.reactions_add(channel=GENERAL, timestamp=again, name=HOURGLASS)
+    await open_page(f"general/{root}")
     stop = page.get_by_test_id("thread-pane").get_by_test_id("stop-run")
 
     await stop.click()
-    assert await until_crossed(slack, general, again) == [again], "there is no status yet"
-    status = await post(client, general, ":gear: Thinking…", root)
-    await post(client, general, "⚠️ I cannot take that in.", root)
+    assert await until_crossed(slack, GENERAL, again) == [again], "there is no status yet"
+    status = await post(GENERAL, ":gear: Thinking…", root)
+    await post(GENERAL, "⚠️ I cannot take that in.", root)
     await expect(page.locator(f".at-work[data-ts='{status}']")).to_be_visible()
     await stop.click()
-    assert left_behind not in await until_crossed(slack, general, status)
+    assert left_behind not in await until_crossed(slack, GENERAL, status)
 
 
-async def test_a_thread_in_a_direct_message_does_not_claim_the_conversations_run(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
-    asked = await slack.as_person("ana").dm("alpha", "look through the notes")
-    dm = await slack.as_person("ana").open_dm("alpha")
-    await client.reactions_add(channel=dm, timestamp=asked, name=HOURGLASS)
-    await sit_down(page, slack, f"@alpha/{asked}")
+async def test_a_run_of_a_direct_message_is_not_shown_in_its_threads(ana, client, page, open_page):
+    asked = await ana.dm("alpha", "look through the notes")
+    await client.reactions_add(channel=await ana.open_dm("alpha"), timestamp=asked, name=HOURGLASS)
+    await open_page(f"@alpha/{asked}")
     await expect(page.get_by_test_id("channel-pane").get_by_test_id("stop-run")).to_be_visible()
     await expect(page.get_by_test_id("thread-pane").get_by_test_id("run-bar")).to_contain_text("While Alpha works")
 
 
-async def test_the_thread_stays_open_for_another_person_where_they_may_see_it(slack: LocalSlack, page: Page) -> None:
-    ana = slack.as_person("ana")
+async def test_after_a_switch_of_the_person_a_visible_thread_stays_open(slack, ana, page, open_page):
     root = await ana.say("general", "who owns the budget?")
     await ana.say("general", "Chloe, I think", thread=root)
-    await sit_down(page, slack, f"general/{root}")
+    await open_page(f"general/{root}")
     thread = page.get_by_test_id("thread-pane")
-    await become(page, "ben")
+    await switch_person(page, "ben")
     await expect(thread.get_by_text("Chloe, I think")).to_be_visible()
     await thread.get_by_test_id("composer").fill("She does")
     await thread.get_by_test_id("composer").press("Enter")
-    reply = await slack.until(lambda workspace: workspace.thread("general", root)[2:])
-    assert (reply[0].user, reply[0].text) == ("U0BEN", "She does")
+    (reply,) = await slack.until(lambda workspace: workspace.thread("general", root)[2:])
+    assert (reply.user, reply.text) == ("U0BEN", "She does")
 
     private = await ana.dm("alpha", "between us")
-    await sit_down(page, slack, f"@alpha/{private}")
+    await open_page(f"@alpha/{private}")
     await expect(thread).to_contain_text("between us")
-    await become(page, "ben")
+    await switch_person(page, "ben")
     await expect(thread).to_be_hidden()
 
 
-async def test_the_toolbar_covers_neither_its_line_nor_the_line_above(slack: LocalSlack, page: Page) -> None:
-    ana = slack.as_person("ana")
+async def test_the_toolbar_of_a_message_covers_no_text(ana, page, open_page):
     root = await ana.say("general", LONG)
     for text in (LONG, f"{LONG}\n{LONG}\nin short", "no"):
         await ana.say("general", text, thread=root)
-    await sit_down(page, slack, f"general/{root}")
+    await open_page(f"general/{root}")
     messages = page.get_by_test_id("thread-pane").get_by_test_id("message")
     await expect(messages).to_have_count(4)
     for number in range(4):
         await messages.nth(number).hover()
-        assert await covered(messages.nth(number)) == []
+        assert await messages.nth(number).evaluate(COVERED_TEXTS) == []
 
 
-async def test_both_answers_to_a_deletion_stand_in_one_row(slack: LocalSlack, page: Page) -> None:
-    root = await slack.as_person("ana").say("general", "a message that nobody needs")
-    await sit_down(page, slack, f"general/{root}")
+# Returns the texts of the pane that are under the message's toolbar.
+COVERED_TEXTS = """message => {
+    const bar = message.querySelector(".toolbar").getBoundingClientRect();
+    const range = document.createRange();
+    const covered = [];
+    for (const text of message.parentElement.querySelectorAll(".text, .heading")) {
+        const nodes = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+        while (nodes.nextNode()) {
+            range.selectNodeContents(nodes.currentNode);
+            for (const line of range.getClientRects()) {
+                const above = line.bottom <= bar.top, below = line.top >= bar.bottom;
+                const outside = line.right <= bar.left || line.left >= bar.right;
+                if (!above && !below && !outside) covered.push(nodes.currentNode.data);
+            }
+        }
+    }
+    return bar.width ? covered : ["no toolbar"];
+}"""
+
+
+async def test_the_buttons_that_confirm_a_deletion_are_in_one_row(ana, page, open_page):
+    root = await ana.say("general", "a message without a purpose")
+    await open_page(f"general/{root}")
     message = page.get_by_test_id("thread-pane").get_by_test_id("message")
     await message.hover()
     await message.get_by_test_id("delete-message").click()
-    drop = await message.get_by_test_id("confirm-delete").bounding_box()
-    keep = await message.get_by_role("button", name="Cancel").bounding_box()
-    assert drop
-    assert keep
-    assert drop["y"] == keep["y"]
+    confirm = await message.get_by_test_id("confirm-delete").bounding_box()
+    cancel = await message.get_by_role("button", name="Cancel").bounding_box()
+    assert confirm["y"] == cancel["y"]
 
 
-async def become(page: Page, name: str) -> None:
-    await page.get_by_test_id("person-switch").click()
-    await page.get_by_test_id(f"person-option-{name}").click()
-    await expect(page).to_have_url(re.compile(f"#/{name}/"))
-    await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
+async def test_the_panel_sets_faults_and_shows_faults_and_limits(slack, client, page, open_page):
+    await client.chat_postMessage(channel=GENERAL, text="hello")
+    await open_page()
+    await page.keyboard.press("Control+.")
+    panel = page.get_by_test_id("fault-panel")
+    active = panel.get_by_test_id("faults-on").get_by_role("listitem")
+    await expect(panel).to_be_visible()
+    await expect(panel.get_by_role("heading", name="Faults and limits")).to_be_focused()
+    await expect(panel.get_by_test_id("rate-chat.postMessage").last).to_contain_text("1 / 300 a minute")
 
-
-async def covered(message: Locator) -> list[str]:
-    """Return the texts of the pane that lie under the message's toolbar."""
-    return await message.evaluate(
-        """message => {
-            const bar = message.querySelector(".toolbar").getBoundingClientRect();
-            const range = document.createRange();
-            const under = [];
-            for (const text of message.parentElement.querySelectorAll(".text, .heading")) {
-                const nodes = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
-                while (nodes.nextNode()) {
-                    range.selectNodeContents(nodes.currentNode);
-                    for (const line of range.getClientRects()) {
-                        const above = line.bottom <= bar.top, below = line.top >= bar.bottom;
-                        const beside = line.right <= bar.left || line.left >= bar.right;
-                        if (!above && !below && !beside) under.push(nodes.currentNode.data);
-                    }
-                }
-            }
-            return bar.width ? under : ["no toolbar"];
-        }"""
+    await panel.get_by_test_id("call-fault-times").fill("2")
+    await panel.get_by_test_id("fault-method").select_option("chat.update")
+    await panel.get_by_test_id("argument-error").fill("cant_update_message")
+    await panel.get_by_test_id("call-fault-on").click()
+    await panel.get_by_test_id("delivery-fault-kind").select_option("delayed")
+    await panel.get_by_test_id("argument-behind").fill("3")
+    await panel.get_by_test_id("delivery-fault-on").click()
+    await expect(active).to_have_text(
+        [re.compile("chat.update.*refused: cant_update_message.*2"), re.compile("Events.*late, behind 3.*1")]
     )
+
+    assert await error_of(client.chat_update(channel=GENERAL, ts="1.1", text="never")) == "cant_update_message"
+    await expect(active.first).to_have_text(re.compile("cant_update_message.*1"))
+    await expect(panel.get_by_test_id("record")).to_have_attribute("href", "/record.jsonl")
+    await panel.get_by_test_id("clear-faults").click()
+    await expect(panel.get_by_text("No active faults.")).to_be_visible()
+    assert slack.faults.pending("chat.update") == 0
+    await page.keyboard.press("Escape")
+    await expect(panel).to_be_hidden()
+
+
+@pytest.mark.slack(teams=("Playground", "Second"))
+async def test_the_page_switches_between_workspaces(slack, page, open_page):
+    second = slack.team("Second")
+    await second.as_person("ana").say("general", "only in the second")
+    await open_page()
+    await page.get_by_test_id("team-switch").click()
+    await page.get_by_test_id("team-option-Second").click()
+    await expect(page).to_have_url(re.compile(r"\?team=T\w+#/ana/general"))
+    await expect(page.get_by_text("only in the second")).to_be_visible()
+    await page.get_by_test_id("composer").first.fill("so am I")
+    await page.get_by_test_id("composer").first.press("Enter")
+    await expect(page.get_by_text("so am I")).to_be_visible()
+    assert len(second.workspace.messages("general")) == 2
+    assert slack.workspace.messages("general") == ()
+
+
+async def upload(client, channel, thread=None):
+    file = {"content": "a page", "filename": "notes.html", "title": "The notes"}
+    return str((await client.files_upload_v2(channel=channel, thread_ts=thread, **file))["file"]["id"])
+
+
+async def test_a_session_is_shown_in_its_thread_with_its_stop_button_and_file(ana, bot, page, open_page):
+    root = await ana.say("general", "@alpha look through the notes")
+    place = {"channel_id": GENERAL, "thread_ts": root}
+    await bot.client.api_call("agents.sessions.setStatus", json={**place, "status": "processing"})
+    await bot.client.reactions_add(channel=GENERAL, timestamp=root, name=HOURGLASS)
+    await open_page(f"general/{root}")
+    thread = page.get_by_test_id("thread-pane")
+    await expect(thread.get_by_test_id("session-state")).to_have_text("Working")
+    await expect(thread.get_by_test_id("run-bar")).to_contain_text("Alpha is working.")
+    await expect(thread.get_by_test_id("stop-run")).to_be_hidden()
+
+    await bot.client.api_call("agents.sessions.rename", json={**place, "title": "The notes of the team"})
+    await bot.client.assistant_threads_setStatus(**place, status="is reading…")
+    await expect(thread.get_by_test_id("thread-title")).to_have_text("The notes of the team")
+    await expect(thread.get_by_test_id("session-text")).to_have_text("Alpha is reading…")
+    await thread.get_by_test_id("stop-session").click()
+    stopped = await bot.event(lambda event: event["type"] == "agent_session_stopped")
+    assert (stopped["thread_ts"], stopped["user"]) == (root, "U0ANA")
+    await bot.client.api_call("agents.sessions.setStatus", json={**place, "status": "active"})
+    await expect(thread.get_by_test_id("session-state")).to_have_text("Ready")
+    await expect(thread.get_by_test_id("stop-session")).to_be_hidden()
+
+    await upload(bot.client, GENERAL, root)
+    link = thread.get_by_test_id("file")
+    await expect(link).to_contain_text("notes.html · 6 bytes")
+    async with page.expect_download() as saving:
+        await link.click()
+    assert (await saving.value).suggested_filename == "notes.html"
+
+
+async def test_a_file_is_a_download_for_those_who_can_see_it(slack, ana, session, client):
+    file = await upload(client, await ana.open_dm("alpha"))
+    url = f"{slack.url}page/files/{file}?token="
+    for token, status in (("", 401), (slack.bot_token, 401), (slack.person("ben").token, 404)):
+        async with session.get(url + token) as response:
+            assert response.status == status
+    async with session.get(url + ana.person.token) as response:
+        assert await response.text() == "a page"
+        assert response.headers["Content-Disposition"] == "attachment; filename*=UTF-8''notes.html"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"

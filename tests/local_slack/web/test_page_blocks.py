@@ -1,4 +1,4 @@
-"""What bots build of blocks, on the page: shown, pressed, and never more than text."""
+"""Blocks on the page: displayed, pressed, and never executed."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from slack_sdk.web.async_client import AsyncWebClient
-
-    from local_slack import LocalSlack
+    pass
 
 pytestmark = pytest.mark.browser
 
 Json = dict[str, Any]
 
 GENERAL = "C0GENERAL"
-HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> [go](javascript:alert(3)) <javascript:alert(4)|go>"
+MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script> [go](javascript:alert(3)) <javascript:alert(4)|go>"
 MARKDOWN = f"""## Findings
 **Two** of _three_, see [the notes](https://example.org/notes), `a *star*` and <@U0ANA>
 
@@ -35,30 +31,30 @@ MARKDOWN = f"""## Findings
 ```
 **code**
 ```
-{HOSTILE}"""
+{MARKUP}"""
 
 
-def plain(text: str) -> Json:
+def plain(text):
     return {"type": "plain_text", "text": text}
 
 
-def button(action_id: str, text: str, **more: Any) -> Json:
+def button(action_id, text, **more):
     return {"type": "button", "action_id": action_id, "text": plain(text), **more}
 
 
-def mrkdwn(text: str) -> Json:
+def mrkdwn(text):
     return {"type": "mrkdwn", "text": text}
 
 
-def section(text: str, **more: Any) -> Json:
+def section(text, **more):
     return {"type": "section", "text": mrkdwn(text), **more}
 
 
 ALL = [
     {"type": "header", "text": plain("Deployment")},
-    section(f"*Approval* {HOSTILE}", fields=[mrkdwn("*Risk*\nlow")], accessory=button("details", "Details")),
+    section(f"*Approval* {MARKUP}", fields=[mrkdwn("*Risk*\nlow")], accessory=button("details", "Details")),
     {"type": "divider"},
-    {"type": "context", "elements": [mrkdwn("took `3 s`"), plain(HOSTILE)]},
+    {"type": "context", "elements": [mrkdwn("took `3 s`"), plain(MARKUP)]},
     {"type": "image", "image_url": "https://example.org/chart.png", "alt_text": "A chart of the latency"},
     {"type": "markdown", "text": MARKDOWN},
     {
@@ -70,7 +66,7 @@ ALL = [
                 "elements": [
                     {
                         "type": "rich_text_section",
-                        "elements": [{"type": "text", "text": HOSTILE, "style": {"bold": True}}],
+                        "elements": [{"type": "text", "text": MARKUP, "style": {"bold": True}}],
                     }
                 ],
             }
@@ -79,11 +75,9 @@ ALL = [
 ]
 
 
-async def test_blocks_are_shown_instead_of_the_text_hostile_ones_stay_text_and_unknown_ones_say_so(
-    slack: LocalSlack, client: AsyncWebClient, page: Page
-) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+async def test_blocks_are_displayed_and_markup_in_them_is_escaped(slack, client, page):
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
     await client.chat_postMessage(channel=GENERAL, text="only for notifications", blocks=ALL)
     await page.goto(f"{slack.url}#/ana/general")
     shown = page.get_by_test_id("blocks")
@@ -98,7 +92,7 @@ async def test_blocks_are_shown_instead_of_the_text_hostile_ones_stay_text_and_u
     await expect(shown.get_by_text("only for notifications")).to_have_count(0)
     await expect(shown.get_by_text("<script>alert(2)</script>")).to_have_count(4)
     assert await shown.locator("script, img, [onerror], [href^='javascript']").count() == 0
-    assert [url for url in asked if not url.startswith(slack.url)] == []
+    assert [url for url in requests if not url.startswith(slack.url)] == []
 
     texts = await page.evaluate(
         """async () => {
@@ -117,22 +111,20 @@ async def test_blocks_are_shown_instead_of_the_text_hostile_ones_stay_text_and_u
     ]
 
 
-async def test_a_button_asks_the_app_looks_pressed_meanwhile_and_survives_an_edit_of_the_rest(
-    slack: LocalSlack, connect: Callable[..., Awaitable[Any]], page: Page
-) -> None:
+async def test_a_button_is_busy_until_the_app_answers_and_keeps_its_focus(slack, connect, page):
     bot = await connect(slack)
     pressed: asyncio.Queue[Json] = asyncio.Queue()
-    may_answer = asyncio.Event()
+    answering = asyncio.Event()
 
     @bot.app.action("stop")
-    async def heard(ack: Any, action: Json) -> None:
+    async def on_stop(ack, action):
         pressed.put_nowait(action)
-        await may_answer.wait()
+        await answering.wait()
         await ack()
 
-    words = {"title": "Stop it?", "text": "The work so far stays.", "confirm": "Do stop", "deny": "Go on"}
-    question = {name: plain(text) for name, text in words.items()}
-    actions = {"type": "actions", "elements": [button("stop", "Stop", value="run-1", confirm=question)]}
+    question = {"title": "Stop it?", "text": "The work so far stays.", "confirm": "Do stop", "deny": "Go on"}
+    confirm = {name: plain(text) for name, text in question.items()}
+    actions = {"type": "actions", "elements": [button("stop", "Stop", value="run-1", confirm=confirm)]}
     posted = await bot.client.chat_postMessage(channel=GENERAL, text="⚙️", blocks=[section("Reading"), actions])
     await page.goto(f"{slack.url}#/ana/general")
     stop = page.get_by_test_id("action-stop")
@@ -146,7 +138,7 @@ async def test_a_button_asks_the_app_looks_pressed_meanwhile_and_survives_an_edi
     async with asyncio.timeout(5):
         assert (await pressed.get())["value"] == "run-1"
     await expect(stop).to_have_attribute("aria-busy", "true")
-    may_answer.set()
+    answering.set()
     await expect(stop).not_to_have_attribute("aria-busy", "true")
 
     slack.socket_mode.disconnect("link_disabled")

@@ -1,4 +1,4 @@
-"""Whatever people do, in whatever order, the workspace stays consistent and its events tell the whole story."""
+"""After any steps of people the workspace is consistent, and its events describe all changes."""
 
 from __future__ import annotations
 
@@ -7,40 +7,28 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_slack import Message, SlackRefused, Workspace
+from local_slack import SlackRefused, Workspace
 from local_slack.delivery.events import event_of
 from local_slack.workspace.messages import Body
 from local_slack.workspace.people import Directory
 
 if TYPE_CHECKING:
-    from local_slack.workspace.changes import Change
+    pass
 
-_WHERE = st.integers(0, 8)
-_WHO = st.sampled_from(["ana", "ben", "alpha"])
-_STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("post"), _WHO, _WHERE),
-        st.tuples(st.just("reply"), _WHO, _WHERE),
-        st.tuples(st.just("broadcast"), _WHO, _WHERE),
-        st.tuples(st.just("edit"), _WHO, _WHERE),
-        st.tuples(st.just("delete"), _WHO, _WHERE),
-        st.tuples(st.just("react"), _WHO, _WHERE),
-        st.tuples(st.just("unreact"), _WHO, _WHERE),
-    ),
-    max_size=40,
-)
+ACTIONS = st.sampled_from(["post", "reply", "broadcast", "edit", "delete", "react", "unreact"])
+STEPS = st.lists(st.tuples(ACTIONS, st.sampled_from(["ana", "ben", "alpha"]), st.integers(0, 8)), max_size=40)
 
 
 class Observer:
-    """Know only the events, as a client does."""
+    """Rebuilds texts and reactions from the events, as a client does."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace):
         self.texts: dict[str, str] = {}
         self.reactions: set[tuple[str, str, str]] = set()
         self._workspace = workspace
-        workspace.listen(self._hear)
+        workspace.listen(self._on_change)
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change):
         event = event_of(change, self._workspace)
         match event:
             case {"subtype": "message_changed", "message": {"ts": ts, "text": text, **rest}}:
@@ -57,24 +45,24 @@ class Observer:
             case {"type": "reaction_removed", "user": user, "reaction": name, "item": {"ts": ts}}:
                 self.reactions.remove((ts, user, name))
 
-    def _forget(self, ts: str) -> None:
+    def _forget(self, ts):
         self.reactions = {reaction for reaction in self.reactions if reaction[0] != ts}
 
 
-def perform(workspace: Workspace, step: tuple[str, str, int], number: int) -> None:
-    """Do one step to the message at this place, counted round; what Slack refuses stays undone."""
-    action, name, place = step
-    who = workspace.directory.named(name)
+def perform(workspace, step, number):
+    """Apply a step to the message at a position (modulo their number); a refused step changes nothing."""
+    action, name, position = step
+    member = workspace.directory.named(name)
     messages = workspace.messages("general")
-    ts = messages[place % len(messages)].ts if messages else "1700000000.000100"
+    ts = messages[position % len(messages)].ts if messages else "1700000000.000100"
     actions: dict[str, Any] = {
-        "post": lambda: workspace.post("general", who, Body(f"text {number}")),
-        "reply": lambda: workspace.post("general", who, Body(f"text {number}"), thread_ts=ts),
-        "broadcast": lambda: workspace.post("general", who, Body("all"), thread_ts=ts, broadcast=True),
-        "edit": lambda: workspace.edit("general", ts, who, Body(f"edit {number}")),
-        "delete": lambda: workspace.delete("general", ts, who),
-        "react": lambda: workspace.react("general", ts, who, "eyes", add=True),
-        "unreact": lambda: workspace.react("general", ts, who, "eyes", add=False),
+        "post": lambda: workspace.post("general", member, Body(f"text {number}")),
+        "reply": lambda: workspace.post("general", member, Body(f"text {number}"), thread_ts=ts),
+        "broadcast": lambda: workspace.post("general", member, Body("all"), thread_ts=ts, broadcast=True),
+        "edit": lambda: workspace.edit("general", ts, member, Body(f"edit {number}")),
+        "delete": lambda: workspace.delete("general", ts, member),
+        "react": lambda: workspace.react("general", ts, member, "eyes", add=True),
+        "unreact": lambda: workspace.react("general", ts, member, "eyes", add=False),
     }
     try:
         actions[action]()
@@ -82,7 +70,7 @@ def perform(workspace: Workspace, step: tuple[str, str, int], number: int) -> No
         assert workspace.messages("general") == messages
 
 
-def check(messages: tuple[Message, ...]) -> None:
+def assert_consistent(messages):
     assert [m.ts for m in messages] == sorted({m.ts for m in messages})
     by_ts = {m.ts: m for m in messages}
     for message in messages:
@@ -97,15 +85,13 @@ def check(messages: tuple[Message, ...]) -> None:
             assert set(message.thread.reply_users) == {m.user for m in replies}
 
 
-@given(_STEPS)
-def test_threads_stay_consistent_and_the_events_alone_give_the_same_picture(
-    steps: list[tuple[str, str, int]],
-) -> None:
+@given(STEPS)
+def test_threads_are_consistent_and_can_be_rebuilt_from_the_events(steps):
     workspace = Workspace(Directory("alpha", ("ana", "ben")), ("general",), clock=lambda: 1_700_000_000.0)
     observer = Observer(workspace)
     for number, step in enumerate(steps):
         perform(workspace, step, number)
-        check(workspace.messages("general"))
+        assert_consistent(workspace.messages("general"))
     messages = workspace.messages("general")
     assert observer.texts == {m.ts: m.text for m in messages}
     assert observer.reactions == {(m.ts, u, r.name) for m in messages for r in m.reactions for u in r.users}

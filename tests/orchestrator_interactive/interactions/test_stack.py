@@ -284,12 +284,12 @@ class TestDamage:
         with pytest.raises(DamagedLog, match="consecutive states of conversation are missing"):
             [entry async for entry in another(stack, store).iter_last_n(10_000)]
 
-    async def test_a_removed_log_is_logged(self, stack: InteractionStack, store: MemoryStore) -> None:
+    async def test_an_expired_log_is_logged(self, stack: InteractionStack, store: MemoryStore) -> None:
         await stack.push(HELLO)
         await store.remove(stack.key, 1)
         with capture_logs() as logs:
             await stack.refresh()
-        assert [(each["event"], each["had"], each["has"]) for each in logs] == [("log.forgotten", 1, 0)]
+        assert [(each["event"], each["had"], each["has"]) for each in logs] == [("log.expired", 1, 0)]
 
     async def test_episodes_are_counted_across_a_missing_state(
         self, stack: InteractionStack, store: MemoryStore

@@ -1,4 +1,4 @@
-"""`amplifier-slack conversations prune`: what may be forgotten, and what never is."""
+"""`amplifier-slack conversations prune` deletes old branches, and with --whole old conversations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import math
 import sqlite3
 import time
-from contextlib import aclosing
+from contextlib import aclosing, closing
 
 import pytest
 from hypothesis import given, settings
@@ -21,154 +21,133 @@ from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.runs.queries import forget
 from service.store import inspect_run_store, open_run_store
 
+NOTHING = "Nothing to delete: everything was written to within the last 30 days, or is kept.\n"
+
 
 @pytest.fixture
-def kept(tmp_path) -> StoredConversations:
-    """A conversation with a branch of its own states beside the current one."""
-    kept = StoredConversations(tmp_path / "kept.db")
+def empty(tmp_path):
+    return StoredConversations(tmp_path / "empty.db")
+
+
+@pytest.fixture
+def kept(kept, output_of):
+    """A conversation whose abandoned branch has states of its own."""
     kept.talk("one", "two", "three")
-    told(kept.run("rewind", HERE, "1"))
+    output_of(kept.run("rewind", HERE, "1"))
     kept.talk("instead")
     return kept
 
 
-def told(result) -> str:
-    assert result.exit_code == 0, result.output
-    return result.output
+def test_a_recently_abandoned_branch_is_kept(empty, output_of):
+    empty.talk("one", "two")
+    empty.rest({"main": 100})
+    output_of(empty.run("rewind", HERE, "1"))
+    assert output_of(empty.run("prune")) == NOTHING
+    assert empty.branches() == {"main": 2, "branch-1": 4}
 
 
-def test_a_branch_that_was_left_today_stays_whatever_the_age_of_its_states(tmp_path):
-    kept = StoredConversations(tmp_path / "kept.db")
-    kept.talk("one", "two")
-    kept.rest({"main": 100})
-    told(kept.run("rewind", HERE, "1"))
-    assert (
-        told(kept.run("prune")) == "Nothing to delete: everything was written to within the last 30 days, or is kept.\n"
-    )
-    assert kept.branches() == {"main": 2, "branch-1": 4}
-
-
-def test_an_old_branch_is_forgotten_with_the_states_that_no_other_one_has(kept):
+def test_an_old_branch_is_deleted_with_the_states_that_only_it_has(kept, output_of):
     kept.rest({"branch-1": 31})
-    assert told(kept.run("prune")).splitlines() == [
+    assert output_of(kept.run("prune")).splitlines() == [
         f"{HERE}  alpha  branch-1 (4 states)",
         "Deleted 1 branch (4 states).",
     ]
     assert kept.branches() == {"main": 4}
-    assert kept.said() == ["one", "instead"]
-
-
-@pytest.mark.parametrize(("days", "gone"), [(29, False), (31, True)])
-def test_the_age_at_which_a_branch_is_forgotten_can_be_chosen(kept, days, gone):
-    kept.rest({"branch-1": 30})
-    told(kept.run("prune", "--keep-days", str(60 - days)))
-    assert ("branch-1" not in kept.branches()) is gone
-
-
-def test_with_no_days_to_keep_every_branch_goes_but_the_current_one_and_main(kept):
-    told(kept.run("fork", HERE, "--name", "try"))
-    told(kept.run("checkout", HERE, "try"))
-    told(kept.run("fork", HERE, "--at", "0"))
-    assert told(kept.run("prune", "--keep-days", "0")).splitlines()[-1] == "Deleted 2 branches (4 states)."
-    assert kept.branches() == {"try": 4, "main": 4}
-
-
-def test_a_dry_run_says_the_same_and_changes_nothing(kept):
-    before = kept.logs()
-    would = told(kept.run("prune", "--keep-days", "0", "--dry-run"))
-    assert kept.logs() == before
-    did = told(kept.run("prune", "--keep-days", "0"))
-    assert (
-        would.replace("Would delete 1 branch (4 states); nothing was changed.", "Deleted 1 branch (4 states).") == did
-    )
-
-
-def test_whole_conversations_go_only_when_that_is_asked_for_and_all_of_them_is_old(kept):
-    kept.talk("elsewhere", place=THERE)
-    kept.rest({"main": 40}, THERE)
-    kept.rest({"main": 40})
-    assert (
-        told(kept.run("prune")) == "Nothing to delete: everything was written to within the last 30 days, or is kept.\n"
-    )
-    output = told(kept.run("prune", "--whole"))
-    assert output.splitlines() == [
-        f"{THERE}  alpha  the whole conversation (2 states)",
-        "Deleted 1 conversation (2 states).",
-    ]
-    assert list(kept.branches()) == ["main", "branch-1"], "a branch of it is of today"
-    kept.rest({"branch-1": 40})
-    assert told(kept.run("prune", "--whole", "--dry-run")).splitlines()[-1] == (
-        "Would delete 1 conversation (8 states); nothing was changed."
-    )
-    told(kept.run("prune", "--whole"))
-    assert kept.logs() == {}
-
-
-def test_only_the_conversation_that_is_named_is_looked_at(kept):
-    kept.talk("elsewhere", "and more", place=THERE)
-    told(kept.run("rewind", THERE, "1"))
-    told(kept.run("prune", "C0RANDOM", "--keep-days", "0"))
-    assert kept.branches(THERE) == {"main": 2}
-    assert "branch-1" in kept.branches()
-    kept.talk("mine", agent="beta")
-    told(kept.run("prune", "--agent", "beta", "--keep-days", "0", "--whole"))
-    assert [key.agent_id for key in kept.logs()] == ["alpha", "alpha"]
-
-
-def test_a_conversation_goes_on_after_all_its_other_branches_are_gone(kept):
-    told(kept.run("prune", "--keep-days", "0"))
     kept.talk("and on")
     assert kept.said() == ["one", "instead", "and on"]
 
 
-HOWEVER = st.lists(
-    st.one_of(
-        st.tuples(st.just("push"), st.integers(1, 3)),
-        st.tuples(st.just("fork"), st.integers(0, 9)),
-        st.tuples(st.just("rewind"), st.integers(0, 9)),
-        st.tuples(st.just("checkout"), st.integers(0, 9)),
-    ),
-    max_size=25,
-)
+@pytest.mark.parametrize(("days", "is_deleted"), [(31, False), (29, True)])
+def test_the_minimum_age_can_be_chosen(kept, output_of, days, is_deleted):
+    kept.rest({"branch-1": 30})
+    output_of(kept.run("prune", "--keep-days", str(days)))
+    assert ("branch-1" not in kept.branches()) is is_deleted
+
+
+def test_the_current_branch_and_main_are_never_deleted(kept, output_of):
+    output_of(kept.run("fork", HERE, "--name", "try"))
+    output_of(kept.run("checkout", HERE, "try"))
+    output_of(kept.run("fork", HERE, "--at", "0"))
+    assert output_of(kept.run("prune", "--keep-days", "0")).splitlines()[-1] == "Deleted 2 branches (4 states)."
+    assert kept.branches() == {"try": 4, "main": 4}
+
+
+def test_a_dry_run_prints_the_same_and_changes_nothing(kept, output_of):
+    before = kept.logs()
+    dry = output_of(kept.run("prune", "--keep-days", "0", "--dry-run"))
+    assert kept.logs() == before
+    dry = dry.replace("Would delete 1 branch (4 states); nothing was changed.", "Deleted 1 branch (4 states).")
+    assert output_of(kept.run("prune", "--keep-days", "0")) == dry
+
+
+def test_a_whole_conversation_is_deleted_only_with_the_option_and_if_all_of_it_is_old(kept, output_of):
+    kept.talk("elsewhere", place=THERE)
+    kept.rest({"main": 40}, THERE)
+    kept.rest({"main": 40})
+    assert output_of(kept.run("prune")) == NOTHING
+    assert output_of(kept.run("prune", "--whole")).splitlines() == [
+        f"{THERE}  alpha  the whole conversation (2 states)",
+        "Deleted 1 conversation (2 states).",
+    ]
+    assert list(kept.branches()) == ["main", "branch-1"], "one of its branches is recent"
+    kept.rest({"branch-1": 40})
+    dry = output_of(kept.run("prune", "--whole", "--dry-run")).splitlines()[-1]
+    assert dry == "Would delete 1 conversation (8 states); nothing was changed."
+    output_of(kept.run("prune", "--whole"))
+    assert kept.logs() == {}
+
+
+def test_prune_can_be_limited_to_a_conversation_or_an_agent(kept, output_of):
+    kept.talk("elsewhere", "and more", place=THERE)
+    output_of(kept.run("rewind", THERE, "1"))
+    output_of(kept.run("prune", "C0RANDOM", "--keep-days", "0"))
+    assert kept.branches(THERE) == {"main": 2}
+    assert "branch-1" in kept.branches()
+    kept.talk("mine", agent="beta")
+    output_of(kept.run("prune", "--agent", "beta", "--keep-days", "0", "--whole"))
+    assert [key.agent_id for key in kept.logs()] == ["alpha", "alpha"]
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["push", "fork", "rewind", "checkout"]), st.integers(0, 9)), max_size=25)
 
 
 @settings(max_examples=60)
-@given(HOWEVER, st.lists(st.integers(0, 60), min_size=7, max_size=7), st.booleans())
-def test_whatever_was_forgotten_all_other_branches_have_what_they_had(steps, days, whole):
-    asyncio.run(_forgets(steps, days, whole=whole))
+@given(STEPS, st.lists(st.integers(0, 60), min_size=7, max_size=7), st.booleans())
+def test_deleting_branches_leaves_all_others_unchanged(steps, days, whole):
+    async def test():
+        store, key = MemoryStore(), Key(HERE, "alpha")
+        await _grow(store, key, steps)
+        before = await _contents(store, key)
+        ages = {name: days[at % len(days)] for at, name in enumerate(before)}
+        await made_older(store, key, ages)
+        branches = await InteractionStack(store, HERE, "alpha").get_branch_info()
+        current = next(branch.name for branch in branches if branch.is_current)
+        before_s = time.time() - 30.5 * DAY_S
+
+        dry = await forget(store, key, before_s, whole=whole, only_look=True)
+        assert await _contents(store, key) == before
+        deleted = await forget(store, key, before_s, whole=whole)
+
+        assert dry == deleted
+        old = {name for name, age in ages.items() if age > 30}
+        gone = old if whole and old == before.keys() else old - {current, "main"}
+        assert await _contents(store, key) == {name: states for name, states in before.items() if name not in gone}
+        left = {state for name in before.keys() - gone for state in before[name]}
+        assert {node.envelope["data"] async for _, node in store.scan(0, math.inf, ())} == left
+        states = {state for states in before.values() for state in states}
+        assert (deleted.states if deleted else 0) == len(states - left)
+
+    asyncio.run(test())
 
 
-async def _forgets(steps, days, *, whole):
-    store, key = MemoryStore(), Key(HERE, "alpha")
-    await _grown(store, key, steps)
-    before = await _contents(store, key)
-    ages = {name: days[at % len(days)] for at, name in enumerate(before)}
-    await made_older(store, key, ages)
-    branches = await InteractionStack(store, HERE, "alpha").get_branch_info()
-    current = next(branch.name for branch in branches if branch.is_current)
-    before_then = time.time() - 30.5 * DAY_S
-
-    would = await forget(store, key, before_then, whole=whole, only_look=True)
-    assert await _contents(store, key) == before
-    did = await forget(store, key, before_then, whole=whole)
-
-    assert would == did
-    old = {name for name, age in ages.items() if age > 30}
-    gone = old if whole and old == before.keys() else old - {current, "main"}
-    assert await _contents(store, key) == {name: said for name, said in before.items() if name not in gone}
-    kept_states = {state for name in before.keys() - gone for state in before[name]}
-    assert {node.envelope["data"] async for _, node in store.scan(0, math.inf, ())} == kept_states
-    assert (did.states if did else 0) == len({state for said in before.values() for state in said} - kept_states)
-
-
-async def _grown(store, key, steps):
-    """Branches, each of whose states has a text of its own."""
+async def _grow(store, key, steps):
+    """Create branches; each state has a different text."""
     stack = InteractionStack(store, key.conversation_id, key.agent_id)
     await stack.push(UserMessageState("0"))
     for number, (step, at) in enumerate(steps):
         match step:
             case "push":
-                await stack.push(*(UserMessageState(f"{number}.{each}") for each in range(at)))
+                await stack.push(*(UserMessageState(f"{number}.{each}") for each in range(at % 3 + 1)))
             case "fork":
                 await stack.fork(at % await stack.length())
             case "rewind":
@@ -179,7 +158,7 @@ async def _grown(store, key, steps):
 
 
 async def _contents(store, key):
-    """What each branch has."""
+    """Return the states of each branch."""
     log = await store.load(key)
     if log is None:
         return {}
@@ -192,79 +171,73 @@ async def _contents(store, key):
     return contents
 
 
-def test_a_conversation_that_is_damaged_is_told_and_takes_no_other_along(kept):
+def test_a_damaged_conversation_is_reported_and_the_others_are_pruned(kept, output_of):
     kept.talk("elsewhere", place=THERE)
     kept.rest({"branch-1": 31})
-    with sqlite3.connect(kept.path) as file:
+    with closing(sqlite3.connect(kept.path)) as file, file:
         file.execute("UPDATE trees SET tree = '{' WHERE log = (SELECT id FROM logs WHERE conversation = ?)", (THERE,))
-    file.close()
-    listed = told(kept.run("list")).splitlines()
-    assert [line.split()[0] for line in listed[1:]] == [THERE, HERE]
-    assert listed[1].endswith("(damaged)")
+    listed = output_of(kept.run("list")).splitlines()[1:]
+    assert [line.split()[0] for line in listed] == [THERE, HERE]
+    assert listed[0].endswith("(damaged)")
     pruned = kept.run("prune")
     assert pruned.exit_code == 1
     assert "Deleted 1 branch (4 states)." in pruned.output
     assert f"The stored branches of conversation {THERE} of alpha are damaged" in pruned.output
 
 
-def inbox(kept: StoredConversations, *names: str, place: str = HERE, read: bool = True) -> None:
-    """Let these messages have been written in a conversation; and read, unless they are to wait."""
+def admit(kept, place=HERE, *, is_read=True):
+    """Store a message in the inbox of a conversation, read or pending."""
 
-    async def written() -> None:
+    async def write():
         async with aclosing(await open_run_store(kept.url)) as runs:
-            for name in names:
-                await runs.admit(place, InboxEntry(name, "message", {}), "alpha")
+            await runs.admit(place, InboxEntry("a", "message", {}), "alpha")
             claim = await runs.claim(place, "owner", 10)
-            await runs.write(
-                place, claim.token, StateChanges(closed={e.seq: "" for e in claim.entries} if read else {})
-            )
-            await runs.release(place, claim.token, len(names))
+            closed = {entry.seq: "" for entry in claim.entries} if is_read else {}
+            await runs.write(place, claim.token, StateChanges(closed=closed))
+            await runs.release(place, claim.token, 1)
 
-    asyncio.run(written())
+    asyncio.run(write())
 
 
-def inboxes(kept: StoredConversations) -> list[str]:
-    async def known() -> list[str]:
+def inboxes(kept):
+    async def conversations():
         async with aclosing(await inspect_run_store(kept.url)) as runs:
             return sorted(await runs.conversations())
 
-    return asyncio.run(known())
+    return asyncio.run(conversations())
 
 
-def test_with_a_whole_conversation_what_was_written_in_it_is_forgotten(tmp_path):
-    kept = StoredConversations(tmp_path / "kept.db")
+def test_the_inbox_of_a_deleted_conversation_is_deleted(empty, output_of):
     for place in (HERE, THERE):
-        kept.talk("one", place=place)
-        inbox(kept, "a", place=place)
-    kept.rest({"main": 100})
-    told(kept.run("prune", "--whole", "--dry-run"))
-    told(kept.run("prune"))
-    assert inboxes(kept) == [HERE, THERE]
-    told(kept.run("prune", "--whole"))
-    assert inboxes(kept) == [THERE]
+        empty.talk("one", place=place)
+        admit(empty, place)
+    empty.rest({"main": 100})
+    output_of(empty.run("prune", "--whole", "--dry-run"))
+    output_of(empty.run("prune"))
+    assert inboxes(empty) == [HERE, THERE]
+    output_of(empty.run("prune", "--whole"))
+    assert inboxes(empty) == [THERE]
 
 
-def test_what_is_still_to_be_read_is_not_forgotten_and_neither_is_what_another_agent_has_a_log_of(tmp_path):
-    kept = StoredConversations(tmp_path / "kept.db")
+def test_an_inbox_with_pending_messages_or_with_another_agents_log_is_kept(empty, output_of):
     for place in (HERE, THERE):
-        kept.talk("one", place=place)
-        kept.rest({"main": 100}, place=place)
-    kept.talk("one", place=THERE, agent="beta")
-    inbox(kept, "a", read=False)
-    inbox(kept, "a", place=THERE)
-    told(kept.run("prune", "--whole"))
-    assert inboxes(kept) == [HERE, THERE]
+        empty.talk("one", place=place)
+        empty.rest({"main": 100}, place=place)
+    empty.talk("one", place=THERE, agent="beta")
+    admit(empty, is_read=False)
+    admit(empty, THERE)
+    output_of(empty.run("prune", "--whole"))
+    assert inboxes(empty) == [HERE, THERE]
 
 
-def test_what_was_written_where_no_agent_keeps_a_log_is_forgotten_when_it_has_rested(tmp_path):
-    kept = StoredConversations(tmp_path / "kept.db")
-    inbox(kept, "a")
-    inbox(kept, "a", place=THERE, read=False)
-    told(kept.run("prune", "--whole"))
-    assert inboxes(kept) == [HERE, THERE]
-    with sqlite3.connect(kept.path) as file:
+def test_an_old_inbox_without_a_log_is_deleted_unless_messages_are_pending(empty, output_of):
+    admit(empty)
+    admit(empty, THERE, is_read=False)
+    output_of(empty.run("prune", "--whole"))
+    assert inboxes(empty) == [HERE, THERE]
+    with closing(sqlite3.connect(empty.path)) as file, file:
         file.execute("UPDATE run_conversations SET changed = changed - 31 * 86400")
-    told(kept.run("prune"))
-    assert inboxes(kept) == [HERE, THERE]
-    told(kept.run("prune", "--whole"))
-    assert inboxes(kept) == [THERE]  # where something waits, nothing is forgotten
+    output_of(empty.run("prune"))
+    assert inboxes(empty) == [HERE, THERE]
+    output_of(empty.run("prune", "--whole"))
+    assert inboxes(empty) == [THERE]

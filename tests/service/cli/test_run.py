@@ -1,20 +1,32 @@
+"""The command `amplifier-slack run` reports each error in one line, without secrets."""
+
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
+import signal
+import sqlite3
 import sys
+from contextlib import closing
 
 import pytest
+from redis_server import redis_server
 from service_process import AMPLIFIER_SLACK, Ended, run_command
 
 from local_slack import LocalSlack
+from orchestrator_interactive.interactions.stores import open_store
 
 TOKENS = {"SLACK_APP_TOKEN": "xapp-a", "SLACK_BOT_TOKEN": "xoxb-b"}
+SECRET = "sk-ant-api03-abcdefghijklmnop"
+INSTANCE = "instances: {a: {persona: {name: A, emoji: ':owl:'}}}"
 
 
-def one_line(ended: Ended, code: int) -> str:
-    """The only thing that the command says, when it says one thing."""
+def instance(more):
+    return INSTANCE.replace("}}}", f"}}, {more}}}}}")
+
+
+def error_of(ended, code=2):
+    """Return the error message of a command that printed only this."""
     assert ended.code == code, ended.output
     errors = [line for line in ended.output.splitlines() if line.startswith("Error: ")]
     assert len(errors) == 1, ended.output
@@ -22,137 +34,140 @@ def one_line(ended: Ended, code: int) -> str:
     return errors[0].removeprefix("Error: ")
 
 
+@pytest.fixture
+def error(config_file, tmp_path):
+    """Run the service with a wrong configuration file or environment; return its error message."""
+
+    async def run(text=INSTANCE, code=2, **env):
+        env = {**TOKENS, "SLACK_API_URL": "http://127.0.0.1:9/", "HOME": str(tmp_path), **env}
+        return error_of(await run_command("run", "--config", str(config_file(text)), env=env), code)
+
+    return run
+
+
 @pytest.mark.parametrize("program", [(AMPLIFIER_SLACK,), (sys.executable, "-m", "service")], ids=["script", "package"])
-async def test_it_is_a_program_and_a_package_that_can_be_started(program):
+async def test_the_service_is_a_script_and_a_package(program):
     env = {name: value for name, value in os.environ.items() if name not in TOKENS}
     process = await asyncio.create_subprocess_exec(*program, "run", env=env, stderr=asyncio.subprocess.PIPE)
-    _, said = await process.communicate()
-    assert one_line(Ended(process.returncode, said.decode()), 2).startswith("SLACK_APP_TOKEN is not set.")
+    _, output = await process.communicate()
+    assert error_of(Ended(process.returncode, output.decode())).startswith("SLACK_APP_TOKEN is not set.")
 
 
-@pytest.mark.parametrize("missing", sorted(TOKENS))
-async def test_a_missing_token_is_named(missing):
-    env = {name: value for name, value in TOKENS.items() if name != missing}
-    assert one_line(await run_command("run", env=env), 2).startswith(f"{missing} is not set.")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lease_s: 1.5", "lease_s: must be 2 or more."),
+        ("slack: {transport: http}", "SLACK_SIGNING_SECRET is not set: `transport: http` requires it."),
+        (instance("tools: [tool-nowhere]"), "instances.a: There is no module 'tool-nowhere'."),
+        (instance("tools: [provider-demo]"), "it is under the wrong key."),
+        (instance("providers: [provider-anthropic]"), "set ANTHROPIC_API_KEY"),
+        (f"{INSTANCE}\nworkspace: {{root: notes/files, template: notes}}", "workspace.root: "),
+        (f"{INSTANCE}\nworkspace: {{root: config.yaml}}", "workspace.root: "),
+    ],
+)
+async def test_a_configuration_error_exits_with_code_2(error, tmp_path, text, message):
+    (tmp_path / "notes").mkdir()
+    assert message in await error(text)
 
 
-async def test_a_token_of_the_wrong_kind_is_named():
-    line = one_line(await run_command("run", env={**TOKENS, "SLACK_BOT_TOKEN": "xapp-b"}), 2)
-    assert line == "SLACK_BOT_TOKEN does not begin with xoxb-: it is a different kind of token."
+@pytest.mark.parametrize(
+    "text",
+    [
+        instance(f"providers: [{{module: provider-anthropic, config: {SECRET}}}]"),
+        instance(f"providers: [{{module: provider-anthropic, config: {{api_key: {SECRET}, nonsense: 1}}}}]"),
+        f"{INSTANCE}\nANTHROPIC_API_KEY: {SECRET}",
+        f"{INSTANCE}\nslack: xoxb-123456-abcdef",
+        f"instances: {{a: {{persona: {SECRET}}}}}",
+        f"api_key: {SECRET}: x",
+    ],
+)
+async def test_a_secret_in_a_wrong_file_is_not_repeated(error, text):
+    assert "abcdef" not in await error(text)
 
 
-async def test_a_store_that_keeps_nothing_is_refused():
-    line = one_line(await run_command("run", env={**TOKENS, "AMPLIFIER_SLACK_STORE": "memory:"}), 2)
-    assert line.startswith("AMPLIFIER_SLACK_STORE: `memory:` is not persistent")
-
-
-async def test_tokens_that_slack_does_not_accept_end_the_command(tmp_path):
+async def test_tokens_that_slack_refuses_exit_with_code_1(error):
     async with LocalSlack() as slack:
-        env = {**TOKENS, "SLACK_API_URL": slack.api_url, "HOME": str(tmp_path)}
-        line = one_line(await run_command("run", env=env), 1)
+        line = await error(code=1, SLACK_API_URL=slack.api_url)
         assert line.startswith("Slack does not accept SLACK_BOT_TOKEN (invalid_auth).")
-        env["SLACK_BOT_TOKEN"] = slack.bot_token
-        line = one_line(await run_command("run", env=env), 1)
+        line = await error(code=1, SLACK_API_URL=slack.api_url, SLACK_BOT_TOKEN=slack.bot_token)
         assert line.startswith("Slack does not accept SLACK_APP_TOKEN (invalid_auth).")
 
 
-async def test_an_unreachable_slack_ends_the_command(tmp_path):
-    async with LocalSlack() as gone:
-        env = {**TOKENS, "SLACK_API_URL": gone.api_url, "HOME": str(tmp_path)}
-    line = one_line(await run_command("run", env=env), 1)
-    assert line.startswith(f"Slack cannot be reached at {env['SLACK_API_URL']}")
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://127.0.0.1:99999/"])
+async def test_an_unreachable_slack_exits_with_code_1(error, url):
+    assert (await error(code=1, SLACK_API_URL=url)).startswith(f"Slack cannot be reached at {url}")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("store", "message"),
     [
-        (
-            "instances: {a: {persona: {name: A, emoji: ':owl:', colour: red}}}",
-            "instances.a.persona.colour: unknown key",
-        ),
-        ("instance: {}", "instance: unknown key; valid keys: instances, slack, workspace, store, limits, log, "),
-        ("instances: {a: {persona: {name: A}}}", "instances.a.persona.emoji: is missing."),
-        ("instances: {a: {persona: {name: A, emoji: owl}}}", "instances.a.persona.emoji: "),
-        ("instances: {}", "instances: "),
-        ("log: {level: loud}", "log.level: "),
-        ("idle_evict_s: 0", "idle_evict_s: must be more than 0."),
-        ("shutdown_grace_s: -1", "shutdown_grace_s: must be 0 or more."),
-        ("shutdown_grace_s: .inf", "shutdown_grace_s: must be a number."),
-        ("lease_s: 1.5", "lease_s: must be 2 or more."),
-        ("lease_s: soon", "lease_s: must be a number."),
-        ("workspace: {template: nowhere}", "workspace.template: the folder"),
-        ("- a", "has no keys"),
-        ("a: [", "is not valid YAML"),
-        ("a: &a [*a]", "is nested more than 100 levels deep, or contains itself."),
-        ("a: " + "[" * 900 + "]" * 900, "is nested too deeply."),
+        ("memory:", "AMPLIFIER_SLACK_STORE: `memory:` is not persistent"),
+        ("hunter2-hunter2", "use `sqlite:PATH`"),
+        ("sqlite:{folder}/folder.db", "{folder}/folder.db"),
+        ("sqlite:{folder}/text.db", "{folder}/text.db"),
+        ("sqlite:{folder}/newer.db", "has version 99"),
+        ("sqlite:{folder}/locked.db", "another process"),
     ],
 )
-async def test_a_config_that_is_wrong_is_told_by_its_key(tmp_path, text, said):
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    assert said in one_line(await run_command("run", "--config", str(path), env=TOKENS), 2)
+async def test_a_store_that_cannot_be_used_exits_with_code_2_and_is_left_unchanged(error, tmp_path, store, message):
+    (tmp_path / "folder.db").mkdir()
+    (tmp_path / "text.db").write_bytes(b"a text and no database, whatever its name says" * 50)
+    for name in ("newer", "locked"):
+        await (await open_store(f"sqlite:{tmp_path}/{name}.db")).aclose()
+    with closing(sqlite3.connect(tmp_path / "newer.db")) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    before = [(tmp_path / f"{name}.db").read_bytes() for name in ("text", "newer")]
+    with closing(sqlite3.connect(tmp_path / "locked.db", isolation_level=None)) as locked:
+        locked.execute("BEGIN EXCLUSIVE")
+        line = await error(AMPLIFIER_SLACK_STORE=store.format(folder=tmp_path))
+    assert message.format(folder=tmp_path) in line
+    assert "hunter2" not in line
+    assert [(tmp_path / f"{name}.db").read_bytes() for name in ("text", "newer")] == before
 
 
-async def test_a_config_that_is_not_there_is_told(tmp_path):
-    line = one_line(await run_command("run", "--config", str(tmp_path / "no.yaml"), env=TOKENS), 2)
-    assert line.endswith("cannot be read: No such file or directory. Check the path given to --config.")
+async def test_a_wrong_password_of_redis_is_reported_without_the_password(error):
+    with redis_server("--requirepass", "the-right-password") as server:
+        url = f"redis://:the-wrong-password@127.0.0.1:{server.port}/0"
+        line = await error(AMPLIFIER_SLACK_STORE=url)
+    assert f"127.0.0.1:{server.port}" in line
+    assert "password" in line
+    assert "wrong-password" not in line
 
 
-@pytest.mark.parametrize("where", ["providers: [{module: M}]", "tools: [M]", "orchestrator: M", "context: M"])
-async def test_an_unknown_module_is_told_with_the_modules_that_there_are(tmp_path, where):
-    path = tmp_path / "config.yaml"
-    entry = where.replace("M", "provider-nowhere")
-    path.write_text(f"instances: {{a: {{persona: {{name: A, emoji: ':owl:'}}, {entry}}}}}")
-    line = one_line(await run_command("run", "--config", str(path), env=TOKENS), 2)
-    assert "There is no module 'provider-nowhere'. The plan has no `source` for it. Installed modules: " in line
-    assert "provider-demo" in line
+async def test_the_store_of_the_environment_overrides_the_configuration(environment, config_file, tmp_path):
+    url = f"sqlite:{tmp_path}/below/environment.db"
+    config = config_file(f"{INSTANCE}\nstore: sqlite:file.db")
+    async with environment.serving("--config", str(config), AMPLIFIER_SLACK_STORE=url) as service:
+        await service.says("service.ready")
+        assert await service.ended(signal.SIGTERM) == 0
+    assert (tmp_path / "below/environment.db").exists()
+    assert not (tmp_path / "file.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("source", "told"),
-    [
-        ("nowhere", "tools.0.source: "),
-        ("git+https://host/module", "tools.0.source: must be a local path"),
-    ],
-)
-async def test_a_source_that_leads_nowhere_is_told(tmp_path, source, told):
-    path = tmp_path / "config.yaml"
-    path.write_text(
-        f"instances: {{a: {{persona: {{name: A, emoji: ':owl:'}}, tools: [{{module: t, source: {source}}}]}}}}"
-    )
-    assert f"instances.a.{told}" in one_line(await run_command("run", "--config", str(path), env=TOKENS), 2)
+async def test_the_default_store_is_private_and_empty_after_a_start(environment, tmp_path):
+    async with environment.serving() as service:
+        await service.says("service.ready")
+        assert await service.ended(signal.SIGTERM) == 0
+    store = tmp_path / ".local/share/amplifier-slack/conversations.db"
+    assert store.stat().st_mode & 0o077 == 0
+    with closing(sqlite3.connect(store)) as database:
+        assert database.execute("SELECT count(*) FROM logs").fetchone() == (0,)
 
 
-async def test_an_unknown_option_of_a_module_is_told(tmp_path):
-    path = tmp_path / "config.yaml"
-    loop = "{module: loop-interactive, config: {max: 3}}"
-    path.write_text(f"instances: {{a: {{persona: {{name: A, emoji: ':owl:'}}, orchestrator: {loop}}}}}")
-    line = one_line(await run_command("run", "--config", str(path), env=TOKENS), 2)
-    assert "loop-interactive" in line
-    assert "'max'" in line
+async def test_a_service_over_redis_with_a_password_stores_its_conversations_there(slack, environment, config_file):
+    with redis_server("--requirepass", "the-right-password") as server:
+        url = f"redis://:the-right-password@127.0.0.1:{server.port}/0"
+        async with environment.serving("--config", str(config_file(f"{INSTANCE}\nstore: '{url}'"))) as service:
+            await service.says("service.ready")
+            ts = await slack.as_person("ana").say("general", "@alpha hello")
+            await slack.until(lambda _: environment.found(ts, "offline demo"))
+            assert await service.ended(signal.SIGTERM) == 0
+        listed = await run_command("conversations", "list", "--store", url)
+    assert "the-right-password" not in service.output
+    assert ts in listed.output
 
 
-async def test_the_provider_that_has_no_key_is_told(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("instances: {a: {persona: {name: A, emoji: ':owl:'}, providers: [provider-anthropic]}}")
-    line = one_line(await run_command("run", "--config", str(path), env=TOKENS), 2)
-    assert "set ANTHROPIC_API_KEY" in line
-
-
-async def test_a_busy_port_of_the_local_slack_is_told(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "local_slack", "--port", port, stderr=asyncio.subprocess.PIPE
-        )
-        _, said = await process.communicate()
-    assert process.returncode == 1
-    assert port in said.decode()
-    assert "--port" in said.decode()
-    assert "Traceback" not in said.decode()
-
-
-async def test_help_and_version_work_without_any_configuration():
+async def test_help_and_version_need_no_configuration():
     assert (await run_command("--version")).output.startswith("amplifier-slack, version ")
     help_text = await run_command("run", "--help")
     assert help_text.code == 0

@@ -1,149 +1,141 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from service_process import run_command
 
 from service.config.config import ConfigError, load_config
 
-TOKENS = {"SLACK_APP_TOKEN": "xapp-a", "SLACK_BOT_TOKEN": "xoxb-b"}
 PERSONA = "persona: {name: A, emoji: ':owl:'}"
+INSTANCE = f"instances: {{a: {{{PERSONA}}}}}\n"
 
 
-def written(folder: Path, text: str) -> Path:
-    path = folder / "config.yaml"
-    path.write_text(text)
-    return path
+def instance(more):
+    return f"instances: {{a: {{{PERSONA}, {more}}}}}"
+
+
+@pytest.fixture
+def load(config_file):
+    return lambda text: load_config(config_file(text))
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "null",
-        "42",
-        "a: &a [*a]",
-        "? [a, b]\n: c",
-        "!!python/object:os.system {}",
-        "instances: {a: {" + PERSONA + ", instructions: 2024-99-99}}",
-        "when: 2024-13-45T99:99:99",
-        "a: " + "9" * 5000,
-        "a: " + "[" * 2000,
-        "1: x",
-        "instances: {1: {" + PERSONA + "}}",
-        "instances: {a: null}",
-        "instances: [a]",
-        "instances: {a: {" + PERSONA + ", tools:}}",
-        "instances: {a: {" + PERSONA + ", tools: tool-todo}}",
-        "instances: {a: {" + PERSONA + ", tools: [{config: {}}]}}",
-        "instances: {a: {" + PERSONA + ", tools: [[tool-todo]]}}",
-        "instances: {a: {" + PERSONA + ", context: {module: 7}}}",
-        "instances: {a: {" + PERSONA + "}}\nworkspace: {root: ~nobody-is-called-this/files}",
-        "instances: {a: {" + PERSONA + "}}\nworkspace: {template: ~nobody-is-called-this/files}",
-        "instances: {a: {" + PERSONA + '}}\nworkspace: {root: "a\\0b"}',
-        "instances: {a: {" + PERSONA + '}}\nworkspace: {template: "a\\0b"}',
-        "instances: {a: {" + PERSONA + '}}\nworkspace: {root: "' + "x" * 5000 + '"}',
-        "instances: {a: {" + PERSONA + "}}\nlog: null",
-        "instances: {a b: {" + PERSONA + "}}",
-        'instances: {"a\\nb": {' + PERSONA + "}}",
-        "instances: {a: {" + PERSONA + "}, a: {" + PERSONA + "}}",
-        "a: !!int ''",
-        "a: !!bool perhaps",
-        "a: !!timestamp soon",
-        "a: \x00",
+        *("", "null", "42", "- a", "a: \x00", "a: [", "a: &a [*a]", "? [a, b]\n: c", "1: x"),
+        *("!!python/object:os.system {}", "a: !!int ''", "a: !!bool perhaps", "a: !!timestamp soon"),
+        *("when: 2024-13-45T99:99:99", "a: " + "9" * 5000, "a: " + "[" * 2000),
+        *("instances: {a: null}", "instances: [a]", f"instances: {{a b: {{{PERSONA}}}}}"),
+        f'instances: {{"a\\nb": {{{PERSONA}}}}}',
+        f"instances: {{a: {{{PERSONA}}}, a: {{{PERSONA}}}}}",
+        *(instance(more) for more in ("instructions: 2024-99-99", "tools: tool-todo", "tools: [{config: {}}]")),
+        *(instance(more) for more in ("tools: [[tool-todo]]", "context: {module: 7}")),
+        INSTANCE + "workspace: {root: ~nobody-is-called-this/files}",
+        INSTANCE + "workspace: {template: ~nobody-is-called-this/files}",
+        INSTANCE + 'workspace: {root: "a\\0b"}',
+        INSTANCE + 'workspace: {template: "a\\0b"}',
+        INSTANCE + f'workspace: {{root: "{"x" * 5000}"}}',
+        INSTANCE + "log: null",
     ],
 )
-def test_whatever_stands_in_the_file_it_is_told_as_a_wrong_configuration(tmp_path, text):
-    with pytest.raises(ConfigError) as told:
-        load_config(written(tmp_path, text))
-    assert "\n" not in str(told.value)
+def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
+    with pytest.raises(ConfigError) as error:
+        load(text)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("instances: {a: {" + PERSONA + ", tools:}}", "instances.a.tools: is blank; write `[]` for none"),
-        ("instances: {a: {" + PERSONA + ", tools: x}}", "instances.a.tools: must be a list"),
+        ("instances: {a: {persona: {name: A, emoji: ':owl:', colour: red}}}", "instances.a.persona.colour: unknown"),
+        ("instance: {}", "instance: unknown key; valid keys: instances, slack, workspace, store, limits, log, "),
+        ("stores: a", "stores: unknown key"),
+        ("instances: {a: {persona: {name: A}}}", "instances.a.persona.emoji: is missing."),
+        ("instances: {a: {persona: {name: A, emoji: owl}}}", "instances.a.persona.emoji: "),
+        ("instances: {}", "instances: "),
         ("instances: {a: [x]}", "instances.a: must be a mapping"),
-        ("instances: {a: {" + PERSONA + ", instructions: 7}}", "instances.a.instructions: must be text"),
-        ("instances: {1: {" + PERSONA + "}}", "instances.1: must be a text key; put it into quotes."),
-        ("instances: {a: {" + PERSONA + ", hooks: [7]}}", "instances.a.hooks.0: must be the name of a module"),
+        (f"instances: {{1: {{{PERSONA}}}}}", "instances.1: must be a text key; put it into quotes."),
+        (f"instances: {{tools: {{{PERSONA}, colour: red}}}}", "valid keys: persona, instructions"),
+        (f"instances: {{alpha: {{{PERSONA}}}, Alpha: {{{PERSONA}}}}}", "alpha and Alpha differ only in case"),
+        (f"instances: {{the fox: {{{PERSONA}}}}}", "the name 'the fox' must be one word"),
+        (instance("instructions: 7"), "instances.a.instructions: must be text"),
+        (instance("tools:"), "instances.a.tools: is blank; write `[]` for none"),
+        (instance("tools: x"), "instances.a.tools: must be a list"),
+        (instance("hooks: [7]"), "instances.a.hooks.0: must be the name of a module"),
+        (instance("tools: [{module: t, source: nowhere}]"), "instances.a.tools.0.source: "),
+        (instance("tools: [{module: t, source: 'git+https://h/m'}]"), "tools.0.source: must be a local path"),
+        (instance("session: {hook_timeout_s: 0}"), "session.hook_timeout_s: must be more than 0"),
+        (instance("session: {hook_timeout_s: soon}"), "session.hook_timeout_s: must be a number"),
+        (instance("session: {injection_size_limit: -1}"), "session.injection_size_limit: must be 0 or more"),
+        (instance("session: {hooks: 3}"), "session.hooks: unknown key; valid keys: hook_timeout_s, injection_size_"),
         ("limits: {runs: 0}", "limits.runs: must be 1 or more."),
         ("limits: {runs_per_person: many}", "limits.runs_per_person: must be a whole number."),
         ("limits: {people: 3}", "limits.people: unknown key; valid keys: runs, runs_per_channel, runs_per_person."),
         ("log: {level: loud}", "log.level: must be 'debug', 'info', 'warning' or 'error'."),
         ("log:\n  level: info\n  level: debug", "found a duplicate key (line 3, column 3)."),
         ("a:\n  b: 2024-13-01", "found an invalid value; put it into quotes (line 2, column 6)."),
-        ("instances: {tools: {" + PERSONA + ", colour: red}}", "valid keys: persona, instructions"),
-        ("instances: {alpha: {" + PERSONA + "}, Alpha: {" + PERSONA + "}}", "alpha and Alpha differ only in case"),
-        ("instances: {the fox: {" + PERSONA + "}}", "the name 'the fox' must be one word"),
+        ("idle_evict_s: 0", "idle_evict_s: must be more than 0."),
+        ("shutdown_grace_s: -1", "shutdown_grace_s: must be 0 or more."),
+        ("shutdown_grace_s: .inf", "shutdown_grace_s: must be a number."),
+        ("lease_s: 1.5", "lease_s: must be 2 or more."),
+        ("lease_s: soon", "lease_s: must be a number."),
+        ("workspace: {template: nowhere}", "workspace.template: the folder"),
+        ("store: 5", "store: must be text"),
+        ("store:", "store: is blank; give it a value"),
+        ("store: 'sqlite:~nobody-is-called-this/a.db'", "store: invalid path"),
+        ('store: "sqlite:a\\0b"', "store: invalid path"),
+        ("store: 'memory:'", "store: `memory:` is not persistent"),
+        ("- a", "has no keys"),
+        ("a: [", "is not valid YAML"),
+        ("a: &a [*a]", "is nested more than 100 levels deep, or contains itself."),
+        ("a: " + "[" * 900 + "]" * 900, "is nested too deeply."),
     ],
 )
-def test_what_is_wrong_is_told_in_the_words_of_the_file(tmp_path, text, told):
+def test_a_config_error_names_the_key_and_the_remedy(load, text, message):
     with pytest.raises(ConfigError) as error:
-        load_config(written(tmp_path, text))
-    assert told in str(error.value)
+        load(text)
+    assert message in str(error.value)
 
 
-def test_an_anchor_and_a_merged_key_are_fine(tmp_path):
+def test_a_missing_file_is_a_config_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"no.yaml: cannot be read: No such file or directory\. Check the path"):
+        load_config(tmp_path / "no.yaml")
+
+
+@pytest.mark.parametrize("option", ["store: 'memory:'", "conversation_id: x", "agent_id: x"])
+def test_an_instance_cannot_choose_where_its_log_is_stored(load, option):
+    with pytest.raises(
+        ConfigError, match=r"instances\.a\.context: '.*' of context-stack is set by the service; .*`store:` at"
+    ):
+        load(instance(f"context: {{module: context-stack, config: {{{option}}}}}"))
+
+
+def test_an_anchor_with_a_merge_key_is_accepted(load):
     text = f"instances:\n  a: &a\n    {PERSONA}\n    tools: [tool-todo]\n  b:\n    <<: *a\n    tools: []\n"
-    config = load_config(written(tmp_path, text))
-    assert [len(instance.tools) for instance in config.instances.values()] == [1, 0]
+    assert [len(instance.tools) for instance in load(text).instances.values()] == [1, 0]
 
 
-def test_paths_are_relative_to_the_file_and_the_home_folder_is_known(tmp_path, monkeypatch):
+def test_paths_are_relative_to_the_file_or_to_the_home_folder(load, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "notes").mkdir()
-    config = load_config(
-        written(tmp_path, f"instances: {{a: {{{PERSONA}}}}}\nworkspace: {{root: ~/files, template: ./notes}}")
-    )
-    assert (config.workspace.root, config.workspace.template) == (tmp_path / "home" / "files", tmp_path / "notes")
-
-
-def test_no_tools_means_no_tools(tmp_path):
-    config = load_config(written(tmp_path, f"instances: {{a: {{{PERSONA}, tools: []}}}}"))
-    assert config.instances["a"].tools == ()
+    workspace = load(INSTANCE + "workspace: {root: ~/files, template: ./notes}").workspace
+    assert (workspace.root, workspace.template) == (tmp_path / "home" / "files", tmp_path / "notes")
 
 
 @pytest.mark.parametrize(
-    "entry",
+    ("store", "url"),
     [
-        "orchestrator: context-simple",
-        "orchestrator: tool-todo",
-        "context: loop-interactive",
-        "context: tool-todo",
-        "providers: [tool-todo]",
-        "tools: [provider-demo]",
+        ("sqlite:kept/a b.db", "sqlite:{folder}/kept/a b.db"),
+        ("sqlite:../a.db", "sqlite:{folder.parent}/a.db"),
+        ("sqlite:///var/lib/a.db", "sqlite:/var/lib/a.db"),
+        ("sqlite:/var/lib/a.db", "sqlite:/var/lib/a.db"),
+        ("redis://:geheim@host:6379/0?ttl_days=30", "redis://:geheim@host:6379/0?ttl_days=30"),
+        ("postgres://host", "postgres://host"),
     ],
 )
-async def test_a_module_of_another_kind_is_told_at_the_start(tmp_path, entry):
-    path = written(tmp_path, f"instances: {{a: {{{PERSONA}, {entry}}}}}")
-    ended = await run_command("run", "--config", str(path), env={**TOKENS, "SLACK_API_URL": "http://127.0.0.1:9/"})
-    assert ended.code == 2, ended.output
-    assert "Traceback" not in ended.output
-    assert entry.split(":")[0].rstrip("s") in ended.output
+def test_only_the_path_of_an_sqlite_store_is_made_absolute(load, tmp_path, store, url):
+    assert load(f"store: '{store}'").store.get_secret_value() == url.format(folder=tmp_path)
 
 
-@pytest.mark.parametrize("workspace", ["{root: notes/files, template: notes}", "{root: config.yaml}"])
-async def test_a_root_that_cannot_work_is_told_at_the_start(tmp_path, workspace):
-    (tmp_path / "notes").mkdir()
-    path = written(tmp_path, f"instances: {{a: {{{PERSONA}}}}}\nworkspace: {workspace}")
-    ended = await run_command("run", "--config", str(path), env={**TOKENS, "SLACK_API_URL": "http://127.0.0.1:9/"})
-    assert ended.code == 2, ended.output
-    assert "Error: workspace.root: " in ended.output
-    assert "Traceback" not in ended.output
-
-
-async def test_two_instances_whose_names_differ_only_in_case_are_told(tmp_path):
-    path = written(tmp_path, f"instances: {{alpha: {{{PERSONA}}}, Alpha: {{{PERSONA}}}}}")
-    ended = await run_command("run", "--config", str(path), env={**TOKENS, "SLACK_API_URL": "http://127.0.0.1:9/"})
-    assert ended.code == 2, "only one of them could ever be spoken to"
-
-
-@pytest.mark.parametrize("url", ["not a url", "localhost:1/api", "http://[::1", "http://127.0.0.1:99999/"])
-async def test_an_address_that_is_none_is_one_clear_line(tmp_path, url):
-    ended = await run_command("run", env={**TOKENS, "SLACK_API_URL": url, "HOME": str(tmp_path)})
-    assert ended.code in (1, 2), ended.output
-    assert "Traceback" not in ended.output
-    assert "SLACK_API_URL" in ended.output
+def test_the_default_store_is_in_the_home_folder(load, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    url = f"sqlite:{tmp_path}/.local/share/amplifier-slack/conversations.db"
+    assert [each.store.get_secret_value() for each in (load_config(None), load(INSTANCE))] == [url, url]

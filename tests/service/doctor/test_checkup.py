@@ -1,10 +1,9 @@
-"""`amplifier-slack doctor`: what it finds in a workspace, and in what it was given."""
+"""`amplifier-slack doctor`: the findings about a workspace, the configuration and the credentials."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import socket
 from email.utils import formatdate
 
 import aiohttp
@@ -25,18 +24,12 @@ from service.doctor.bot import findings_in
 from service.doctor.checkup import examined
 from service.doctor.web_api import WebApiAnswer
 
+PASSED, WARNING, FAILED, SKIPPED = FindingLevel.PASSED, FindingLevel.WARNING, FindingLevel.FAILED, FindingLevel.SKIPPED
 ALL_SCOPES = {need.name for need in BOT_SCOPES}
 URL = "https://agents.example.com/slack/events"
 HTTP = "slack: {transport: http, listen: '127.0.0.1:%d'}"
-
-
-def written(folder, text=""):
-    path = folder / "agents.yaml"
-    persona = "instances: {alpha: {persona: {name: Alpha, emoji: ':owl:'}}}\n"
-    path.write_text(
-        f"{persona if 'instances' not in text else ''}workspace: {{root: files}}\nstore: sqlite:kept.db\n{text}"
-    )
-    return path
+INSTANCE = "instances: {alpha: {persona: {name: Alpha, emoji: ':owl:'}}}\n"
+KEY = "sk-ant-of-the-test"
 
 
 def variables(slack, **more):
@@ -44,364 +37,341 @@ def variables(slack, **more):
     return {**tokens, "slack_api_url": slack.api_url, "anthropic_api_key": None, "amplifier_slack_store": None, **more}
 
 
-async def found(slack, folder, text="", **more):
-    """What is found, by its area; several findings of one area are in a list."""
-    given = {
-        name: SecretStr(value) if value and name != "slack_api_url" else value
-        for name, value in variables(slack, **more).items()
-    }
-    areas = {}
-    async for finding in examined(load_config(written(folder, text)), Environment(**given)):
-        assert "\n" not in finding.message
-        for secret in (slack.bot_token, slack.app_token, slack.config_token, slack.signing_secret):
-            assert secret not in finding.line
-        areas.setdefault(finding.area, []).append(finding)
-    return areas
+@pytest.fixture
+def config_text():
+    def config_text(text="", workspace="{root: files}"):
+        instances = "" if "instances" in text else INSTANCE
+        return f"{instances}workspace: {workspace}\nstore: sqlite:kept.db\n{text}"
+
+    return config_text
 
 
-def only(findings):
-    (finding,) = findings
+@pytest.fixture
+def findings(config_file, config_text):
+    """Run all checks; return the findings of each area."""
+
+    async def findings(slack, text="", *, workspace="{root: files}", **more):
+        given = {
+            name: SecretStr(value) if value and name != "slack_api_url" else value
+            for name, value in variables(slack, **more).items()
+        }
+        areas = {}
+        config = load_config(config_file(config_text(text, workspace)))
+        async for finding in examined(config, Environment(**given)):
+            assert "\n" not in finding.message
+            for secret in (slack.bot_token, slack.app_token, slack.config_token, slack.signing_secret):
+                assert secret not in finding.line
+            areas.setdefault(finding.area, []).append(finding)
+        return areas
+
+    return findings
+
+
+@pytest.fixture
+def finding(findings):
+    """Run all checks; return the only finding of an area."""
+
+    async def finding(area, slack, text="", **more):
+        (only,) = (await findings(slack, text, **more))[area]
+        return only
+
     return finding
 
 
-async def test_where_all_is_well_every_line_says_so(tmp_path, monkeypatch):
-    async with LocalSlack(scopes=ALL_SCOPES, manifest=manifest(["Alpha"])) as slack, AnthropicServer() as model:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
-        areas = await found(
-            slack, tmp_path, slack_config_token=slack.config_token, anthropic_api_key="sk-ant-of-the-test"
-        )
+async def test_a_working_set_up_has_no_problem_and_nothing_is_changed(findings, model, tmp_path):
+    async with LocalSlack(scopes=ALL_SCOPES, manifest=manifest(["Alpha"])) as slack:
+        areas = await findings(slack, slack_config_token=slack.config_token, anthropic_api_key=KEY)
         called = {entry["method"] for entry in slack.record if entry["what"] == "call"}
-    wanted = ["bot token", "scopes", "clock", "Socket Mode", "events", "app", "store", "workspace", "disk"]
-    assert list(areas) == [*wanted, "agent alpha", "model anthropic"]
-    assert {only(findings).level for findings in areas.values()} == {FindingLevel.PASSED}
-    assert [request.path.partition("?")[0] for request in model.requests] == ["/v1/models"], "which costs nothing"
-    assert not (tmp_path / "files").exists(), "nothing is made"
+    checks = ["bot token", "scopes", "clock", "Socket Mode", "events", "app", "store", "workspace", "disk"]
+    assert list(areas) == [*checks, "agent alpha", "model anthropic"]
+    assert [[each.level for each in found] for found in areas.values()] == [[PASSED]] * len(areas)
+    assert [request.path.partition("?")[0] for request in model.requests] == ["/v1/models"], "which is free of charge"
+    assert not (tmp_path / "files").exists()
     assert not (tmp_path / "kept.db").exists()
     assert called == {"auth.test", "bots.info", "apps.connections.open", "apps.manifest.export"}, "nothing is posted"
 
 
-async def test_each_missing_scope_is_told_with_what_it_is_for_and_what_to_do(tmp_path):
+async def test_each_missing_scope_is_reported_with_its_purpose_and_remedy(findings):
     async with LocalSlack(scopes=ALL_SCOPES - {"reactions:write", "users:read"}) as slack:
-        needed, lacking = sorted((await found(slack, tmp_path))["scopes"], key=lambda finding: finding.level)
-    assert (needed.level, lacking.level) == (FindingLevel.FAILED, FindingLevel.WARNING)
+        needed, lacking = sorted((await findings(slack))["scopes"], key=lambda finding: finding.level)
+    assert (needed.level, lacking.level) == (FAILED, WARNING)
     assert needed.message.startswith("reactions:write is missing; it is required to show the state of a message")
     assert lacking.message.startswith("users:read is missing: agents see user ids instead of names, and")
     assert needed.message.endswith("Add it under OAuth & Permissions → Scopes, and reinstall the app.")
 
 
-@pytest.mark.parametrize("word", ["invalid_auth", "token_revoked", "account_inactive"])
-async def test_a_token_that_slack_does_not_accept_is_told(slack, tmp_path, word):
-    slack.faults.next("auth.test", ErrorResponse(word))
-    areas = await found(slack, tmp_path)
-    assert only(areas["bot token"]).level is FindingLevel.FAILED
-    assert f"({word})" in only(areas["bot token"]).message
-    assert only(areas["scopes"]).level is FindingLevel.SKIPPED
-    assert only(areas["Socket Mode"]).level is FindingLevel.PASSED, "all else is looked at"
+@pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "account_inactive"])
+async def test_a_refused_bot_token_leaves_the_other_checks_working(slack, findings, error):
+    slack.faults.next("auth.test", ErrorResponse(error))
+    areas = await findings(slack)
+    assert f"({error})" in areas["bot token"][0].message
+    levels = [areas[area][0].level for area in ("bot token", "scopes", "Socket Mode")]
+    assert levels == [FAILED, SKIPPED, PASSED]
 
 
 @pytest.mark.parametrize(
-    ("given", "area", "told"),
+    ("given", "area", "message"),
     [
         ({"slack_bot_token": None}, "bot token", "SLACK_BOT_TOKEN is not set."),
         ({"slack_bot_token": "xoxp-of-a-person"}, "bot token", "SLACK_BOT_TOKEN does not begin with xoxb-"),
         ({"slack_app_token": None}, "app token", "SLACK_APP_TOKEN is not set."),
-        (
-            {"slack_app_token": "xapp-1-A0-unknown"},
-            "app token",
-            "Slack does not accept SLACK_APP_TOKEN (invalid_auth).",
-        ),
+        ({"slack_app_token": "xapp-1-A0-unknown"}, "app token", "does not accept SLACK_APP_TOKEN (invalid_auth)."),
         ({"slack_config_token": "xoxb-1"}, "events", "SLACK_CONFIG_TOKEN does not begin with xoxe"),
         ({"slack_api_url": "nowhere"}, "Slack", "SLACK_API_URL is not a valid URL"),
+        ({"amplifier_slack_store": "mysql://x"}, "store", ""),
+        ({"amplifier_slack_store": "sqlite:"}, "store", ""),
+        ({"amplifier_slack_store": "sqlite://kept.db"}, "store", ""),
     ],
 )
-async def test_a_token_or_address_that_is_none_is_told(slack, tmp_path, given, area, told):
-    finding = only((await found(slack, tmp_path, **given))[area])
-    assert finding.level is FindingLevel.FAILED
-    assert told in finding.message
+async def test_a_wrong_environment_variable_is_reported(slack, finding, given, area, message):
+    found = await finding(area, slack, **given)
+    assert found.level is FAILED
+    assert message in found.message
 
 
-async def test_a_slack_that_is_out_of_reach_is_told_once_for_each_thing_that_needs_it(tmp_path):
+async def test_an_unreachable_slack_is_reported_by_each_check_that_needs_it(findings):
     async with LocalSlack() as gone:
         pass
-    areas = await found(gone, tmp_path)
-    assert only(areas["Slack"]).message.startswith(f"cannot be reached at {gone.api_url}")
-    assert only(areas["Socket Mode"]).level is FindingLevel.FAILED
+    areas = await findings(gone)
+    assert areas["Slack"][0].message.startswith(f"cannot be reached at {gone.api_url}")
+    assert areas["Socket Mode"][0].level is FAILED
 
 
-def test_tokens_of_two_apps_are_told_and_where_slack_does_not_say_it_nobody_guesses():
+def test_tokens_of_two_apps_are_reported_if_both_apps_are_known():
     (finding,) = of_two_apps("A0ONE", "A0OTHER")
-    assert finding.level is FindingLevel.FAILED
+    assert finding.level is FAILED
     assert "A0ONE" in finding.message
     assert "A0OTHER" in finding.message
     assert [*of_two_apps("A0ONE", "A0ONE"), *of_two_apps(None, "A0ONE"), *of_two_apps("A0ONE", None)] == []
 
 
 @pytest.mark.parametrize(
-    ("word", "area", "told"),
+    ("error", "area", "message"),
     [
         ("missing_scope", "app token", "lacks the scope connections:write. Create a token"),
-        (
-            "not_allowed_token_type",
-            "app token",
-            "does not accept SLACK_APP_TOKEN (not_allowed_token_type). Create a token",
-        ),
+        ("not_allowed_token_type", "app token", "SLACK_APP_TOKEN (not_allowed_token_type). Create a token"),
         ("forbidden_team", "Socket Mode", "does not open a connection (forbidden_team). Turn it on"),
         ("internal_error", "Socket Mode", "(apps.connections.open: internal_error). Try again."),
     ],
 )
-async def test_a_connection_that_slack_does_not_open_is_told(slack, tmp_path, word, area, told):
-    slack.faults.next("apps.connections.open", ErrorResponse(word))
-    finding = only((await found(slack, tmp_path))[area])
-    assert (finding.level, told in finding.message) == (FindingLevel.FAILED, True)
+async def test_a_refused_connection_is_reported_with_its_remedy(slack, finding, error, area, message):
+    slack.faults.next("apps.connections.open", ErrorResponse(error))
+    found = await finding(area, slack)
+    assert (found.level, message in found.message) == (FAILED, True)
 
 
-async def test_socket_mode_that_is_turned_off_is_told(slack, tmp_path):
+async def test_disabled_socket_mode_is_reported(slack, finding):
     slack.socket_mode.disconnect("link_disabled")
-    finding = only((await found(slack, tmp_path))["Socket Mode"])
-    assert (finding.level, "Turn it on" in finding.message) == (FindingLevel.FAILED, True)
+    found = await finding("Socket Mode", slack)
+    assert (found.level, "Turn it on" in found.message) == (FAILED, True)
 
 
-async def test_where_no_connection_is_left_it_is_told_why(slack, tmp_path):
+async def test_the_maximum_of_connections_is_reported(slack, finding):
     async with contextlib.AsyncExitStack() as stack, aiohttp.ClientSession() as http:
         for _ in range(10):
             headers = {"Authorization": f"Bearer {slack.app_token}"}
             async with http.post(f"{slack.api_url}apps.connections.open", headers=headers) as answer:
                 url = (await answer.json())["url"]
             await (await stack.enter_async_context(http.ws_connect(url))).receive()
-        finding = only((await found(slack, tmp_path))["Socket Mode"])
-    assert (finding.level, "maximum of 10 connections" in finding.message) == (FindingLevel.FAILED, True)
+        found = await finding("Socket Mode", slack)
+    assert (found.level, "maximum of 10 connections" in found.message) == (FAILED, True)
 
 
-async def test_the_doctor_takes_no_event_away(tmp_path):
-    """Its connection is closed before an event is acknowledged over it."""
-    async with LocalSlack() as slack:
-        await found(slack, tmp_path)
-        await slack.until(lambda _: not slack.socket_mode.connections)
+async def test_the_test_connection_is_closed(slack, findings):
+    await findings(slack)
+    await slack.until(lambda _: not slack.socket_mode.connections)
 
 
-async def test_without_a_token_for_it_the_settings_are_said_to_be_unknown(slack, tmp_path):
-    finding = only((await found(slack, tmp_path))["events"])
-    assert finding.level is FindingLevel.SKIPPED
-    assert "cannot be read with these tokens" in finding.message
-    assert all(need.name in finding.message for need in BOT_EVENTS)
+async def test_without_a_config_token_the_settings_are_unknown(slack, finding):
+    found = await finding("events", slack)
+    assert found.level is SKIPPED
+    assert "cannot be read with these tokens" in found.message
+    assert all(need.name in found.message for need in BOT_EVENTS)
 
 
-async def test_settings_that_differ_from_the_manifest_are_told_one_by_one(tmp_path):
-    other = manifest(["Alpha"], "https://agents.example.com/slack/events")
+async def test_each_setting_that_differs_from_the_manifest_is_reported(findings):
+    other = manifest(["Alpha"], URL)
     other["settings"]["event_subscriptions"]["bot_events"] = ["app_mention", "message.channels", "message.im"]
     other["settings"]["interactivity"]["is_enabled"] = False
     other["features"]["app_home"]["messages_tab_read_only_enabled"] = True
     del other["features"]["agent_view"]
     async with LocalSlack(manifest=other) as slack:
-        areas = await found(slack, tmp_path, slack_config_token=slack.config_token)
-    events = {finding.message.partition(" ")[0]: finding.level for finding in areas["events"]}
-    assert events == {
-        "agent_session_stopped": FindingLevel.WARNING,
-        "message.groups": FindingLevel.WARNING,
-        "message.mpim": FindingLevel.WARNING,
-        "reaction_added": FindingLevel.FAILED,
+        areas = await findings(slack, slack_config_token=slack.config_token)
+    assert {finding.message.partition(" ")[0]: finding.level for finding in areas["events"]} == {
+        "agent_session_stopped": WARNING,
+        "message.groups": WARNING,
+        "message.mpim": WARNING,
+        "reaction_added": FAILED,
     }
-    assert [finding.level for finding in areas["app"]] == [FindingLevel.FAILED] * 3 + [FindingLevel.WARNING]
+    assert [finding.level for finding in areas["app"]] == [FAILED] * 3 + [WARNING]
     assert "Socket Mode is turned off, but `slack.transport` is socket." in areas["app"][2].message
 
 
 @pytest.mark.parametrize(
-    ("events", "clicks", "verdict", "told"),
+    ("events", "clicks", "level", "message"),
     [
-        (URL, URL, FindingLevel.PASSED, f"Slack sends requests to {URL}."),
-        (URL, None, FindingLevel.FAILED, f"events go to {URL}, interactions do not."),
-        (None, None, FindingLevel.FAILED, "no URL for events is set."),
+        (URL, URL, PASSED, f"Slack sends requests to {URL}."),
+        (URL, None, FAILED, f"events go to {URL}, interactions do not."),
+        (None, None, FAILED, "no URL for events is set."),
     ],
 )
-async def test_the_addresses_that_slack_has_are_looked_up(tmp_path, events, clicks, verdict, told):
-    settings = manifest(["Alpha"], URL)
-    settings["settings"]["event_subscriptions"]["request_url"] = events
-    settings["settings"]["interactivity"]["request_url"] = clicks
-    async with LocalSlack(manifest=settings) as slack:
-        more = {"slack_signing_secret": slack.signing_secret, "slack_config_token": slack.config_token}
-        finding = only((await found(slack, tmp_path, HTTP % free_port(), **more))["app"])
-    assert (finding.level, told in finding.message) == (verdict, True)
+async def test_the_request_urls_of_the_app_are_checked(  # noqa: PLR0917 - parameters
+    finding, free_port, events, clicks, level, message
+):
+    app = manifest(["Alpha"], URL)
+    app["settings"]["event_subscriptions"]["request_url"] = events
+    app["settings"]["interactivity"]["request_url"] = clicks
+    async with LocalSlack(manifest=app) as slack:
+        secrets = {"slack_signing_secret": slack.signing_secret, "slack_config_token": slack.config_token}
+        found = await finding("app", slack, HTTP % free_port, **secrets)
+    assert (found.level, message in found.message) == (level, True)
 
 
 @pytest.mark.parametrize(
-    ("word", "told"), [("token_expired", "expires after 12 hours"), ("internal_error", "Try again.")]
+    ("error", "message"), [("token_expired", "expires after 12 hours"), ("internal_error", "Try again.")]
 )
-async def test_settings_that_slack_does_not_tell_are_unknown(slack, tmp_path, word, told):
-    slack.faults.next("apps.manifest.export", ErrorResponse(word))
-    finding = only((await found(slack, tmp_path, slack_config_token=slack.config_token))["events"])
-    assert finding.level is FindingLevel.SKIPPED
-    assert told in finding.message
+async def test_settings_that_slack_does_not_return_are_unknown(slack, finding, error, message):
+    slack.faults.next("apps.manifest.export", ErrorResponse(error))
+    found = await finding("events", slack, slack_config_token=slack.config_token)
+    assert found.level is SKIPPED
+    assert message in found.message
 
 
 @pytest.mark.parametrize(
-    ("late_s", "verdict", "told"),
+    ("late_s", "level", "message"),
     [
-        (0, FindingLevel.PASSED, "agrees"),
-        (-20, FindingLevel.PASSED, "agrees"),
-        (100, FindingLevel.WARNING, "100 s ahead of"),
-        (-100, FindingLevel.WARNING, "100 s behind"),
-        (301, FindingLevel.FAILED, "301 s ahead of Slack's. Synchronize this machine's time (NTP)."),
+        (0, PASSED, "agrees"),
+        (-20, PASSED, "agrees"),
+        (100, WARNING, "100 s ahead of"),
+        (-100, WARNING, "100 s behind"),
+        (301, FAILED, "301 s ahead of Slack's. Synchronize this machine's time (NTP)."),
     ],
 )
-def test_a_clock_that_is_off_is_told_with_how_much(late_s, verdict, told):
+def test_the_difference_of_the_clocks_is_reported(late_s, level, message):
     answer = WebApiAnswer({"bot_id": "B0"}, {"date": formatdate(1_700_000_000, usegmt=True)}, 1_700_000_000 + late_s)
     finding = list(findings_in(answer))[-1]
-    assert (finding.area, finding.level) == ("clock", verdict)
-    assert told in finding.message
+    assert (finding.area, finding.level) == ("clock", level)
+    assert message in finding.message
 
 
 @pytest.mark.parametrize("headers", [{}, {"date": "yesterday"}])
-def test_where_slack_tells_no_time_and_no_scopes_nothing_is_said_about_them(headers):
+def test_without_the_headers_scopes_and_clock_are_unknown(headers):
     _, scopes, clock = findings_in(WebApiAnswer({"bot_id": "B0"}, headers, 0))
-    assert scopes.level is clock.level is FindingLevel.SKIPPED
+    assert scopes.level is clock.level is SKIPPED
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-async def test_the_door_http_is_looked_at_where_it_will_be(slack, tmp_path):
-    port = free_port()
-    areas = await found(slack, tmp_path, HTTP % port, slack_app_token=None, slack_signing_secret=slack.signing_secret)
-    assert only(areas["HTTP transport"]).level is FindingLevel.PASSED
-    assert "https://YOUR-HOST/slack/events" in only(areas["HTTP transport"]).message
+async def test_the_address_of_the_http_transport_is_checked(slack, findings, free_port):
+    secret = {"slack_signing_secret": slack.signing_secret}
+    areas = await findings(slack, HTTP % free_port, slack_app_token=None, **secret)
+    (found,) = areas["HTTP transport"]
+    assert (found.level, "https://YOUR-HOST/slack/events" in found.message) == (PASSED, True)
     assert "app token" not in areas
-
-
-async def test_another_program_at_the_door_is_told(slack, tmp_path):
     async with AnthropicServer() as other:
         port = int(other.base_url.rpartition(":")[2])
-        areas = await found(slack, tmp_path, HTTP % port, slack_signing_secret=slack.signing_secret)
-    assert only(areas["HTTP transport"]).level is FindingLevel.FAILED
-    assert "is in use by another program" in only(areas["HTTP transport"]).message
+        (found,) = (await findings(slack, HTTP % port, **secret))["HTTP transport"]
+    assert (found.level, "is in use by another program" in found.message) == (FAILED, True)
 
 
-async def test_the_service_itself_at_the_door_is_known_by_its_answer(slack, stage, tmp_path):
-    port = free_port()
-    path = written(tmp_path, HTTP % port)
-    secret = {"SLACK_SIGNING_SECRET": slack.signing_secret}
-    async with stage.serving("--config", str(path), **secret) as service:
+async def test_a_running_service_is_recognised_by_its_answer(  # noqa: PLR0917 - fixtures
+    slack, environment, findings, config_file, config_text, free_port
+):
+    text = HTTP % free_port
+    config = str(config_file(config_text(text)))
+    async with environment.serving("--config", config, SLACK_SIGNING_SECRET=slack.signing_secret) as service:
         await service.says("service.ready")
-        areas = await found(slack, tmp_path, HTTP % port, slack_signing_secret=slack.signing_secret)
-        other = await found(slack, tmp_path, HTTP % port, slack_signing_secret="another-secret")
-    assert only(areas["HTTP transport"]).message.startswith(f"the service answers at 127.0.0.1:{port}.")
-    assert only(areas["store"]).level is FindingLevel.PASSED, "it is looked at while the service uses it"
-    assert only(other["HTTP transport"]).level is FindingLevel.FAILED
+        areas = await findings(slack, text, slack_signing_secret=slack.signing_secret)
+        other = await findings(slack, text, slack_signing_secret="another-secret")
+    assert areas["HTTP transport"][0].message.startswith(f"the service answers at 127.0.0.1:{free_port}.")
+    assert areas["store"][0].level is PASSED, "the service uses it at the same time"
+    assert other["HTTP transport"][0].level is FAILED
 
 
-async def test_a_missing_signing_secret_is_told(slack, tmp_path):
-    finding = only((await found(slack, tmp_path, HTTP % free_port()))["signing secret"])
-    assert (finding.level, "SLACK_SIGNING_SECRET is not set" in finding.message) == (FindingLevel.FAILED, True)
+async def test_a_missing_signing_secret_is_reported(slack, finding, free_port):
+    found = await finding("signing secret", slack, HTTP % free_port)
+    assert (found.level, "SLACK_SIGNING_SECRET is not set" in found.message) == (FAILED, True)
 
 
-async def test_a_module_that_cannot_be_mounted_is_told_by_its_agent(slack, tmp_path):
-    persona = "{name: A, emoji: ':owl:'}"
-    text = f"instances: {{a: {{persona: {persona}, tools: [tool-nowhere]}}, b: {{persona: {persona}}}}}"
-    areas = await found(slack, tmp_path, text)
-    assert only(areas["agent a"]).message.startswith("There is no module 'tool-nowhere'.")
-    assert only(areas["agent b"]).level is FindingLevel.PASSED
-    assert only(areas["model demo"]).level is FindingLevel.WARNING
-    assert "offline demo without a model" in only(areas["model demo"]).message
+async def test_a_module_that_cannot_be_mounted_is_reported_for_its_agent(slack, findings):
+    persona = "persona: {name: A, emoji: ':owl:'}"
+    areas = await findings(slack, f"instances: {{a: {{{persona}, tools: [tool-nowhere]}}, b: {{{persona}}}}}")
+    assert areas["agent a"][0].message.startswith("There is no module 'tool-nowhere'.")
+    assert areas["agent b"][0].level is PASSED
+    (demo,) = areas["model demo"]
+    assert (demo.level, "offline demo without a model" in demo.message) == (WARNING, True)
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "message"),
     [
         ((401, "authentication_error"), "does not accept the key. Check ANTHROPIC_API_KEY."),
         ((400, "invalid_request_error"), "the models cannot be listed"),
     ],
 )
-async def test_a_key_that_is_not_accepted_is_told(slack, tmp_path, monkeypatch, failure, told):
-    async with AnthropicServer() as model:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
-        model.fail(*failure)
-        finding = only((await found(slack, tmp_path, anthropic_api_key="sk-ant-of-the-test"))["model anthropic"])
-    assert finding.level is FindingLevel.FAILED
-    assert told in finding.message
+async def test_a_refused_api_key_is_reported(slack, finding, model, failure, message):
+    model.fail(*failure)
+    found = await finding("model anthropic", slack, anthropic_api_key=KEY)
+    assert (found.level, message in found.message) == (FAILED, True)
 
 
-async def test_a_model_that_the_key_may_not_use_is_told(slack, tmp_path, monkeypatch):
-    async with AnthropicServer() as model:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
-        made = {"type": "model", "created_at": "2026-01-01T00:00:00Z", "display_name": "Other"}
-        model.models = [{**made, "id": "claude-other"}]
-        finding = only((await found(slack, tmp_path, anthropic_api_key="sk-ant-of-the-test"))["model anthropic"])
-        model.models.append({**made, "id": "claude-sonnet-5-20260401"})
-        better = only((await found(slack, tmp_path, anthropic_api_key="sk-ant-of-the-test"))["model anthropic"])
-    assert (finding.level, better.level) == (FindingLevel.WARNING, FindingLevel.PASSED)
-    assert "claude-sonnet-5 is not one of the 1 models available to the key: claude-other." in finding.message
+async def test_a_model_that_is_not_available_to_the_key_is_reported(slack, finding, model):
+    listed = {"type": "model", "created_at": "2026-01-01T00:00:00Z", "display_name": "Other"}
+    model.models = [{**listed, "id": "claude-other"}]
+    found = await finding("model anthropic", slack, anthropic_api_key=KEY)
+    model.models.append({**listed, "id": "claude-sonnet-5-20260401"})
+    later = await finding("model anthropic", slack, anthropic_api_key=KEY)
+    assert (found.level, later.level) == (WARNING, PASSED)
+    assert "claude-sonnet-5 is not one of the 1 models available to the key: claude-other." in found.message
 
 
-@pytest.mark.parametrize("url", ["mysql://x", "sqlite:", "sqlite://kept.db"])
-async def test_a_url_that_is_no_stores_is_wrong_as_it_is_for_the_service(slack, tmp_path, url):
-    areas = await found(slack, tmp_path, amplifier_slack_store=url)
-    assert only(areas["store"]).level is FindingLevel.FAILED
-
-
-async def test_a_store_that_cannot_be_used_is_told(slack, tmp_path):
+async def test_the_store_is_tried_and_left_empty(slack, finding, tmp_path):
     with redis_server() as server:
-        areas = await found(slack, tmp_path, amplifier_slack_store=server.url)
-        assert only(areas["store"]).level is FindingLevel.PASSED
-        assert not server.ask("KEYS", "*"), "nothing is left there"
+        assert (await finding("store", slack, amplifier_slack_store=server.url)).level is PASSED
+        assert not server.ask("KEYS", "*")
         server.kill()
-        areas = await found(slack, tmp_path, amplifier_slack_store=server.url)
-    assert only(areas["store"]).level is FindingLevel.FAILED
+        assert (await finding("store", slack, amplifier_slack_store=server.url)).level is FAILED
     (tmp_path / "kept.db").write_text("this is no database, but a text that is long enough to be taken for one")
-    assert only((await found(slack, tmp_path))["store"]).level is not FindingLevel.PASSED
-    (tmp_path / "file").write_text("")
-    areas = await found(slack, tmp_path, "", amplifier_slack_store=f"sqlite:{tmp_path}/file/kept.db")
-    assert only(areas["store"]).level is FindingLevel.FAILED
+    assert (await finding("store", slack)).level is not PASSED
+    url = f"sqlite:{tmp_path}/kept.db/below.db"
+    assert (await finding("store", slack, amplifier_slack_store=url)).level is FAILED
 
 
-async def test_the_command_says_it_in_lines_and_by_its_exit_code(tmp_path):
-    async with LocalSlack(scopes=ALL_SCOPES) as slack:
-        env = {name.upper(): value for name, value in variables(slack).items() if value}
-        path = str(written(tmp_path))
-        well = await run_command("doctor", "--config", path, env=env)
-        wrong = await run_command(
-            "doctor", "--config", path, "--json", env={**env, "SLACK_BOT_TOKEN": "xoxb-of-the-test"}
-        )
-    assert well.code == 0, well.output
-    assert well.output.splitlines()[0].startswith("✓ configuration")
-    assert well.output.splitlines()[-1] == "No problems found, 1 warning (!), 1 check skipped (–)."  # noqa: RUF001
-    assert wrong.code == 1, wrong.output
-    told = json.loads(wrong.output)
-    assert not told["holds"]
-    assert {"area": "configuration", "level": "passed"}.items() <= told["findings"][0].items()
-    assert "of-the-test" not in wrong.output
-
-
-def test_a_configuration_that_cannot_be_read_is_an_error_of_its_own(tmp_path):
-    result = run("doctor", "--config", str(tmp_path / "nowhere.yaml"))
-    assert result.exit_code == 2
-    assert "cannot be read" in result.output
-
-
-async def test_what_of_the_template_is_not_copied_is_told(slack, tmp_path):
+async def test_template_entries_that_are_not_copied_are_reported(slack, finding, tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "may.md").symlink_to("gone.md")
-    text = "workspace: {root: files, template: notes}"
-    path = written(tmp_path)
-    path.write_text(path.read_text().replace("workspace: {root: files}", text))
-    finding = only([f async for f in examined(load_config(path), Environment()) if f.area == "workspace"])
-    assert finding.level is FindingLevel.WARNING
-    assert finding.message == (
+    found = await finding("workspace", slack, workspace="{root: files, template: notes}")
+    assert found.level is WARNING
+    assert found.message == (
         f"workspace.template: not copied: may.md is a broken link to {tmp_path}/notes/gone.md: No such file or "
         "directory. Remove or fix it."
     )
 
 
-async def test_a_disk_with_less_than_the_reserve_is_told(slack, tmp_path):
-    path = written(tmp_path)
-    path.write_text(path.read_text().replace("{root: files}", "{root: files, reserve_mb: 1000000000}"))
-    finding = only([f async for f in examined(load_config(path), Environment()) if f.area == "disk"])
-    assert finding.level is FindingLevel.WARNING
-    assert finding.message.startswith("free: workspaces ")
-    assert (
-        "workspace.reserve_mb is 1,000,000,000. Free space on the disk of the workspaces and the store"
-        in finding.message
-    )
+async def test_a_disk_with_less_free_space_than_the_reserve_is_reported(slack, finding):
+    found = await finding("disk", slack, workspace="{root: files, reserve_mb: 1000000000}")
+    assert found.level is WARNING
+    assert found.message.startswith("free: workspaces ")
+    reserve = "workspace.reserve_mb is 1,000,000,000. Free space on the disk of the workspaces and the store"
+    assert reserve in found.message
+
+
+async def test_the_command_prints_lines_or_json_and_exits_with_1_after_a_problem(config_file, config_text):
+    config = str(config_file(config_text()))
+    async with LocalSlack(scopes=ALL_SCOPES) as slack:
+        env = {name.upper(): value for name, value in variables(slack).items() if value}
+        fine = await run_command("doctor", "--config", config, env=env)
+        env["SLACK_BOT_TOKEN"] = "xoxb-of-the-test"
+        wrong = await run_command("doctor", "--config", config, "--json", env=env)
+    assert fine.code == 0, fine.output
+    assert fine.output.splitlines()[0].startswith("✓ configuration")
+    assert fine.output.splitlines()[-1] == "No problems found, 1 warning (!), 1 check skipped (–)."  # noqa: RUF001
+    assert wrong.code == 1, wrong.output
+    report = json.loads(wrong.output)
+    assert not report["holds"]
+    assert {"area": "configuration", "level": "passed"}.items() <= report["findings"][0].items()
+    assert "of-the-test" not in wrong.output
+
+
+def test_a_configuration_that_cannot_be_read_exits_with_code_2(tmp_path):
+    result = run("doctor", "--config", str(tmp_path / "nowhere.yaml"))
+    assert result.exit_code == 2
+    assert "cannot be read" in result.output

@@ -1,161 +1,86 @@
-"""What people write is kept, and told to whoever owns the conversation."""
-
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
-from redis_server import redis_server
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
 from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.runs.runs import StoredRuns
-from service.store import open_run_store
 from service.store.retry import StoreRetryPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from contextlib import AbstractAsyncContextManager
-
-    from service.store.base import RunStore
-
 HERE, THERE = "T:C:1.0", "T:C:2.0"
+RUN = StateChanges(run={"id": "r"})
 
 
-class Process:
-    """A process that notes which conversations it is to look after."""
-
-    def __init__(self, runs: StoredRuns) -> None:
-        self.runs = runs
-        self.news: list[str] = []
-        self._changed = asyncio.Event()
-        runs.watch("T", self._notify_listeners)
-
-    def _notify_listeners(self, conversation_id: str) -> None:
-        self.news.append(conversation_id)
-        self._changed.set()
-
-    async def told(self, conversation_id: str = HERE, within_s: float = 5) -> None:
-        """Wait until it is told of this conversation; what it was told before counts."""
-        async with asyncio.timeout(within_s):
-            while conversation_id not in self.news:
-                self._changed.clear()
-                await self._changed.wait()
-
-    async def owns(self, conversation_id: str = HERE):
-        """Claim until it is ours."""
-        async with asyncio.timeout(10):
-            while (lease := await self.runs.claim(conversation_id)) is None:
-                await self.told(conversation_id)
-                self.news.clear()
-        return lease
+async def abandon(store, *conversations):
+    """Leave a run in each conversation without an owner."""
+    for conversation_id in conversations:
+        claim = await store.claim(conversation_id, "gone", 10)
+        await store.write(conversation_id, claim.token, StateChanges(run={"id": conversation_id}))
+        await store.hand_over(conversation_id, claim.token)
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def url(request, tmp_path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:{tmp_path}/kept.db"
-        return
-    with redis_server() as server:
-        yield server.url
-
-
-@pytest.fixture
-async def store(url) -> AsyncIterator[RunStore]:
-    async with aclosing(await open_run_store(url)) as store:
-        yield store
-
-
-@pytest.fixture
-async def process(store, url) -> AsyncIterator[Callable[..., AbstractAsyncContextManager[Process]]]:
-    """Make processes over the store; with Redis, each has a connection of its own."""
-    names = iter(("one", "two", "three"))
-
-    @asynccontextmanager
-    async def process(lease_s: float = 10) -> AsyncIterator[Process]:
-        async with AsyncExitStack() as stack:
-            own = store
-            if url.startswith("redis:"):
-                own = await stack.enter_async_context(aclosing(await open_run_store(url)))
-            yield Process(await stack.enter_async_context(StoredRuns(own, next(names), lease_s)))
-
-    return process
-
-
-def message(number: int) -> InboxEntry:
-    return InboxEntry(f"T:C:{number}", "message", {"text": f"message {number}"})
-
-
-async def test_what_is_written_side_by_side_is_kept_in_its_order(process):
+async def test_concurrent_messages_are_stored_once_and_in_order(store, process):
     async with process() as one:
-        kept = await asyncio.gather(*(one.runs.admit(HERE, message(n), "alpha") for n in range(20)))
-        assert kept == [True] * 20
+        assert await asyncio.gather(*(one.admit(n) for n in range(20))) == [True] * 20
+        assert not await one.admit(3)
         lease = await one.owns()
     assert [(entry.id, entry.seq) for entry in lease.claim.entries] == [(f"T:C:{n}", n + 1) for n in range(20)]
     assert lease.claim.entries[3].data == {"text": "message 3"}
 
 
-async def test_a_message_that_comes_twice_is_kept_once(process):
-    async with process() as one:
-        assert [await one.runs.admit(HERE, message(1)) for _ in range(2)] == [True, False]
-        lease = await one.owns()
-    assert len(lease.claim.entries) == 1
-
-
-async def test_whoever_keeps_a_message_that_nobody_looks_after_is_told_of_it(process):
+async def test_the_process_that_stores_a_message_without_an_owner_is_woken(store, process):
     async with process() as one, process() as two:
-        await one.runs.admit(HERE, message(1), "alpha")
-        assert one.news == [HERE]
+        await one.admit(1)
+        assert one.woken == [HERE]
         assert await two.runs.agent_of(HERE) == "alpha"
         assert await two.runs.agent_of(THERE) is None
 
 
-async def test_news_reach_the_owner_in_another_process_within_a_second_and_nobody_else(process):
+async def test_only_the_owner_is_woken_by_a_message_stored_elsewhere_within_a_second(store, process):
     async with process() as one, process() as two:
         lease = await one.owns()
-        two.news.clear()
-        await two.runs.admit(HERE, message(1))
-        await one.told(within_s=1)
+        two.woken.clear()
+        await two.admit(1)
+        await one.wakes(within_s=1)
         assert [entry.id for entry in await lease.fetch(0)] == ["T:C:1"]
-        assert two.news == []
+        assert two.woken == []
 
 
-async def test_a_wake_that_is_lost_is_made_good_by_the_next_renewal(process, store):
+async def test_a_lost_notification_is_made_up_for_by_the_next_renewal(store, process):
+    async def take_notifications():
+        while True:
+            await store.wait_for_notifications("one")
+
     async with process() as one:
         lease = await one.owns()
-        news = asyncio.create_task(_taken(store, "one"))  # somebody takes its news away
-        await store.admit(HERE, message(1), None)
-        await one.told(within_s=2.5)
+        taking = asyncio.create_task(take_notifications())
+        await store.admit(HERE, InboxEntry("T:C:1", "message", {}), None)
+        await one.wakes(within_s=2.5)
         assert await lease.fetch(0)
-        news.cancel()
+        taking.cancel()
 
 
-async def _taken(store: RunStore, owner: str) -> None:
-    while True:
-        await store.wait_for_notifications(owner)
-
-
-async def test_a_conversation_is_owned_by_one_process_and_for_as_long_as_it_likes(process):
+async def test_an_owner_renews_its_lease_until_it_releases_it(store, process):
     async with process(lease_s=0.5) as one, process(lease_s=0.5) as two:
         lease = await one.owns()
         losing = asyncio.create_task(lease.lost())
-        await lease.write(StateChanges(run={"id": "r"}))
+        await lease.write(RUN)
         for _ in range(8):
             assert await two.runs.claim(HERE) is None
-            await asyncio.sleep(0.2)  # as time goes by
+            await asyncio.sleep(0.2)  # longer than the lease in total
         assert not losing.done()
-        assert two.news == []
+        assert two.woken == []
         losing.cancel()
 
 
-async def test_what_is_given_up_is_given_up_unless_there_is_news(process):
+async def test_a_lease_is_not_released_while_an_unseen_message_is_pending(store, process):
     async with process() as one, process() as two:
-        await one.runs.admit(HERE, message(1))
+        await one.admit(1)
         lease = await one.owns()
         seen = lease.claim.entries[-1].seq
-        await two.runs.admit(HERE, message(2))
+        await two.admit(2)
         assert not await lease.release(seen)
         (newer,) = await lease.fetch(seen)
         assert await two.runs.claim(HERE) is None
@@ -166,47 +91,37 @@ async def test_what_is_given_up_is_given_up_unless_there_is_news(process):
         assert other.claim.token > lease.claim.token
 
 
-async def test_what_is_handed_over_goes_on_in_another_process_as_it_was(process):
+async def test_a_handed_over_conversation_wakes_another_process_with_its_state(store, process):
     async with process() as one, process() as two:
-        await one.runs.admit(HERE, message(1))
+        await one.admit(1)
         lease = await one.owns()
         await lease.write(StateChanges(run={"id": "r"}, posts={"1": {"text": "one"}}))
-        two.news.clear()
+        two.woken.clear()
         await lease.hand_over()
-        await two.told(within_s=2.5)
+        await two.wakes(within_s=2.5)
         claim = (await two.owns()).claim
     assert (claim.run, claim.posts, len(claim.entries)) == ({"id": "r"}, {"1": {"text": "one"}}, 1)
 
 
-async def test_what_a_process_still_owns_at_its_end_is_handed_over(process):
+async def test_a_process_hands_over_its_conversations_when_it_ends(store, process):
     async with process() as two:
         async with process() as one:
             lease = await one.owns()
-            await lease.write(StateChanges(run={"id": "r"}))
+            await lease.write(RUN)
         async with asyncio.timeout(1):
             await lease.lost()
-        await two.told(within_s=2.5)
+        await two.wakes(within_s=2.5)
         assert (await two.owns()).claim.run == {"id": "r"}
     with pytest.raises(LeaseLost):
         await lease.write(StateChanges(run={}))
 
 
-async def test_what_a_process_that_is_gone_had_goes_on_when_its_lease_has_run_out(process, store):
-    gone = await store.claim(HERE, "gone", 2)
-    await store.write(HERE, gone.token, StateChanges(run={"id": "r"}))
-    async with process() as one:
-        assert await one.runs.claim(HERE) is None
-        lease = await one.owns()
-    assert lease.claim.run == {"id": "r"}
-    assert lease.claim.token > gone.token
-
-
-async def test_a_lease_that_somebody_else_took_is_lost_and_says_so(process, store):
+async def test_a_lost_lease_reports_it_and_refuses_every_step(store, process):
     async with process() as one, process(lease_s=0.2) as two:
         stolen = await store.claim(HERE, "one", 0.01)
         lease = await one.owns()
         assert lease.claim.token > stolen.token
-        again = await one.owns()  # nobody else may come between
+        again = await one.owns()
         async with asyncio.timeout(1):
             await lease.lost()
         for step in (lease.fetch(0), lease.write(StateChanges(run={})), lease.release(0), lease.hand_over()):
@@ -216,12 +131,12 @@ async def test_a_lease_that_somebody_else_took_is_lost_and_says_so(process, stor
         await again.write(StateChanges(run={}))
 
 
-async def test_a_lease_that_is_being_handed_over_is_not_confirmed_any_more(process):
+async def test_a_lease_is_not_confirmed_during_and_after_its_hand_over(store, process):
     async with process() as one:
         lease = await one.owns()
         await lease.confirm()
         handing_over = asyncio.create_task(lease.hand_over())
-        await asyncio.sleep(0)  # it is on its way
+        await asyncio.sleep(0)  # the hand-over has started
         with pytest.raises(LeaseLost):
             await lease.confirm()
         await handing_over
@@ -229,64 +144,57 @@ async def test_a_lease_that_is_being_handed_over_is_not_confirmed_any_more(proce
             await lease.confirm()
 
 
-async def test_many_conversations_that_nobody_owns_are_all_told_of_soon(process, store):
-    places = [f"T:C:{number}.5" for number in range(120)]
-    for place in places:
-        claim = await store.claim(place, "gone", 10)
-        await store.write(place, claim.token, StateChanges(run={"id": place}))
-        await store.hand_over(place, claim.token)
+async def test_a_process_is_woken_for_every_abandoned_conversation(store, process):
+    conversations = [f"T:C:{number}.5" for number in range(120)]
+    await abandon(store, *conversations)
     async with process() as one:
-        claims: list[asyncio.Task] = []
-        one.runs.watch("T", lambda place: claims.append(asyncio.create_task(one.runs.claim(place))))
-        for place in places:
-            await one.told(place, within_s=3)
+        claims = []
+        one.runs.watch("T", lambda each: claims.append(asyncio.create_task(one.runs.claim(each))))
+        for conversation_id in conversations:
+            await one.wakes(conversation_id, within_s=3)
         leases = [lease for lease in await asyncio.gather(*claims) if lease is not None]
-    assert {lease.conversation_id for lease in leases} == set(places)
+    assert {lease.conversation_id for lease in leases} == set(conversations)
 
 
-async def test_while_very_many_are_owned_here_no_more_are_looked_for(store):
-    places = [f"T:C:{number}.5" for number in range(5)]
-    for place in places:
-        claim = await store.claim(place, "gone", 10)
-        await store.write(place, claim.token, StateChanges(run={"id": place}))
-        await store.hand_over(place, claim.token)
-    async with StoredRuns(store, "here", 10, most_owned=3) as runs:
-        one = Process(runs)
-        leases = [await runs.claim(place) for place in places[:3]]
-        await asyncio.sleep(0.3)  # it looks at once, perhaps before they are claimed
-        one.news.clear()
+async def test_a_process_with_the_most_owned_conversations_looks_for_no_more(store, process):
+    conversations = [f"T:C:{number}.5" for number in range(5)]
+    await abandon(store, *conversations)
+    async with process(most_owned=3) as one:
+        leases = [await one.runs.claim(each) for each in conversations[:3]]
+        await asyncio.sleep(0.3)  # the first look may come before the claims
+        one.woken.clear()
         await asyncio.sleep(1.3)  # it looks again
-        assert one.news == []
+        assert one.woken == []
         await leases[0].write(StateChanges(run={}))
         await leases[0].release(0)
-        await one.told(places[3])
-        assert places[4] not in one.news
+        await one.wakes(conversations[3])
+        assert conversations[4] not in one.woken
 
 
-async def test_while_a_part_of_the_store_is_away_what_a_dead_process_had_goes_on_a_lease_later(store):
+async def test_during_an_outage_a_dead_process_is_succeeded_one_lease_later(store):
     gone = await store.claim(HERE, "gone", 0.05)
-    await store.write(HERE, gone.token, StateChanges(run={"id": "r"}))
-    patience = StoreRetryPolicy()
+    await store.write(HERE, gone.token, RUN)
+    policy = StoreRetryPolicy()
 
-    async def never() -> None:
+    async def fail():
         raise StoreUnavailable
 
-    async with StoredRuns(store, "here", 0.3, patience) as runs:
+    async with StoredRuns(store, "here", 0.3, policy) as runs:
         runs.watch("T", lambda _: None)
-        waiting = asyncio.create_task(patience.call(never))
+        waiting = asyncio.create_task(policy.call(fail))
         await asyncio.sleep(0)
-        assert patience.is_unavailable
-        await asyncio.sleep(0.1)  # its lease has run out
+        assert policy.is_unavailable
+        await asyncio.sleep(0.1)  # the lease has expired
         assert await runs.claim(HERE) is None
         async with asyncio.timeout(5):
-            while (lease := await runs.claim(HERE)) is None:  # noqa: ASYNC110 - time is what is waited for
+            while (lease := await runs.claim(HERE)) is None:  # noqa: ASYNC110 - no event at expiry
                 await asyncio.sleep(0.02)
-        assert patience.is_unavailable
+        assert policy.is_unavailable
         assert lease.claim.run == {"id": "r"}
         waiting.cancel()
 
 
-async def test_writes_come_to_be_in_the_order_in_which_they_are_written(process):
+async def test_writes_take_effect_in_their_order(store, process):
     async with process() as one:
         lease = await one.owns()
         await asyncio.gather(*(lease.write(StateChanges(run={"step": n})) for n in range(30)))
@@ -294,29 +202,25 @@ async def test_writes_come_to_be_in_the_order_in_which_they_are_written(process)
         assert (await one.owns()).claim.run == {"step": 29}
 
 
-async def test_giving_up_while_the_lease_is_being_renewed_gives_it_up(process):
+async def test_a_release_during_a_renewal_releases_the_lease(store, process):
     async with process(lease_s=0.02) as one, process() as two:
         for number in range(20):
             lease = await one.owns(f"T:C:{number}")
-            await asyncio.sleep(0.003 * (number % 4))  # somewhere in a renewal
+            await asyncio.sleep(0.003 * (number % 4))  # a random point of a renewal
             assert await lease.release(0)
             assert await two.runs.claim(f"T:C:{number}") is not None
 
 
-async def test_a_conversation_of_a_workspace_that_nobody_here_watches_waits_untouched(process, store):
-    """It also hides no conversation that is served, and new entries only wait in its inbox."""
+async def test_conversations_of_other_workspaces_are_neither_claimed_nor_changed(store, process):
     foreign = [f"T2:C:{number}.5" for number in range(120)]
-    for place in [*foreign, HERE]:
-        claim = await store.claim(place, "gone", 10)
-        await store.write(place, claim.token, StateChanges(run={"id": place}))
-        await store.hand_over(place, claim.token)
-    before = [await store.record(place) for place in foreign]
+    await abandon(store, *foreign, HERE)
+    before = [await store.record(each) for each in foreign]
     async with process() as one:
-        await one.told(HERE)
-        assert await one.runs.admit(foreign[0], InboxEntry("m", "message", {}))
+        await one.wakes(HERE)
+        assert await one.admit(1, foreign[0])
         assert await one.runs.claim(foreign[0]) is None
-        assert set(one.news) == {HERE}
-        assert [await store.record(place) for place in foreign[1:]] == before[1:]
+        assert set(one.woken) == {HERE}
+        assert [await store.record(each) for each in foreign[1:]] == before[1:]
         one.runs.watch("T2", lambda _: None)
         lease = await one.runs.claim(foreign[0])
         assert (lease.claim.run, len(lease.claim.entries)) == ({"id": foreign[0]}, 1)

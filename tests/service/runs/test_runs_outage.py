@@ -1,4 +1,4 @@
-"""Runs through the outages of a real Redis, and the deaths of the processes that own them."""
+"""Runs during outages of a real Redis, and after the death of the process that owns them."""
 
 from __future__ import annotations
 
@@ -6,35 +6,27 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
 
 import pytest
-from redis_server import redis_server
 from structlog.testing import capture_logs
 
-from connector.protocols import InboxEntry, StateChanges
+from connector.protocols import StateChanges
 from orchestrator_interactive.storage.errors import StoreUnavailable
-from service.runs.runs import StoredRuns
-from service.store import open_run_store
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from redis_server import RedisServer
-
-HERE = "T:C:1.0"
-# A process that owns a conversation, and says so; then whether it still does, each time that it is asked.
+HERE, THERE = "T:C:1.0", "T:C:2.0"
+RUN = StateChanges(run={"id": "r"})
+# Claims a conversation; for each line of its input, writes to it and prints whether it still owns it.
 OWNER = """
 import asyncio, sys
 from connector.protocols import StateChanges, LeaseLost
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
 
-async def main(url, place):
+async def main(url, conversation_id):
     async with StoredRuns(await open_run_store(url), "another", 1) as runs:
-        runs.watch(place.partition(":")[0], lambda _: None)
-        lease = await runs.claim(place)
+        runs.watch(conversation_id.partition(":")[0], lambda _: None)
+        lease = await runs.claim(conversation_id)
         await lease.write(StateChanges(run={"id": "r"}))
         print("owns", flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
@@ -49,132 +41,97 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    with redis_server("--appendonly", "yes", "--appendfsync", "always") as server:
-        yield server
+def process(process, durable_redis):
+    return lambda lease_s=10: process(lease_s, durable_redis.url)
 
 
 @asynccontextmanager
-async def process(server: RedisServer, owner: str, lease_s: float = 10) -> AsyncIterator[tuple[StoredRuns, list[str]]]:
-    """A process, and the conversations that it was told to look after."""
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(aclosing(await open_run_store(server.url)))
-        runs = await stack.enter_async_context(StoredRuns(store, owner, lease_s))
-        news: list[str] = []
-        runs.watch("T", news.append)
-        yield runs, news
-
-
-@asynccontextmanager
-async def owner_elsewhere(server: RedisServer) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", OWNER, server.url, HERE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+async def other_owner(url):
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OWNER, url, HERE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     try:
-        assert await _says(process) == "owns"
-        yield process
+        assert await answer_of(owner) == "owns"
+        yield owner
     finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-        await process.communicate()
+        if owner.returncode is None:
+            owner.send_signal(signal.SIGCONT)
+            owner.kill()
+        await owner.communicate()
 
 
-async def _says(process: asyncio.subprocess.Process) -> str:
-    assert process.stdout is not None
+async def answer_of(owner):
     async with asyncio.timeout(20):
-        line = await process.stdout.readline()
-        while not line.startswith((b"owns", b"lost")):
+        while not (line := await owner.stdout.readline()).startswith((b"owns", b"lost")):
             assert line
-            line = await process.stdout.readline()
     return line.decode().strip()
 
 
-async def _claimed(runs: StoredRuns):
-    async with asyncio.timeout(15):
-        while (lease := await runs.claim(HERE)) is None:  # noqa: ASYNC110 - nobody tells when a lease runs out
-            await asyncio.sleep(0.02)
-    return lease
-
-
-def message(number: int) -> InboxEntry:
-    return InboxEntry(f"T:C:{number}", "message", {"text": f"message {number}"})
-
-
-def told(lines: list[dict]) -> list[str]:
-    return [line["event"] for line in lines if line["event"].startswith("store.")]
-
-
-async def test_a_conversation_whose_owner_was_killed_goes_on_here_once_its_lease_has_run_out(redis):
-    async with owner_elsewhere(redis) as owner, process(redis, "here") as (runs, _):
-        await asyncio.sleep(1.5)  # longer than its lease: it is renewed
-        assert await runs.claim(HERE) is None
+async def test_the_lease_of_a_killed_process_expires_and_another_takes_over(durable_redis, process):
+    async with other_owner(durable_redis.url) as owner, process() as one:
+        await asyncio.sleep(1.5)  # longer than its lease, which it renews
+        assert await one.runs.claim(HERE) is None
         owner.kill()
-        assert (await _claimed(runs)).claim.run == {"id": "r"}
+        assert (await one.owns()).claim.run == {"id": "r"}
 
 
-async def test_an_owner_that_was_frozen_finds_its_lease_lost_and_writes_nothing(redis):
-    async with owner_elsewhere(redis) as owner, process(redis, "here") as (runs, _):
+async def test_a_suspended_process_finds_its_lease_lost_and_writes_nothing(durable_redis, process):
+    async with other_owner(durable_redis.url) as owner, process() as one:
         owner.send_signal(signal.SIGSTOP)
-        lease = await _claimed(runs)
+        lease = await one.owns()
         owner.send_signal(signal.SIGCONT)
-        assert owner.stdin is not None
         owner.stdin.write(b"\n")
-        assert await _says(owner) == "lost"
+        assert await answer_of(owner) == "lost"
         await lease.hand_over()
-        assert (await _claimed(runs)).claim.run == {"id": "r"}
+        assert (await one.owns()).claim.run == {"id": "r"}
 
 
-async def test_while_the_store_is_away_everything_waits_and_then_goes_on_as_if_nothing_had_been(redis):
+async def test_steps_wait_for_the_end_of_an_outage_and_the_lease_is_kept(durable_redis, process):
     with capture_logs() as lines:
-        async with process(redis, "here", lease_s=2) as (runs, news):
-            lease = await _claimed(runs)
+        async with process(lease_s=2) as one:
+            lease = await one.owns()
             losing = asyncio.create_task(lease.lost())
-            redis.kill()
-            waiting = [
-                asyncio.create_task(runs.admit(HERE, message(1), "alpha")),
-                asyncio.create_task(lease.write(StateChanges(run={"id": "r"}))),
-                asyncio.create_task(runs.claim("T:C:2.0")),
-            ]
-            done, _ = await asyncio.wait(waiting, timeout=2.5)  # longer than a lease
+            durable_redis.kill()
+            steps = [asyncio.create_task(step) for step in (one.admit(1), lease.write(RUN), one.runs.claim(THERE))]
+            done, _ = await asyncio.wait(steps, timeout=2.5)  # longer than the lease
             assert not done
-            redis.start()
+            durable_redis.start()
             async with asyncio.timeout(10):
-                assert (await waiting[0], (await waiting[2]) is not None) == (True, True)
-                await waiting[1]
+                admitted, _, other = await asyncio.gather(*steps)
+            assert (admitted, other is not None) == (True, True)
             assert [entry.id for entry in await lease.fetch(0)] == ["T:C:1"]
-            assert HERE in news
+            assert HERE in one.woken
             assert not losing.done()
             losing.cancel()
-    assert told(lines) == ["store.unavailable", "store.available"]
-    (back,) = (line for line in lines if line["event"] == "store.available")
-    assert back["after_s"] >= 1
+    logged = [line for line in lines if line["event"].startswith("store.")]
+    assert [line["event"] for line in logged] == ["store.unavailable", "store.available"]
+    assert logged[1]["after_s"] >= 1
 
 
-async def test_a_store_that_hangs_is_waited_for_as_one_that_is_gone(redis):
-    async with process(redis, "here", lease_s=10) as (runs, _):
-        lease = await _claimed(runs)
-        os.kill(redis.pid, signal.SIGSTOP)
+async def test_a_hanging_store_counts_as_an_outage(durable_redis, process):
+    async with process() as one:
+        lease = await one.owns()
+        os.kill(durable_redis.pid, signal.SIGSTOP)
         try:
-            admitting = asyncio.create_task(runs.admit(HERE, message(1)))
+            admitting = asyncio.create_task(one.admit(1))
             done, _ = await asyncio.wait([admitting], timeout=1)
             assert not done
         finally:
-            os.kill(redis.pid, signal.SIGCONT)
+            os.kill(durable_redis.pid, signal.SIGCONT)
         async with asyncio.timeout(15):
             await admitting
         assert [entry.id for entry in await lease.fetch(0)] == ["T:C:1"]
 
 
-async def test_after_an_outage_the_owner_keeps_its_conversation_though_its_lease_has_run_out_meanwhile(redis):
-    async with process(redis, "here", lease_s=1) as (one, _), process(redis, "there", lease_s=1) as (two, _):
-        lease = await _claimed(one)
+async def test_an_owner_keeps_a_lease_that_expired_during_an_outage(durable_redis, process):
+    async with process(lease_s=1) as one, process(lease_s=1) as two:
+        lease = await one.owns()
         losing = asyncio.create_task(lease.lost())
-        await lease.write(StateChanges(run={"id": "r"}))
-        redis.kill()
-        claiming = asyncio.create_task(two.claim(HERE))
+        await lease.write(RUN)
+        durable_redis.kill()
+        claiming = asyncio.create_task(two.runs.claim(HERE))
         await asyncio.sleep(1.5)  # longer than the lease
-        redis.start()
+        durable_redis.start()
         async with asyncio.timeout(10):
             assert await claiming is None
         await lease.write(StateChanges(run={"id": "r", "step": 2}))
@@ -182,47 +139,45 @@ async def test_after_an_outage_the_owner_keeps_its_conversation_though_its_lease
         losing.cancel()
 
 
-async def test_after_an_outage_what_nobody_owned_is_looked_after_at_once(redis):
-    async with process(redis, "here", lease_s=30) as (one, _):
-        lease = await _claimed(one)
-        await one.admit(HERE, message(1))
+async def test_conversations_without_an_owner_are_resumed_directly_after_an_outage(durable_redis, process):
+    async with process(lease_s=30) as one:
+        lease = await one.owns()
+        await one.admit(1)
         await lease.hand_over()
-        async with process(redis, "there", lease_s=30) as (two, news):
-            redis.kill()
-            claiming = asyncio.create_task(two.claim("T:C:2.0"))
+        async with process(lease_s=30) as two:
+            durable_redis.kill()
+            claiming = asyncio.create_task(two.runs.claim(THERE))
             await asyncio.sleep(0.3)
-            redis.start()
+            durable_redis.start()
             async with asyncio.timeout(10):
                 await claiming
-                while HERE not in news:  # noqa: ASYNC110 - it is a list
-                    await asyncio.sleep(0.02)
-            assert await two.claim(HERE) is not None
+            await two.wakes(HERE, within_s=10)
+            assert await two.runs.claim(HERE) is not None
 
 
-async def test_more_than_a_thousand_entries_do_not_wait_for_a_store_that_is_away(redis):
-    async with process(redis, "here") as (runs, _):
-        redis.kill()
-        waiting = [asyncio.create_task(runs.admit(f"T:C:{number}", message(number))) for number in range(1000)]
+async def test_at_most_a_thousand_entries_wait_during_an_outage(durable_redis, process):
+    async with process() as one:
+        durable_redis.kill()
+        waiting = [asyncio.create_task(one.admit(number, f"T:C:{number}")) for number in range(1000)]
         async with asyncio.timeout(30):
             while True:
                 try:
                     async with asyncio.timeout(0.5):
-                        await runs.admit(HERE, message(1))
+                        await one.admit(1)
                 except TimeoutError:
-                    continue  # none of them had found the store away by then
+                    continue  # not all have found the store away
                 except StoreUnavailable:
                     break
-        redis.start()
+        durable_redis.start()
         async with asyncio.timeout(30):
             assert all(await asyncio.gather(*waiting))
-        assert await runs.admit(HERE, message(1))
+        assert await one.admit(1)
 
 
-async def test_the_end_does_not_wait_for_a_store_that_is_away(redis):
-    async with process(redis, "here") as (runs, _):
-        lease = await _claimed(runs)
-        redis.kill()
-        ending = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - ending < 3
+async def test_a_process_does_not_wait_for_the_end_of_an_outage_to_end(durable_redis, process):
+    async with asyncio.timeout(None) as limit, process() as one:
+        lease = await one.owns()
+        durable_redis.kill()
+        limit.reschedule(asyncio.get_running_loop().time() + 3)
     async with asyncio.timeout(1):
         await lease.lost()

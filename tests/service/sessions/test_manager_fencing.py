@@ -1,69 +1,20 @@
-"""Of two processes that believe that they own a conversation, the later one does."""
+"""Fencing tokens: if two processes believe that they own a conversation, only the later one writes."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
 
 import pytest
-from anthropic_server import AnthropicServer, Gate, message, text, tool_call
-from tool_gate import GATED_TOOL, ToolGate
+from anthropic_server import Gate, text, tool_call
+from session_tests import HERE, ProgressRecorder, steering
 
-from connector.protocols import LeaseLost, MessageAuthor, RunFailed, SteeringMessage
-from orchestrator_interactive.interactions.stores import open_store
-from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
-from service.sessions.manager import InProcessSessionManager
-from service.sessions.workspaces import Workspaces
+from connector.protocols import LeaseLost, RunFailed
+from service.config.config import ModuleConfig
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-HERE = "T:C:1.0"
-FIRST, SECOND = "T:C:1.0", "T:C:2.0"
+FIRST, SECOND = HERE, "T:C:2.0"
 
 
-@pytest.fixture
-async def model(monkeypatch) -> AsyncIterator[AnthropicServer]:
-    """A model that says `fine` whatever it is asked."""
-    async with AnthropicServer() as model:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
-        model.otherwise = lambda _: message(text("fine"))
-        yield model
-
-
-@pytest.fixture
-def started(tmp_path):
-    """Start a manager over the file of this test."""
-
-    @asynccontextmanager
-    async def started(**changes: Any) -> AsyncIterator[InProcessSessionManager]:
-        instance = InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"), **changes)
-        workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files"))
-        async with (
-            aclosing(await open_store(f"sqlite:{tmp_path}/kept.db")) as store,
-            InProcessSessionManager({"alpha": instance}, "provider-anthropic", workspaces, store) as sessions,
-        ):
-            yield sessions
-
-    return started
-
-
-class Heard:
-    """Remember what a run told."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, dict]] = []
-
-    async def hear(self, event: str, data: dict) -> None:
-        self.events.append((event, data))
-
-    def of(self, event: str) -> list[dict]:
-        return [data for name, data in self.events if name == event]
-
-
-async def test_a_run_whose_conversation_somebody_else_has_taken_over_writes_nothing_more(model, started):
+async def test_after_a_takeover_the_earlier_owner_writes_nothing(model, started):
     gate = Gate()
     model.reply(gate, text("too late"))
     async with started() as one, started() as two:
@@ -85,7 +36,7 @@ async def test_a_run_whose_conversation_somebody_else_has_taken_over_writes_noth
     assert len(model.requests) == 2
 
 
-async def test_a_tool_of_a_run_that_was_taken_over_is_not_begun(model, started, tmp_path):
+async def test_after_a_takeover_the_earlier_owner_starts_no_tool(model, started, tmp_path):
     gate = Gate()
     model.reply(gate, tool_call("write_file", {"path": "late.md", "content": "late"}))
     async with started() as one, started() as two:
@@ -98,173 +49,125 @@ async def test_a_tool_of_a_run_that_was_taken_over_is_not_begun(model, started, 
     assert not list(tmp_path.rglob("late.md"))
 
 
-async def test_an_owner_that_comes_back_goes_on_from_what_the_other_one_wrote(model, started):
+async def test_a_returning_owner_continues_from_the_log_and_usage_counts_all_runs(model, started):
+    progress = ProgressRecorder()
     async with started() as one, started() as two:
-        await one.execute("alpha", HERE, "one", fence=1)
-        await two.execute("alpha", HERE, "two", fence=2)
-        await one.execute("alpha", HERE, "three", fence=3)
-    said = str(model.bodies[-1]["messages"])
-    assert [said.count(word) for word in ("one", "two", "three")] == [1, 1, 1]
-
-
-async def test_the_usage_of_a_conversation_counts_the_runs_of_other_owners(model, started):
-    heard = Heard()
-    async with started() as one, started() as two:
-        for fence, sessions in enumerate((one, two, one, one), 1):
-            await sessions.execute("alpha", HERE, "hello", heard.hear, fence=fence)
-    usage = [data["conversation_usage"]["input_tokens"] for data in heard.of("complete")]
+        for fence, (sessions, prompt) in enumerate(((one, "one"), (two, "two"), (one, "three"), (one, "four")), 1):
+            await sessions.execute("alpha", HERE, prompt, progress, fence=fence)
+    sent = str(model.bodies[-1]["messages"])
+    assert [sent.count(word) for word in ("one", "two", "three", "four")] == [1, 1, 1, 1]
+    usage = [data["conversation_usage"]["input_tokens"] for data in progress.data("complete")]
     assert usage == [10, 20, 30, 40]
+    assert [data["usage"]["input_tokens"] for data in progress.data("complete")] == [10] * 4
 
 
-async def test_a_suspended_run_goes_on_in_another_process_with_its_answer_once(model, started):
-    gate, heard, later = Gate(), Heard(), Heard()
+async def test_a_suspended_run_is_resumed_by_another_process_and_answered_once(model, started):
+    gate, progress, later = Gate(), ProgressRecorder(), ProgressRecorder()
     model.reply(tool_call("list_files"))
     model.reply(gate, text("given up"))
     async with started() as one:
-        run = asyncio.create_task(one.execute("alpha", HERE, "one", heard.hear, message_id=FIRST, fence=1))
+        run = asyncio.create_task(one.execute("alpha", HERE, "one", progress, message_id=FIRST, fence=1))
         await gate.reached.wait()
-        assert one.inject(
-            "alpha", HERE, SteeringMessage(SECOND, "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
-        )
+        assert one.inject("alpha", HERE, steering(SECOND))
         assert one.suspend("alpha", HERE)
         await run
         assert not one.suspend("alpha", HERE)
-    assert [data["status"] for data in heard.of("complete")] == ["suspended"]
+    assert progress.statuses == ["suspended"]
     async with started() as two:
         assert await two.delivered("alpha", HERE, [FIRST, SECOND], fence=2) == {FIRST}
-        assert await two.resume("alpha", HERE, later.hear, fence=2) == "fine"
+        assert await two.resume("alpha", HERE, later, fence=2) == "fine"
         assert await two.resume("alpha", HERE, fence=3) == "fine"
-    assert [data["status"] for data in later.of("complete")] == ["success"]
-    said = str(model.bodies[-1]["messages"])
-    assert ("given up" in said, "and that" in said) == (False, False)
-    assert len(model.requests) == 3, "what was complete is not asked for again"
+    assert later.statuses == ["success"]
+    sent = str(model.bodies[-1]["messages"])
+    assert ("given up" in sent, "and that" in sent) == (False, False)
+    assert len(model.requests) == 3, "a finished run makes no further model call"
 
 
-async def test_a_run_whose_caller_is_cancelled_was_stopped_by_nobody_and_goes_on_elsewhere(model, started):
-    half, heard, later = Gate(), Heard(), Heard()
+async def test_a_run_whose_caller_is_cancelled_is_suspended_and_resumable(model, started):
+    half, progress, later = Gate(), ProgressRecorder(), ProgressRecorder()
     model.reply(text("Half of ", half, "the answer"))
     async with started() as one:
-        run = asyncio.create_task(one.execute("alpha", HERE, "one", heard.hear, message_id=FIRST, fence=1))
+        run = asyncio.create_task(one.execute("alpha", HERE, "one", progress, message_id=FIRST, fence=1))
         await half.reached.wait()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        assert [data["status"] for data in heard.of("complete")] == ["suspended"]
+    assert progress.statuses == ["suspended"]
     async with started() as two:
-        run = asyncio.create_task(two.resume("alpha", HERE, later.hear, fence=2))
-        assert await run == "fine"
-    assert [data["status"] for data in later.of("complete")] == ["success"]
+        assert await two.resume("alpha", HERE, later, fence=2) == "fine"
+    assert later.statuses == ["success"]
     assert "Half of" not in str(model.bodies[-1])
     assert len(model.requests) == 2
 
 
-async def test_a_tool_at_work_is_cut_where_the_caller_is_cancelled_and_all_know_when_it_goes_on(model, started):
-    heard = Heard()
-    model.reply(tool_call("run_tests"))
-    async with ToolGate() as gate:
-        tools = (ModuleConfig(module="gated-tool", source=str(GATED_TOOL), config={"port": gate.port}),)
-        async with started(tools=tools) as one:
-            run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
-            await gate.reached.wait()
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-            await gate.left.wait()
-        async with started(tools=tools) as two:
-            assert await two.resume("alpha", HERE, heard.hear, fence=2) == "fine"
-        async with started(tools=tools) as three:
-            assert await three.resume("alpha", HERE, heard.hear, fence=3) == "fine"
-        assert gate.calls == 1
-    told = {"tool": "run_tests", "label": "Running the tests", "outcome": "unknown"}
-    assert [[each.items() >= told.items() for each in data["tools"]] for data in heard.of("resumed")] == [[True]] * 2
-    assert [data["tools"] for data in heard.of("complete")] == [data["tools"] for data in heard.of("resumed")]
-    assert "its outcome is unknown" in str(model.bodies[-1]["messages"][-1])
-
-
-async def test_a_run_that_is_suspended_in_its_set_up_says_so_and_has_written_nothing(model, started):
-    heard = Heard()
-    async with started() as one:
-        run = asyncio.create_task(one.execute("alpha", HERE, "one", heard.hear, message_id=FIRST, fence=1))
-        await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
-        assert one.suspend("alpha", HERE)
-        assert not one.suspend("alpha", HERE)
-        assert await run == ""
-        assert await one.delivered("alpha", HERE, [FIRST], fence=2) == frozenset()
-    assert [data["status"] for data in heard.of("complete")] == ["suspended"]
-    assert model.requests == []
-
-
-async def test_a_run_that_is_stopped_while_it_is_taken_up_tells_what_it_had_said(model, started):
-    first, second, heard = Gate(), Gate(), Heard()
+async def test_a_run_stopped_while_it_is_resumed_reports_its_text_so_far(model, started):
+    first, second, progress = Gate(), Gate(), ProgressRecorder()
     model.reply(first, text("Done so far."))
     model.reply(second, text("given up"))
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
         await first.reached.wait()
-        assert one.inject(
-            "alpha", HERE, SteeringMessage(SECOND, "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
-        )
+        assert one.inject("alpha", HERE, steering(SECOND))
         first.open()
         await second.reached.wait()
         one.suspend("alpha", HERE)
         await run
     async with started() as two:
-        run = asyncio.create_task(two.resume("alpha", HERE, heard.hear, fence=2))
-        await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
+        run = asyncio.create_task(two.resume("alpha", HERE, progress, fence=2))
+        await asyncio.sleep(0)  # the set-up has started in a thread
         assert two.stop("alpha", HERE)
         assert await run == ""
-    assert [(data["text"], data["part"]) for data in heard.of("text")] == [("Done so far.", 1)]
-    assert [data["status"] for data in heard.of("complete")] == ["cancelled"]
+    assert [(data["text"], data["part"]) for data in progress.data("text")] == [("Done so far.", 1)]
+    assert progress.statuses == ["cancelled"]
     assert len(model.requests) == 2
 
 
-async def test_one_that_is_suspended_then_leaves_that_to_whoever_takes_it_up_next(model, started):
-    first, heard, later = Gate(), Heard(), Heard()
-    model.reply(first, text("given up"))
+async def test_a_run_suspended_after_a_stop_leaves_the_stop_to_the_next_owner(model, started):
+    gate, progress, later = Gate(), ProgressRecorder(), ProgressRecorder()
+    model.reply(gate, text("given up"))
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
-        await first.reached.wait()
+        await gate.reached.wait()
         one.suspend("alpha", HERE)
         await run
     async with started() as two:
-        run = asyncio.create_task(two.resume("alpha", HERE, heard.hear, fence=2))
-        await asyncio.sleep(0)  # it has begun: its set-up is on in a thread
+        run = asyncio.create_task(two.resume("alpha", HERE, progress, fence=2))
+        await asyncio.sleep(0)  # the set-up has started in a thread
         assert two.stop("alpha", HERE)
         assert two.suspend("alpha", HERE)
         assert await run == ""
-    assert [data["status"] for data in heard.of("complete")] == ["suspended"]
+    assert progress.statuses == ["suspended"]
     async with started() as three:
-        run = asyncio.create_task(three.resume("alpha", HERE, later.hear, fence=3))
+        run = asyncio.create_task(three.resume("alpha", HERE, later, fence=3))
         await asyncio.sleep(0)
         assert three.stop("alpha", HERE)
         await run
-    assert [data["status"] for data in later.of("complete")] == ["cancelled"]
+    assert later.statuses == ["cancelled"]
 
 
-async def test_what_is_delivered_is_what_the_log_has_in_a_row(model, started):
-    gate, again = Gate(), Gate()
+async def test_a_message_is_delivered_once_a_row_with_it_is_committed(model, started):
+    gate, again, ids = Gate(), Gate(), [FIRST, SECOND, "T:C:3.0"]
     model.reply(gate, tool_call("list_files"))
     model.reply(again, text("fine"))
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
         await gate.reached.wait()
-        assert one.inject(
-            "alpha", HERE, SteeringMessage(SECOND, "and that", MessageAuthor("U0ANA", "Ana"), written_s=2.0)
-        )
-        assert await one.delivered("alpha", HERE, [FIRST, SECOND, "T:C:3.0"]) == {FIRST}, "while it is on"
+        assert one.inject("alpha", HERE, steering(SECOND))
+        assert await one.delivered("alpha", HERE, ids) == {FIRST}
         gate.open()
         await again.reached.wait()
-        assert await one.delivered("alpha", HERE, [FIRST, SECOND, "T:C:3.0"]) == {FIRST, SECOND}
+        assert await one.delivered("alpha", HERE, ids) == {FIRST, SECOND}
         again.open()
         await run
         assert await one.delivered("alpha", HERE, []) == frozenset()
 
 
-async def test_a_context_that_forgets_says_so_where_a_run_is_to_go_on(model, started):
-    async with started(context=ModuleConfig(module="context-simple")) as one:
+async def test_a_run_whose_context_keeps_no_log_cannot_be_resumed_elsewhere(model, started):
+    context = ModuleConfig(module="context-simple")
+    async with started(context=context) as one:
         await one.execute("alpha", HERE, "one", message_id=FIRST, fence=1)
         assert await one.delivered("alpha", HERE, [FIRST], fence=1) == {FIRST}
-    async with started(context=ModuleConfig(module="context-simple")) as two:
+    async with started(context=context) as two:
         for step in (two.delivered("alpha", HERE, [FIRST], fence=2), two.resume("alpha", HERE, fence=2)):
             with pytest.raises(
                 RunFailed, match=r"^I was interrupted and lost my work\. Send a message to try again\.$"

@@ -24,13 +24,13 @@ from service.sessions.user_errors import sentence
         (86_000, "about 24 hours"),
     ],
 )
-def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
-    told = sentence(errors.RateLimitError("slow down", retry_after=retry_after_s))
-    assert told == f"The model provider's rate limit is reached. Try again in {wait}."
+def test_a_rate_limit_names_the_time_to_wait(retry_after_s, wait):
+    message = sentence(errors.RateLimitError("slow down", retry_after=retry_after_s))
+    assert message == f"The model provider's rate limit is reached. Try again in {wait}."
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "part"),
     [
         (errors.AuthenticationError("x"), "does not accept our API key"),
         (errors.ContextLengthError("x"), "Start a new thread"),
@@ -47,8 +47,8 @@ def test_a_rate_limit_says_when_to_write_again(retry_after_s, wait):
         (asyncio.QueueFull(), "An internal error occurred"),
     ],
 )
-def test_every_failure_says_what_to_do_and_none_shows_its_inside(error, said):
-    told = sentence(error)
-    assert said in told
-    assert told.endswith(".")
-    assert "x" not in told.split()
+def test_each_error_has_a_sentence_with_a_remedy_and_no_internals(error, part):
+    message = sentence(error)
+    assert part in message
+    assert message.endswith(".")
+    assert "x" not in message.split()

@@ -1,4 +1,4 @@
-"""Three owners do to two conversations whatever hypothesis thinks of, and a model says what should come of it."""
+"""Random steps of two owners on two conversations, compared with a model of the run store."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from service.store import open_run_store
 
 NAMES = st.sampled_from(["c", "d"])
 OWNERS = st.sampled_from(["a", "b"])
-# Hours, or over when it begins.
+# Hours, or expired from the start.
 LEASES = st.sampled_from([9999.0, 9999.0, 0.0])
 PLACES = st.integers(0, 9)
 CONTENTS = st.sampled_from(["", "x", {"text": "y"}])
-WORDS = st.sampled_from(["x", "y", "ü\n"])
+TEXTS = st.sampled_from(["x", "y", "ü\n"])
 EXAMPLES = {"sqlite": 50, "redis": 30, "cluster": 12}
-# How far back a token lies among those that the conversation gave.
+# Age of the token that a step uses: 0 is the newest.
 AGES = st.sampled_from([0, 0, 0, 0, 1])
 
 
 @dataclass
 class Conversation:
-    """What a store should know; a lease is valid, over, or (without an owner) given back.
+    """The expected state. A lease is valid, expired, or (without an owner) released.
 
-    `tokens` are those that it gave, also before it was forgotten; `at_once`: it is due without a delay.
+    `tokens` contains all tokens, also from before a deletion. `at_once`: the conversation is due without a delay.
     """
 
-    is_there: bool = False
+    exists: bool = False
     agent: str | None = None
     tokens: list[int] = field(default_factory=list)
     owner: str | None = None
     is_valid: bool = False
-    back: int | None = None
+    released: int | None = None
     run: dict | None = None
     posts: dict = field(default_factory=dict)
     held_seq: int = 0
@@ -51,7 +51,7 @@ class Conversation:
         return tuple(each for each in self.entries if each.seq not in self.ends)
 
     @property
-    def has_something_to_do(self) -> bool:
+    def has_work(self) -> bool:
         return self.run is not None or any(each.seq > self.held_seq for each in self.waiting)
 
     def owned_by(self, token: int) -> bool:
@@ -71,14 +71,14 @@ class Conversation:
         self.ends |= {seq: end for seq, end in changes.closed.items() if seq in waiting}
 
 
-class RunsOfTwoConversations(RuleBasedStateMachine):
+class RunStoreMachine(RuleBasedStateMachine):
     url = ""
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.truth: dict[str, Conversation] = {}
-        self.serial = uuid4().hex  # what other examples have left in the store is none of ours
+        self.model: dict[str, Conversation] = {}
+        self.serial = uuid4().hex  # separates the examples in one store
         self.store = self.run(open_run_store(self.url))
 
     def teardown(self) -> None:
@@ -89,7 +89,7 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
         return self.runner.run(work)
 
     def of(self, name: str) -> Conversation:
-        return self.truth.setdefault(name, Conversation())
+        return self.model.setdefault(name, Conversation())
 
     def workspace(self, name: str) -> str:
         return f"{self.serial}-{name}"
@@ -102,7 +102,7 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
         return tokens[max(len(tokens) - 1 - age, 0)] if tokens else 1
 
     def owning(self, name: str, age: int, work) -> tuple[bool, object]:
-        """Whether the token was the lease's, in the store as in the model; and what the store gave."""
+        """Run a step with a token. Return whether the token is valid (in store and model), and the result."""
         try:
             given = self.run(work(self.full(name), self.token(name, age)))
         except LeaseLost:
@@ -111,31 +111,31 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
         assert self.of(name).owned_by(self.token(name, age))
         return True, given
 
-    @rule(name=NAMES, place=PLACES, kind=st.sampled_from(["message", "edit", "stop"]), word=WORDS, agent=OWNERS)
-    def admit(self, name, place, kind, word, agent):
-        entry, there = InboxEntry(f"m{place}", kind, {"text": word}), self.of(name)
+    @rule(name=NAMES, place=PLACES, kind=st.sampled_from(["message", "edit", "stop"]), text=TEXTS, agent=OWNERS)
+    def admit(self, name, place, kind, text, agent):
+        entry, expected = InboxEntry(f"m{place}", kind, {"text": text}), self.of(name)
         admission = self.run(self.store.admit(self.full(name), entry, agent))
-        is_new = all(each.id != entry.id for each in there.entries)
-        assert (admission.is_new, admission.owner) == (is_new, there.owner if there.is_valid else None)
+        is_new = all(each.id != entry.id for each in expected.entries)
+        assert (admission.is_new, admission.owner) == (is_new, expected.owner if expected.is_valid else None)
         if is_new:
-            there.at_once = there.at_once and there.has_something_to_do
-            there.is_there = True
-            there.entries.append(InboxEntry(entry.id, kind, entry.data, len(there.entries) + 1))
-            there.agent = agent
+            expected.at_once = expected.at_once and expected.has_work
+            expected.exists = True
+            expected.entries.append(InboxEntry(entry.id, kind, entry.data, len(expected.entries) + 1))
+            expected.agent = agent
 
     @rule(name=NAMES, owner=OWNERS, lease_s=LEASES)
     def claim(self, name, owner, lease_s):
-        there = self.of(name)
+        expected = self.of(name)
         claim = self.run(self.store.claim(self.full(name), owner, lease_s))
-        if there.is_valid and there.owner != owner:
+        if expected.is_valid and expected.owner != owner:
             assert claim is None
             return
-        assert claim.token > max(there.tokens, default=0)
-        assert (claim.run, claim.posts, claim.held_seq) == (there.run, there.posts, there.held_seq)
-        assert claim.entries == there.waiting
-        there.is_there = True
-        there.tokens.append(claim.token)
-        there.owner, there.is_valid, there.at_once = owner, lease_s > 0, False
+        assert claim.token > max(expected.tokens, default=0)
+        assert (claim.run, claim.posts, claim.held_seq) == (expected.run, expected.posts, expected.held_seq)
+        assert claim.entries == expected.waiting
+        expected.exists = True
+        expected.tokens.append(claim.token)
+        expected.owner, expected.is_valid, expected.at_once = owner, lease_s > 0, False
 
     @rule(name=NAMES, age=AGES, lease_s=LEASES)
     def renew(self, name, age, lease_s):
@@ -158,7 +158,7 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
             run=st.sampled_from([None, None, {}, {"id": 1}, {"id": "ü\n", "by": None}]),
             posts=st.dictionaries(st.sampled_from(["1", "2", "stop\n="]), CONTENTS, max_size=2),
             held_seq=st.none() | PLACES,
-            replaced=st.dictionaries(PLACES, st.builds(dict, text=WORDS), max_size=2),
+            replaced=st.dictionaries(PLACES, st.builds(dict, text=TEXTS), max_size=2),
             closed=st.dictionaries(PLACES, st.sampled_from(["", "withdrawn", "refused", "done"]), max_size=3),
         ),
     )
@@ -168,73 +168,73 @@ class RunsOfTwoConversations(RuleBasedStateMachine):
 
     @rule(name=NAMES, age=AGES, seen=PLACES)
     def release(self, name, age, seen):
-        there, token = self.of(name), self.token(name, age)
-        if there.back == token:
+        expected, token = self.of(name), self.token(name, age)
+        if expected.released == token:
             assert self.run(self.store.release(self.full(name), token, seen))
             return
-        is_owner, is_back = self.owning(name, age, lambda full, mine: self.store.release(full, mine, seen))
+        is_owner, is_released = self.owning(name, age, lambda full, mine: self.store.release(full, mine, seen))
         if is_owner:
-            assert is_back == all(each.seq <= seen for each in there.waiting)
-            if is_back:
-                self.give_back(there)
+            assert is_released == all(each.seq <= seen for each in expected.waiting)
+            if is_released:
+                self.release_lease(expected)
 
     @rule(name=NAMES, age=AGES)
     def hand_over(self, name, age):
-        there, token = self.of(name), self.token(name, age)
-        if there.back == token:
+        expected, token = self.of(name), self.token(name, age)
+        if expected.released == token:
             self.run(self.store.hand_over(self.full(name), token))
         elif self.owning(name, age, self.store.hand_over)[0]:
-            self.give_back(there)
+            self.release_lease(expected)
 
-    def give_back(self, there):
-        there.owner, there.is_valid, there.back, there.at_once = None, False, there.tokens[-1], True
+    def release_lease(self, expected):
+        expected.owner, expected.is_valid, expected.released, expected.at_once = None, False, expected.tokens[-1], True
 
     @rule(name=NAMES)
     def forget(self, name):
-        there = self.of(name)
-        is_over = there.is_there and not there.is_valid and not there.has_something_to_do
+        expected = self.of(name)
+        is_over = expected.exists and not expected.is_valid and not expected.has_work
         assert self.run(self.store.forget(self.full(name))) == is_over
         if is_over:
-            self.truth[name] = Conversation(tokens=there.tokens)
+            self.model[name] = Conversation(tokens=expected.tokens)
 
     @invariant()
-    def all_that_is_known_is_told(self):
-        for name, there in self.truth.items():
+    def the_record_equals_the_model(self):
+        for name, expected in self.model.items():
             known = self.run(self.store.record(self.full(name)))
             if known is None:
-                assert not there.is_there
+                assert not expected.exists
                 continue
-            ids = [each.id for each in there.entries]
-            assert (known.agent, known.owner, known.held_seq) == (there.agent, there.owner, there.held_seq)
-            assert (known.has_run, known.posts) == (there.run is not None, sum(bool(x) for x in there.posts.values()))
-            assert (known.waiting, list(known.order)) == (there.waiting, ids)
-            assert known.ends == {ids[seq - 1]: end for seq, end in there.ends.items()}
-            assert known.is_owned == (there.is_valid and there.owner is not None)
+            ids = [each.id for each in expected.entries]
+            assert (known.agent, known.owner, known.held_seq) == (expected.agent, expected.owner, expected.held_seq)
+            assert (known.has_run, known.posts) == (
+                expected.run is not None,
+                sum(bool(x) for x in expected.posts.values()),
+            )
+            assert (known.waiting, list(known.order)) == (expected.waiting, ids)
+            assert known.ends == {ids[seq - 1]: end for seq, end in expected.ends.items()}
+            assert known.is_owned == (expected.is_valid and expected.owner is not None)
             assert (known.damaged, known.is_overlooked) == ((), False)
             count = known.count
-            assert (count.accepted, sum(count.left.values()), count.forgotten) == (len(ids), len(there.ends), 0)
+            assert (count.accepted, sum(count.left.values()), count.forgotten) == (len(ids), len(expected.ends), 0)
 
     @invariant()
-    def what_is_due_has_something_to_do_and_no_owner(self):
-        for name, there in self.truth.items():
+    def due_conversations_have_work_and_no_owner(self):
+        for name, expected in self.model.items():
             due = self.run(self.store.due(self.workspace(name), 9))
             assert set(due) <= {self.full(name)}
-            is_free = there.has_something_to_do and not there.is_valid
+            is_free = expected.has_work and not expected.is_valid
             assert is_free or self.full(name) not in due
-            assert not (is_free and there.at_once) or self.full(name) in due
+            assert not (is_free and expected.at_once) or self.full(name) in due
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_a_store_does_what_the_model_does(kind, request):
-    class Runs(RunsOfTwoConversations):
+def test_a_store_behaves_as_the_model(kind, request):
+    class Runs(RunStoreMachine):
         url = request.getfixturevalue(f"{kind}_url")
 
     run_state_machine_as_test(
         Runs,
         settings=settings(
-            max_examples=EXAMPLES[kind],
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
+            max_examples=EXAMPLES[kind], stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -1,9 +1,6 @@
-"""Waiting through the outages of a store."""
-
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,172 +13,167 @@ from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store.retry import RetryingStore, StoreRetryPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 
 class Server:
-    """Answers with how often it was asked, and is away until it is there."""
+    """Returns the number of calls so far, and fails while it is away."""
 
-    def __init__(self) -> None:
-        self.is_there = False
-        self.asked: list[float] = []
+    def __init__(self, *, is_there=False):
+        self.is_there = is_there
+        self.calls = []
 
-    async def ask(self) -> int:
-        self.asked.append(asyncio.get_running_loop().time())
+    async def call(self):
+        self.calls.append(asyncio.get_running_loop().time())
         if not self.is_there:
             raise StoreUnavailable("The store is away: start it.")
-        return len(self.asked)
+        return len(self.calls)
 
-    def comes_back_in(self, delay_s: float) -> None:
+    def returns_in(self, delay_s):
         asyncio.get_running_loop().call_later(delay_s, setattr, self, "is_there", True)
 
 
-def told(lines: list[dict[str, Any]]) -> list[str]:
+def events(lines):
     return [line["event"] for line in lines if line["event"].startswith("store.")]
 
 
 @in_virtual_time
-async def test_an_answer_is_waited_for_however_long_the_store_is_away():
-    server, patience = Server(), StoreRetryPolicy()
-    server.comes_back_in(3600)
-    assert await patience.call(server.ask) == len(server.asked)
-    waits = [later - one for one, later in zip(server.asked, server.asked[1:], strict=False)]
+async def test_a_call_is_retried_with_backoff_until_the_store_is_back():
+    server, policy = Server(), StoreRetryPolicy()
+    server.returns_in(3600)
+    assert await policy.call(server.call) == len(server.calls)
+    waits = [later - one for one, later in zip(server.calls, server.calls[1:], strict=False)]
     assert waits[0] <= 0.05
     assert 0.5 <= min(waits[10:]) <= max(waits) <= 1
-    assert server.asked[-1] - server.asked[0] <= 3601
+    assert server.calls[-1] - server.calls[0] <= 3601
 
 
 @in_virtual_time
-async def test_an_outage_is_told_once_for_all_who_wait_then_every_ten_seconds_and_when_it_is_over():
-    server, patience = Server(), StoreRetryPolicy()
-    server.comes_back_in(25)
+async def test_an_outage_is_logged_once_for_all_calls_then_every_ten_seconds_and_at_its_end():
+    server, policy = Server(), StoreRetryPolicy()
+    server.returns_in(25)
     with capture_logs() as lines:
-        await asyncio.gather(*(patience.call(server.ask) for _ in range(100)))
-        await patience.call(server.ask)
-    assert told(lines) == ["store.unavailable", "store.unavailable", "store.unavailable", "store.available"]
+        await asyncio.gather(*(policy.call(server.call) for _ in range(100)))
+        await policy.call(server.call)
+    assert events(lines) == ["store.unavailable", "store.unavailable", "store.unavailable", "store.available"]
     assert lines[0]["problem"] == "The store is away: start it."
     assert [round(line["for_s"]) for line in lines[1:3]] == [10, 20]
     assert 25 <= lines[3]["after_s"] <= 26
 
 
 @in_virtual_time
-async def test_however_many_wait_few_of_them_ask_and_when_it_is_back_all_are_soon_answered():
-    server, patience = Server(), StoreRetryPolicy()
-    server.comes_back_in(60)
-    await asyncio.gather(*(patience.call(server.ask) for _ in range(10_000)))
-    began, last = server.asked[0], server.asked[-1]
-    in_a_minute = sum(began + 10 < at <= began + 59 for at in server.asked)
-    assert in_a_minute <= 50 * 32
-    assert last - began <= 60 + 1 + 10_000 * 0.02 / 16
+async def test_many_waiting_calls_make_few_attempts_and_all_succeed_soon_after_the_outage():
+    server, policy = Server(), StoreRetryPolicy()
+    server.returns_in(60)
+    await asyncio.gather(*(policy.call(server.call) for _ in range(10_000)))
+    start, end = server.calls[0], server.calls[-1]
+    assert sum(start + 10 < at <= start + 59 for at in server.calls) <= 50 * 32
+    assert end - start <= 60 + 1 + 10_000 * 0.02 / 16
 
 
 @in_virtual_time
-async def test_each_of_those_who_wait_has_its_turn_while_another_server_stays_away():
-    away, back, patience = Server(), Server(), StoreRetryPolicy()
-    back.comes_back_in(5)
-    waiting = [asyncio.create_task(patience.call(away.ask)) for _ in range(100)]
-    assert await asyncio.wait_for(patience.call(back.ask), 20)
+async def test_calls_to_an_absent_server_do_not_block_calls_to_another():
+    away, back, policy = Server(), Server(), StoreRetryPolicy()
+    back.returns_in(5)
+    waiting = [asyncio.create_task(policy.call(away.call)) for _ in range(100)]
+    assert await asyncio.wait_for(policy.call(back.call), 20)
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)
 
 
 @in_virtual_time
-async def test_each_outage_is_told_anew():
-    server, patience = Server(), StoreRetryPolicy()
+async def test_each_outage_is_logged():
+    server, policy = Server(), StoreRetryPolicy()
     with capture_logs() as lines:
         for _ in range(2):
             server.is_there = False
-            server.comes_back_in(1)
-            await patience.call(server.ask)
-    assert told(lines) == ["store.unavailable", "store.available"] * 2
+            server.returns_in(1)
+            await policy.call(server.call)
+    assert events(lines) == ["store.unavailable", "store.available"] * 2
 
 
 @in_virtual_time
-async def test_of_several_servers_one_that_answers_does_not_end_the_outage_of_another_one():
-    away, there, patience = Server(), Server(), StoreRetryPolicy()
-    there.is_there = True
-    away.comes_back_in(5)
+async def test_the_success_of_one_server_does_not_end_the_outage_of_another():
+    away, there, policy = Server(), Server(is_there=True), StoreRetryPolicy()
+    away.returns_in(5)
     with capture_logs() as lines:
-        waiting = asyncio.create_task(patience.call(away.ask))
+        waiting = asyncio.create_task(policy.call(away.call))
         await asyncio.sleep(1)
-        assert await patience.call(there.ask) == 1
-        assert told(lines) == ["store.unavailable"]
-        assert patience.unsettled_s(10) == 10
+        assert await policy.call(there.call) == 1
+        assert events(lines) == ["store.unavailable"]
+        assert policy.unsettled_s(10) == 10
         await waiting
-    assert told(lines) == ["store.unavailable", "store.available"]
+    assert events(lines) == ["store.unavailable", "store.available"]
 
 
 @in_virtual_time
-async def test_who_waits_can_be_cancelled_and_the_next_answer_ends_the_outage():
-    server, patience = Server(), StoreRetryPolicy()
+async def test_a_waiting_call_can_be_cancelled_and_the_next_success_ends_the_outage():
+    server, policy = Server(), StoreRetryPolicy()
     with capture_logs() as lines:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(2):
-                await patience.call(server.ask)
-        assert patience.unsettled_s(10) == 10
+                await policy.call(server.call)
+        assert policy.unsettled_s(10) == 10
         server.is_there = True
-        await patience.call(server.ask)
-    assert told(lines) == ["store.unavailable", "store.available"]
+        await policy.call(server.call)
+    assert events(lines) == ["store.unavailable", "store.available"]
 
 
 @in_virtual_time
-async def test_after_an_outage_it_settles_for_a_while():
-    server, patience = Server(), StoreRetryPolicy()
-    assert patience.unsettled_s(10) == 0
-    server.comes_back_in(1)
-    await patience.call(server.ask)
-    assert patience.unsettled_s(10) == 10
+async def test_a_store_is_unsettled_for_some_time_after_an_outage():
+    server, policy = Server(), StoreRetryPolicy()
+    assert policy.unsettled_s(10) == 0
+    server.returns_in(1)
+    await policy.call(server.call)
+    assert policy.unsettled_s(10) == 10
     await asyncio.sleep(4)
-    assert patience.unsettled_s(10) == pytest.approx(6)
+    assert policy.unsettled_s(10) == pytest.approx(6)
     await asyncio.sleep(7)
-    assert patience.unsettled_s(10) == 0
+    assert policy.unsettled_s(10) == 0
 
 
 @in_virtual_time
-async def test_what_waiting_does_not_help_with_is_told_at_once():
-    async def refused() -> None:
+async def test_an_error_that_is_no_outage_is_not_retried():
+    async def refuse():
         raise StoreError("The password is wrong.")
 
     with capture_logs() as lines, pytest.raises(StoreError, match="password"):
-        await StoreRetryPolicy().call(refused)
-    assert told(lines) == []
+        await StoreRetryPolicy().call(refuse)
+    assert events(lines) == []
 
 
-class Away(MemoryStore):
-    """A log store each of whose methods fails once, before it does anything."""
+class FlakyStore(MemoryStore):
+    """A log store each of whose methods fails once before it does anything."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.failed: set[str] = set()
+        self.failed = set()
 
-    def __getattribute__(self, name: str) -> Any:
+    def _fail_once(self, name):
+        if name not in self.failed:
+            self.failed.add(name)
+            raise StoreUnavailable("The store is away.")
+
+    def __getattribute__(self, name):
         method = super().__getattribute__(name)
         if name.startswith("_") or not callable(method) or name in {"aclose", "scan"}:
             return method
 
-        async def flaky(*given: Any) -> Any:
-            if name not in self.failed:
-                self.failed.add(name)
-                raise StoreUnavailable("The store is away.")
+        async def flaky(*given):
+            self._fail_once(name)
             return await method(*given)
 
         return flaky
 
-    async def scan(self, *given: Any) -> AsyncIterator[Any]:
-        if "scan" not in self.failed:
-            self.failed.add("scan")
-            raise StoreUnavailable("The store is away.")
+    async def scan(self, *given):
+        self._fail_once("scan")
         async for each in super().scan(*given):
             yield each
 
 
 @in_virtual_time
-async def test_every_method_of_a_log_store_waits():
-    away = Away()
-    store = RetryingStore(away, StoreRetryPolicy())
-    key = Key("T:C:1.0", "alpha")
+async def test_every_method_of_a_log_store_is_retried():
+    flaky, key = FlakyStore(), Key("T:C:1.0", "alpha")
+    store = RetryingStore(flaky, StoreRetryPolicy())
     stack = InteractionStack(store, key.conversation_id, key.agent_id)
     await stack.fence(3)
     await stack.push(UserMessageState("hello"))
@@ -191,9 +183,7 @@ async def test_every_method_of_a_log_store_waits():
     await store.save_agent("beta", "{}")
     assert await store.agents() == {"beta": "{}"}
     await store.forget_agent("beta")
-    log = await store.load(key)
-    assert log is not None
-    await store.remove(key, log.version)
+    await store.remove(key, (await store.load(key)).version)
     methods = {"load", "commit", "fence", "read", "keys", "scan", "remove", "save_agent", "agents", "forget_agent"}
-    assert away.failed == methods
+    assert flaky.failed == methods
     await store.aclose()

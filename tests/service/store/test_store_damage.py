@@ -1,15 +1,13 @@
-"""Stores that were damaged, systematically: whoever uses one is told so in a sentence, or goes on with the rest."""
+"""Systematically damaged stores: commands and the service report an error or continue, without a traceback."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 from contextlib import aclosing, closing, suppress
-from typing import TYPE_CHECKING
 
 import pytest
 import store_corruption
-from redis_server import redis_server
 from store_corruption import HERE, populate
 from stored_conversations import run
 
@@ -18,11 +16,6 @@ from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
 from service.runs.runs import StoredRuns
 from service.store import open_run_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from redis_server import RedisServer
 
 COMMANDS = (
     ("doctor",),
@@ -33,8 +26,8 @@ COMMANDS = (
 )
 
 
-async def serve(url: str) -> None:
-    """What a service does with its store, for a moment: nothing but a StoreError may end it."""
+async def serve(url):
+    """Use a store as the service does; raise any error other than a StoreError."""
     async with (
         aclosing(await open_run_store(url)) as store,
         aclosing(await open_store(url)) as logs,
@@ -54,7 +47,7 @@ async def serve(url: str) -> None:
             await store.due("T", 10)
 
 
-def survives(url: str, restore: Callable[[], object]) -> None:
+def assert_usable(url, restore):
     for words in COMMANDS:
         restore()
         result = run(*words, "--store", url)
@@ -67,25 +60,36 @@ def survives(url: str, restore: Callable[[], object]) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> bytes:
-    path = tmp_path_factory.mktemp("whole") / "populate.db"
+def content(tmp_path_factory):
+    """The bytes of a file with conversations."""
+    path = tmp_path_factory.mktemp("whole") / "kept.db"
     asyncio.run(populate(f"sqlite:{path}"))
     with closing(sqlite3.connect(path)) as file:
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path.read_bytes()
 
 
-def laid(path, data: bytes) -> None:
+@pytest.fixture
+def path(tmp_path, content):
+    (tmp_path / "kept.db").write_bytes(content)
+    return tmp_path / "kept.db"
+
+
+def overwrite(path, content):
     for each in list(path.parent.glob(f"{path.name}*")):
         each.unlink(missing_ok=True)
-    path.write_bytes(data)
+    path.write_bytes(content)
 
 
-def test_a_file_whose_bytes_were_damaged_ends_in_no_traceback(tmp_path, whole):
-    path = tmp_path / "populate.db"
-    laid(path, whole)
-    for _, data in list(store_corruption.corrupted_files(path))[::3]:
-        survives(f"sqlite:{path}", lambda data=data: laid(path, data))
+def execute(path, statement):
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute(statement)
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def test_damaged_bytes_of_a_file_cause_no_traceback(path):
+    for _, damaged in list(store_corruption.corrupted_files(path))[::3]:
+        assert_usable(f"sqlite:{path}", lambda damaged=damaged: overwrite(path, damaged))
 
 
 @pytest.mark.parametrize(
@@ -101,55 +105,39 @@ def test_a_file_whose_bytes_were_damaged_ends_in_no_traceback(tmp_path, whole):
         "DROP TABLE nodes",
     ],
 )
-def test_a_file_with_a_value_of_a_wrong_type_ends_in_no_traceback(tmp_path, whole, statement):
-    path = tmp_path / "populate.db"
-    laid(path, whole)
-    with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        file.execute(statement)
-        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    data = path.read_bytes()
-    survives(f"sqlite:{path}", lambda: laid(path, data))
+def test_a_value_of_a_wrong_type_in_a_file_causes_no_traceback(path, statement):
+    execute(path, statement)
+    damaged = path.read_bytes()
+    assert_usable(f"sqlite:{path}", lambda: overwrite(path, damaged))
 
 
-def test_a_version_that_is_no_number_is_a_sentence_and_exit_code_2(tmp_path, whole):
-    path = tmp_path / "populate.db"
-    laid(path, whole)
-    with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        file.execute("INSERT INTO run_version VALUES ('text')")
+def test_a_version_that_is_not_a_number_exits_with_code_2(path):
+    execute(path, "INSERT INTO run_version VALUES ('text')")
     result = run("doctor", "--store", f"sqlite:{path}")
     assert (result.exit_code, "it is damaged. Restore it from a backup" in result.output) == (2, True), result.output
 
 
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisServer]:
-    with redis_server() as server:
-        yield server
-
-
-def restored(redis: RedisServer, dumped: dict[bytes, bytes], damage: tuple[str, ...]) -> None:
-    redis.ask("FLUSHALL")
-    for key, value in dumped.items():
-        redis.ask("RESTORE", key, "0", value)
-    redis.ask(*damage)
-
-
-def test_a_server_whose_keys_were_damaged_ends_in_no_traceback(redis):
-    redis.ask("FLUSHALL")
-    asyncio.run(populate(redis.url))
+def test_damaged_keys_of_a_server_cause_no_traceback(redis, redis_url):
+    asyncio.run(populate(redis_url))
     dumped = {key: redis.ask("DUMP", key) for key in redis.ask("KEYS", "*")}
-    every = list(store_corruption.corrupting_commands(redis))
-    of_index = [each for each in every if any(b"{index}" in part for part in each if isinstance(part, bytes))]
+    commands = list(store_corruption.corrupting_commands(redis))
+    of_index = [each for each in commands if any(b"{index}" in part for part in each if isinstance(part, bytes))]
     assert of_index
-    for each in of_index[::10] + every[::25]:
-        survives(redis.url, lambda each=each: restored(redis, dumped, each))
+
+    def restore(command):
+        redis.ask("FLUSHALL")
+        for key, value in dumped.items():
+            redis.ask("RESTORE", key, "0", value)
+        redis.ask(*command)
+
+    for each in of_index[::10] + commands[::25]:
+        assert_usable(redis_url, lambda each=each: restore(each))
 
 
 @pytest.mark.parametrize("score", [None, "0", "inf", "-inf"])
-def test_a_conversation_that_cannot_be_read_keeps_no_other_one_from_being_looked_after(redis, score):
-    redis.ask("FLUSHALL")
-
-    async def due() -> list[str]:
-        async with aclosing(await open_run_store(redis.url)) as runs:
+def test_an_unreadable_conversation_does_not_block_the_others(redis, redis_url, score):
+    async def due():
+        async with aclosing(await open_run_store(redis_url)) as runs:
             for number in (1, 2):
                 claim = await runs.claim(f"T:C:{number}.0", "owner", 1000)
                 await runs.write(f"T:C:{number}.0", claim.token, StateChanges(run={"id": "r"}))
@@ -162,7 +150,6 @@ def test_a_conversation_that_cannot_be_read_keeps_no_other_one_from_being_looked
             return await runs.due("T", 10)
 
     assert asyncio.run(due()) == ["T:C:2.0"]
-    again_s = float(redis.ask("ZSCORE", "runs:{index}:due:T", "T:C:1.0")) / 1000 - int(redis.ask("TIME")[0])
-    assert 50 < again_s <= 61, "it is looked at again a minute later"
-    result = run("doctor", "--store", redis.url, "--json")
-    assert result.exit_code in (1, 2)
+    next_look_s = float(redis.ask("ZSCORE", "runs:{index}:due:T", "T:C:1.0")) / 1000 - int(redis.ask("TIME")[0])
+    assert 50 < next_look_s <= 61
+    assert run("doctor", "--store", redis_url, "--json").exit_code in (1, 2)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .provider import say
 from .rows import faults, text_of
+from .session import Agent
 
-if TYPE_CHECKING:
-    from .session import Agent
-
-    Row = dict[str, Any]
+Row = dict[str, Any]
 
 
 async def goes_on(agent: Agent) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
+from orchestrator_interactive.kernel import ResponseStream
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+Row = dict[str, Any]
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+OnRow = Callable[[Row], Awaitable[None]]
 
-    from orchestrator_interactive.kernel import ResponseStream
-
-    Row = dict[str, Any]
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-    OnRow = Callable[[Row], Awaitable[None]]
 
 T = TypeVar("T")
 

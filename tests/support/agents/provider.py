@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from orchestrator_interactive.kernel import (
     ModelInfo,
@@ -24,12 +25,9 @@ from orchestrator_interactive.kernel.contracts.request_validation import check
 
 from .milestones import Milestones, deaf_to_the_loop
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    Row = dict[str, Any]
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-    OnRow = Callable[[Row], Awaitable[None]]
+Row = dict[str, Any]
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+OnRow = Callable[[Row], Awaitable[None]]
 
 
 def use(name: str, call_id: str, **arguments: Any) -> ToolCall:

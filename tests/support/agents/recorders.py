@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
 
 from orchestrator_interactive.kernel import (
+    HookRegistry,
     HookResult,
+    ModuleCoordinator,
     ModuleLoader,
+    ResponseStream,
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 from orchestrator_interactive.modules import context_simple
 
 from .milestones import Milestones
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from orchestrator_interactive.kernel import HookRegistry, ModuleCoordinator, ResponseStream
-
-    Row = dict[str, Any]
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-    OnRow = Callable[[Row], Awaitable[None]]
+Row = dict[str, Any]
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+OnRow = Callable[[Row], Awaitable[None]]
 
 
 class Recorder:

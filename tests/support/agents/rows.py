@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
+from orchestrator_interactive.kernel import ResponseStream
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from orchestrator_interactive.kernel import ResponseStream
-
-    Row = dict[str, Any]
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-    OnRow = Callable[[Row], Awaitable[None]]
+Row = dict[str, Any]
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+OnRow = Callable[[Row], Awaitable[None]]
 
 
 def text_of(row: Row) -> str:

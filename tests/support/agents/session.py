@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from orchestrator_interactive import Injection, Receipt
 from orchestrator_interactive.kernel import (
     AmplifierSession,
+    CancellationToken,
+    HookRegistry,
     HookResult,
+    ModuleCoordinator,
+    ResponseStream,
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
+from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem, Tool
 
 from .milestones import soon
 from .provider import ScriptedProvider
 from .recorders import ObservedContext, Recorder, StaticLoader, mount_observed_context
 from .rows import told
+from .tools import ScriptedTool
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from orchestrator_interactive import Injection, Receipt
-    from orchestrator_interactive.kernel import CancellationToken, HookRegistry, ModuleCoordinator, ResponseStream
-    from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem, Tool
-
-    from .tools import ScriptedTool
-
-    Row = dict[str, Any]
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-    OnRow = Callable[[Row], Awaitable[None]]
+Row = dict[str, Any]
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+OnRow = Callable[[Row], Awaitable[None]]
 
 
 PROGRESS_EVENTS = {"executing", "thinking", "tool:start", "tool:end", "tool:progress", "text", "retrying", "complete"}

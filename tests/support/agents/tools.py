@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from orchestrator_interactive.kernel import (
+    ResponseStream,
     ToolResult,
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 from .milestones import Milestones, deaf_to_the_loop
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from orchestrator_interactive.kernel import ResponseStream
-
-    Row = dict[str, Any]
-    Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-    OnRow = Callable[[Row], Awaitable[None]]
+Row = dict[str, Any]
+Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
+OnRow = Callable[[Row], Awaitable[None]]
 
 
 class ScriptedTool:

@@ -8,22 +8,16 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from fault_injection.model import MARK
-from fault_injection.stored import told
+from router import Router
+
+from fault_injection.model import MARK, InstructedModel
+from fault_injection.observations import Act, Observations, Post
+from fault_injection.stored import StoredConversation, told
+from orchestrator_interactive.interactions.stores.base import LogStore
 from service.doctor.delivery_audit import check
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from router import Router
-
-    from fault_injection.model import InstructedModel
-    from fault_injection.observations import Act, Observations, Post
-    from fault_injection.stored import StoredConversation
-    from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import RunStore
+from service.store.base import RunStore
 
 NOTHING_RUNS = "Nothing is running here."
 _STOPPED, _REPLY = "🛑", ":reply"

@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
-from local_slack import DropAfterCall, DropBeforeCall, RateLimited, ServerError
+from redis_server import RedisServer
+from replicas import Replicas
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from redis_server import RedisServer
-    from replicas import Replicas
-
-    from local_slack import LocalSlack
+from local_slack import DropAfterCall, DropBeforeCall, LocalSlack, RateLimited, ServerError
 
 _METHODS = ("chat.postMessage", "chat.postMessage", "chat.update", "chat.delete", "reactions.add", "users.info")
 # The range of the time until a killed process is started again, in seconds.

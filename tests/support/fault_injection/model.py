@@ -6,12 +6,9 @@ import asyncio
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from anthropic_server import AnthropicServer, message, text, tool_call
-
-if TYPE_CHECKING:
-    from anthropic_server import Block, Reply
+from anthropic_server import AnthropicServer, Block, Reply, message, text, tool_call
 
 MARK = re.compile(r"#(\d+)")
 # The start of an answer: the mark of its prompt and the length of the conversation, unique together.

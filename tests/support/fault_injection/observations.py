@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from router import Event
 
 from fault_injection.model import MARK, TAG
-from local_slack.workspace.changes import Changed, Deleted, Posted, Reacted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from router import Event
-
-    from local_slack import LocalSlack, Message
-    from local_slack.workspace.changes import Change
+from local_slack import LocalSlack, Message
+from local_slack.workspace.changes import Change, Changed, Deleted, Posted, Reacted
 
 HOURGLASS = "hourglass_flowing_sand"
 STATUS = ":status"

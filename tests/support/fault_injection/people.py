@@ -7,15 +7,11 @@ import random
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
 
-from local_slack import SlackRefused
+from router import Router
 
-if TYPE_CHECKING:
-    from router import Router
-
-    from fault_injection.observations import Observations
-    from local_slack import LocalSlack, PersonClient
+from fault_injection.observations import Observations
+from local_slack import LocalSlack, PersonClient, SlackRefused
 
 CHANNEL = "general"
 PEOPLE = ("ana", "ben", "chloe")

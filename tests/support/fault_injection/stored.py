@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fault_injection.model import TAG
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.stores.base import LogStore
 from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.transcript.rows import call_ids, delivered_ids_in, is_prompt, metadata_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import ConversationRecord, RunStore
+from service.store.base import ConversationRecord, RunStore
 
 AGENT = "alpha"
 _ALL = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from marking_tools import MARKING_TOOLS
 from redis_server import redis_server
@@ -20,10 +20,6 @@ from fault_injection.people import CHANNEL, People
 from local_slack import LocalSlack, RetrySchedule
 from orchestrator_interactive.interactions.stores import open_store
 from service.store import inspect_run_store
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 LEASE_S = 2.0
 # The cleanup after a takeover is repeated 15 s later.

@@ -7,9 +7,11 @@ import json
 import logging
 import socket
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 import aiohttp
@@ -20,24 +22,18 @@ from structlog.testing import capture_logs
 
 from connector import HttpTransport, Instance, Persona, SlackCredentials, SocketTransport, connected
 from fuzzing.events import EventFuzzer
-from local_slack import LocalSlack, RetrySchedule
+from local_slack import LocalSlack, RetrySchedule, Workspace
 from local_slack.delivery.delivery import Envelope
 from local_slack.delivery.signature import Signer
 from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores.base import LogStore
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.doctor.delivery_audit import check
 from service.runs.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from local_slack import Workspace
-    from orchestrator_interactive.interactions.stores.base import LogStore
-    from service.store.base import RunStore
+from service.store.base import RunStore
 
 Transport = Literal["socket", "http"]
 

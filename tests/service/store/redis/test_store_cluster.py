@@ -1,9 +1,9 @@
-"""A Redis cluster of which a part is away."""
+"""A Redis cluster that loses a node or moves a conversation."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from itertools import count
 
 import pytest
@@ -19,82 +19,77 @@ from service.store.retry import StoreRetryPolicy
 NAMES = [f"c{number}" for number in range(12)]
 
 
-async def test_conversations_are_on_every_node(cluster, cluster_url):
-    store = await open_run_store(cluster_url)
-    await asyncio.gather(*[admitted(store, name, 1) for name in NAMES])
-    assert all(node.ask("KEYS", "runs:{c*") for node in cluster.nodes)
-    assert await store.conversations() == sorted(NAMES)
-    await store.aclose()
+async def test_conversations_are_distributed_over_all_nodes(cluster, cluster_url):
+    async with aclosing(await open_run_store(cluster_url)) as store:
+        await asyncio.gather(*[admitted(store, name, 1) for name in NAMES])
+        assert all(node.ask("KEYS", "runs:{c*") for node in cluster.nodes)
+        assert await store.conversations() == sorted(NAMES)
 
 
-async def test_a_node_that_is_killed_and_comes_back_has_lost_nothing_that_was_admitted():
+async def test_a_killed_node_keeps_every_acknowledged_entry():
     with redis_cluster("--appendonly", "yes", "--appendfsync", "always") as cluster:
         store = await open_run_store(cluster.url)
         claims = {name: await store.claim(name, "a", LONG_S) for name in NAMES}
-        kept = {name: [] for name in NAMES}
+        acknowledged, numbers = {name: [] for name in NAMES}, count()
 
         async def admit(name, number):
             try:
                 assert (await store.admit(name, entry(number), None)).is_new
             except StoreUnavailable:
                 return False
-            kept[name].append(f"{number}")
+            acknowledged[name].append(f"{number}")
             return True
 
-        numbers = count()
         cluster.nodes[2].kill()
-        # First those are away that lie there, then, as the others find out, all of them.
+        # At first only its conversations are away; as soon as the other nodes notice, all are.
         async with within(20):
             while any(await asyncio.gather(*[admit(name, number) for name in NAMES for number in [next(numbers)]])):
                 pass
         cluster.nodes[2].start()
         cluster.wait()
         async with within(20):
-            while not all(await asyncio.gather(*[admit(name, "last") for name in NAMES if "last" not in kept[name]])):
-                pass
+            while left := [name for name in NAMES if "last" not in acknowledged[name]]:
+                await asyncio.gather(*[admit(name, "last") for name in left])
         for name in NAMES:
             await store.write(name, claims[name].token, StateChanges(run={"id": name}))
-            assert set(names_of(await store.fetch(name, claims[name].token, 0))) >= set(kept[name])
-        assert len({len(names) for names in kept.values()}) > 1
+            assert set(names_of(await store.fetch(name, claims[name].token, 0))) >= set(acknowledged[name])
+        assert len({len(names) for names in acknowledged.values()}) > 1
         await store.aclose()
 
 
-async def test_a_conversation_that_moves_to_another_node_while_it_is_used_loses_nothing(cluster, cluster_url):
-    store, patience, there = await open_run_store(cluster_url), StoreRetryPolicy(), asyncio.Event()
+async def test_a_conversation_in_use_moves_to_another_node_without_loss(cluster, cluster_url):
+    store, policy, used = await open_run_store(cluster_url), StoreRetryPolicy(), asyncio.Event()
     claim = await store.claim(C, "a", LONG_S)
-    admitted: list[int] = []
+    new = []
 
-    async def use() -> None:
+    async def use():
         for number in count(1):
             each = entry(number)
-            if (await patience.call(lambda each=each: store.admit(C, each, "owl"))).is_new:
-                admitted.append(number)
+            if (await policy.call(lambda each=each: store.admit(C, each, "owl"))).is_new:
+                new.append(number)
             changes = StateChanges(run={"id": number}, closed={number - 5: ""})
-            await patience.call(lambda changes=changes: store.write(C, claim.token, changes))
-            there.set()
+            await policy.call(lambda changes=changes: store.write(C, claim.token, changes))
+            used.set()
 
-    async def used() -> None:
-        """Return once it was used from here on, if that can be now."""
-        there.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await there.wait()
+    async def wait_for_use(timeout_s):
+        used.clear()
+        async with asyncio.timeout(timeout_s):
+            await used.wait()
 
     using = asyncio.create_task(use())
-    await used()
-    for _ in cluster.moving(keys(C)[0]):  # one key after the other
-        await used()
-    there.clear()
-    async with within(20):
-        await there.wait()
+    await wait_for_use(20)
+    for _ in cluster.moving(keys(C)[0]):  # key by key
+        with suppress(TimeoutError):
+            await wait_for_use(0.1)
+    await wait_for_use(20)
     using.cancel()
     await asyncio.wait([using])
     known = await store.record(C)
-    assert [int(name[1:]) for name in known.order][: len(admitted)] == admitted == list(range(1, len(admitted) + 1))
-    assert known.count.accepted - len(admitted) in (0, 1)  # the last one was on its way
+    assert [int(name[1:]) for name in known.order][: len(new)] == new == list(range(1, len(new) + 1))
+    assert known.count.accepted - len(new) in (0, 1)  # the last admission was in progress
     await store.aclose()
 
 
-async def test_a_database_of_another_number_is_refused(cluster):
+async def test_a_database_number_other_than_0_is_refused(cluster):
     with pytest.raises(StoreError, match=r"is a cluster, which only has database 0: end the URL with /0"):
         await open_run_store(f"redis://127.0.0.1:{cluster.nodes[0].port}/3")

@@ -1,1 +1,0 @@
-"""Validate contexts: `rules` for storing messages, `compaction` for compaction, `conversations` as test data."""

@@ -1,1 +1,0 @@
-"""Validate hooks: `payloads` has the event data for their handlers, `rules` the rules for their results."""

@@ -1,0 +1,32 @@
+"""Steering messages, and the progress events of a run, for the tests of sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from connector.protocols import MessageAuthor, SteeringMessage
+
+HERE = "T:C:1.0"
+ANA = MessageAuthor("U0ANA", "Ana")
+
+
+def steering(id_: str, text: str = "and that", written_s: float = 2.0) -> SteeringMessage:
+    return SteeringMessage(id_, text, ANA, written_s)
+
+
+class ProgressRecorder:
+    """Record the progress events of runs; pass it as `on_progress`."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    async def __call__(self, event: str, data: dict[str, Any]) -> None:
+        self.events.append((event, data))
+
+    def data(self, event: str) -> list[dict[str, Any]]:
+        return [data for name, data in self.events if name == event]
+
+    @property
+    def statuses(self) -> list[str]:
+        """Return how each run ended."""
+        return [data["status"] for data in self.data("complete")]
