@@ -1,15 +1,8 @@
 from __future__ import annotations
 
-from documented_tests import TESTS, names_of_tests, there_are
-
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
 from orchestrator_interactive.testing import MockProvider
-
-
-def test_every_example_of_the_document_is_in_the_table(page):
-    (path,) = [str(each.relative_to(TESTS)) for each in TESTS.rglob("test_document_examples.py")]
-    assert there_are(path) - {name for file, name in names_of_tests(page.text) if file == path} == set()
 
 
 def test_every_row_is_complete(page):
