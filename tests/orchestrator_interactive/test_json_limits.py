@@ -1,6 +1,4 @@
-"""Nothing that a provider, a tool or a hook nests deeply ends a run, or stays in the way of the next one."""
-
-from __future__ import annotations
+"""Deeply nested values of providers, tools and hooks end neither their run nor the next one."""
 
 from typing import Any
 
@@ -45,6 +43,16 @@ def doubled(levels: int) -> dict[str, Any]:
     return value
 
 
+def _calling(arguments: Any) -> Any:
+    """A step that calls `echo` with arguments that pass no validation."""
+
+    async def step(_request: Any, _stream: Any) -> ChatResponse:
+        given_call = ToolCall.model_construct(id="c", name="echo", arguments=arguments)
+        return ChatResponse.model_construct(content=[], tool_calls=[given_call])
+
+    return step
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -63,32 +71,25 @@ def doubled(levels: int) -> dict[str, Any]:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-async def test_a_call_whose_arguments_no_tool_takes_is_refused(arguments: Any, why: str) -> None:
+async def test_a_call_with_invalid_arguments_is_refused(arguments: Any, why: str) -> None:
     tool = echo()
-    given_call = ToolCall.model_construct(id="c", name="echo", arguments=arguments)
-
-    async def calling(_request: Any, _stream: Any) -> ChatResponse:
-        return ChatResponse.model_construct(content=[], tool_calls=[given_call])
-
-    agent = await make_agent(calling, say("ok"), tools=[tool])
+    agent = await make_agent(_calling(arguments), say("ok"), tools=[tool])
     assert await agent.run() == "ok"
     assert tool.inputs == []
     assert why in (await results(agent))["c"]
     await goes_on(agent)
 
 
-@pytest.mark.parametrize("arguments", ["", "  \n", None, "null", " null "])
-async def test_a_call_without_arguments_has_none(arguments: Any) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "given_input"),
+    [("", {}), ("  \n", {}), (None, {}), ("null", {}), (" null ", {}), ('{"text": "x"}', {"text": "x"})],
+)
+async def test_arguments_may_be_text_or_missing(arguments: Any, given_input: dict[str, Any]) -> None:
     tool = echo()
-    given_call = ToolCall.model_construct(id="c", name="echo", arguments=arguments)
-
-    async def calling(_request: Any, _stream: Any) -> ChatResponse:
-        return ChatResponse.model_construct(content=[], tool_calls=[given_call])
-
-    agent = await make_agent(calling, say("ok"), tools=[tool])
+    agent = await make_agent(_calling(arguments), say("ok"), tools=[tool])
     assert await agent.run() == "ok"
-    assert tool.inputs == [{}]
-    assert arguments_of(arguments) == {}
+    assert tool.inputs == [given_input]
+    assert arguments_of(arguments) == given_input
     await goes_on(agent)
 
 
@@ -103,17 +104,9 @@ async def test_a_result_that_doubles_from_level_to_level_fails(levels: int) -> N
     await goes_on(agent)
 
 
-async def test_a_text_that_is_an_object_is_the_arguments() -> None:
-    tool = echo()
-    given_call = ToolCall.model_validate({"id": "c", "name": "echo", "arguments": '{"text": "x"}'})
-    agent = await make_agent(call(given_call), say("ok"), tools=[tool])
-    await agent.run()
-    assert tool.inputs == [{"text": "x"}]
-
-
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("listens", [False, True])
-async def test_what_a_tool_gives_is_cut_off(depth: int, *, listens: bool) -> None:
+async def test_a_deep_result_of_a_tool_is_truncated(depth: int, *, listens: bool) -> None:
     outputs = [deep(depth), ToolResult(success=False, error={"message": "no", "more": deep(depth)}), itself()]
     outputs.append(ToolResult(content=[ImageBlock(source=deep(depth))]))
     tools = [returning(output, f"give{n}") for n, output in enumerate(outputs)]
@@ -128,7 +121,7 @@ async def test_what_a_tool_gives_is_cut_off(depth: int, *, listens: bool) -> Non
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-async def test_what_hooks_make_of_an_event_is_left_out(depth: int) -> None:
+async def test_a_deep_modification_of_a_hook_is_ignored(depth: int) -> None:
     tool = echo()
     agent = await make_agent(call(ToolCall(id="c", name="echo", arguments={"text": "x"})), say("ok"), tools=[tool])
     for event, key in (("tool:pre", "tool_input"), ("provider:request", "messages")):
@@ -141,7 +134,7 @@ async def test_what_hooks_make_of_an_event_is_left_out(depth: int) -> None:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-async def test_what_a_provider_says_beside_its_words_is_cut_off(depth: int) -> None:
+async def test_deep_blocks_of_a_provider_are_truncated(depth: int) -> None:
     thought = ThinkingBlock(thinking="Hm.", signature="s", content=[deep(depth)])
     block = ToolCallBlock.model_validate({"id": "c", "name": "echo", "input": deep(depth)})
     tool = echo()
@@ -155,7 +148,7 @@ async def test_what_a_provider_says_beside_its_words_is_cut_off(depth: int) -> N
     await goes_on(agent)
 
 
-async def test_a_tool_whose_schema_is_nested_deeply_is_not_offered() -> None:
+async def test_a_tool_with_a_deep_schema_is_not_offered() -> None:
     class Odd:
         name, description, input_schema = "odd", "Odd.", deep(5000)
 
@@ -171,7 +164,7 @@ async def test_a_tool_whose_schema_is_nested_deeply_is_not_offered() -> None:
 
 @pytest.mark.parametrize("context", ["context-simple", "context-stack"])
 @pytest.mark.parametrize("depth", DEPTHS)
-async def test_a_context_keeps_a_row_as_deep_as_it_can_be_read(context: str, depth: int) -> None:
+async def test_a_context_keeps_deep_rows_readable(context: str, depth: int) -> None:
     plan = {"session": {"orchestrator": {"module": "loop-interactive"}, "context": {"module": context}}}
     async with AmplifierSession(plan) as session:
         provider = ScriptedProvider(say("ok"))
@@ -189,7 +182,7 @@ async def test_a_context_keeps_a_row_as_deep_as_it_can_be_read(context: str, dep
 
 
 @given(depth=st.integers(0, 3000), wide=st.integers(1, 3), as_list=st.booleans())
-def test_nesting_is_counted_and_cut_off_exactly(depth: int, wide: int, *, as_list: bool) -> None:
+def test_nesting_is_counted_and_truncated_exactly(depth: int, wide: int, *, as_list: bool) -> None:
     value: Any = 1
     for _ in range(depth):
         value = [value] * wide if as_list else dict.fromkeys("abc"[:wide], value)

@@ -101,7 +101,7 @@ async def test_a_service_ends_in_time_during_an_outage(  # noqa: PLR0917 - fixtu
 ):
     gate = Gate()
     model.reply(gate, tool_call("list_files"))
-    async with environment.serving("--config", str(config_file("shutdown_grace_s: 2")), **env) as service:
+    async with environment.serving("--config", str(config_file("shutdown_grace_s: 4")), **env) as service:
         await service.says("service.ready")
         await slack.as_person("ana").say("general", "@alpha look")
         await gate.reached.wait()
@@ -109,7 +109,7 @@ async def test_a_service_ends_in_time_during_an_outage(  # noqa: PLR0917 - fixtu
         if kind == "gone":
             await service.says("store.unavailable")
         gate.open()
-        assert await service.ended(signal.SIGTERM, within_s=2 + SLOW_S) == 0
+        assert await service.ended(signal.SIGTERM, within_s=4 + SLOW_S) == 0
     assert "Traceback" not in service.output
 
 

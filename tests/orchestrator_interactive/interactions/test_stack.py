@@ -78,9 +78,7 @@ class TestPushing:
         with pytest.raises(ValueError, match=r"must not be blank|half of a character"):
             InteractionStack(store, *ids)
 
-    async def test_the_task_of_a_child_agent_has_the_request_as_its_parent(
-        self, stack: InteractionStack, store: MemoryStore
-    ) -> None:
+    async def test_the_task_of_a_child_agent_has_the_request_as_its_parent(self, stack, store) -> None:
         (ref,) = (await stack.push(HELLO, AgentCallState("helper", "Look", correlation_id="7")))[1:]
         child = InteractionStack(store, "conversation/7", "helper", asked_by=ref)
         await child.push(said("Look"), answered("Found"))
@@ -142,9 +140,7 @@ class TestBranches:
             ),
         ],
     )
-    async def test_a_fork_needs_a_new_valid_name(
-        self, stack: InteractionStack, name: str, kind: type[InteractionError], said_: str
-    ) -> None:
+    async def test_a_fork_needs_a_new_valid_name(self, stack, name, kind, said_) -> None:
         await stack.push(HELLO)
         with pytest.raises(kind, match=said_):
             await stack.fork(name=name)
@@ -189,9 +185,7 @@ class TestGoingBack:
         assert await stack.restart(said("Anew"), HI) == "branch-1"
         assert await states_of(stack) == [said("Anew"), HI]
 
-    async def test_a_prune_deletes_only_states_of_no_other_branch(
-        self, stack: InteractionStack, store: MemoryStore
-    ) -> None:
+    async def test_a_prune_deletes_only_states_of_no_other_branch(self, stack, store) -> None:
         await stack.push(*TALK)
         left = await stack.rewind(2)
         assert left is not None
@@ -217,9 +211,7 @@ class TestTwoWriters:
         ],
         ids=["push", "pop", "rewind", "restart", "fork", "checkout", "prune"],
     )
-    async def test_the_second_writer_gets_a_conflict_and_writes_nothing(
-        self, stack: InteractionStack, store: MemoryStore, change: Change
-    ) -> None:
+    async def test_the_second_writer_gets_a_conflict_and_writes_nothing(self, stack, store, change: Change) -> None:
         await stack.push(HELLO, HI)
         await stack.fork(0, "other")
         late = another(stack, store)
@@ -232,9 +224,7 @@ class TestTwoWriters:
         assert await late.current() == said("In time")
 
     @pytest.mark.parametrize("change", [lambda stack: stack.fork(0), lambda stack: stack.prune(["other"])])
-    async def test_forks_and_prunes_by_others_do_not_conflict_with_a_push(
-        self, stack: InteractionStack, store: MemoryStore, change: Change
-    ) -> None:
+    async def test_forks_and_prunes_by_others_do_not_conflict_with_a_push(self, stack, store, change: Change) -> None:
         await stack.push(HELLO, HI)
         await stack.fork(0, "other")
         await change(another(stack, store))
@@ -275,9 +265,7 @@ class TestDamage:
         await damaged.push(said("Go on"), HI)
         assert (await states_of(damaged))[-2:] == [said("Go on"), HI]
 
-    async def test_a_log_with_too_many_missing_states_is_an_error(
-        self, stack: InteractionStack, store: MemoryStore
-    ) -> None:
+    async def test_a_log_with_too_many_missing_states_is_an_error(self, stack, store) -> None:
         await stack.push(HELLO)
         log = store._logs[stack.key]
         store._logs[stack.key] = replace(log, tree=log.tree.with_end(50_000_000, 0.0))
@@ -291,9 +279,7 @@ class TestDamage:
             await stack.refresh()
         assert [(each["event"], each["had"], each["has"]) for each in logs] == [("log.expired", 1, 0)]
 
-    async def test_episodes_are_counted_across_a_missing_state(
-        self, stack: InteractionStack, store: MemoryStore
-    ) -> None:
+    async def test_episodes_are_counted_across_a_missing_state(self, stack, store) -> None:
         await stack.push(HELLO, HI, HELLO, HI)
         del store._nodes[stack.key][0, 3]
         late = another(stack, store)

@@ -1,7 +1,5 @@
 """Blocking work: bounded, fair between keys, and nothing of it is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter
@@ -17,8 +15,8 @@ from orchestrator_interactive.kernel.blocking import FairPool, run_blocking
 KEYS = st.sampled_from("abc")
 
 
-class Work:
-    """Counts what runs at the same time; a call waits for the gate, where there is one."""
+class Blocking:
+    """A function that counts its simultaneous calls; each waits for the gate."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -52,10 +50,10 @@ class Work:
     threads=st.integers(1, 4),
     max_per_key=st.integers(1, 3),
 )
-async def test_it_is_bounded_and_every_call_that_is_not_cancelled_is_made_once(
+async def test_calls_are_bounded_and_each_is_made_once_unless_it_is_cancelled(
     keys: list[tuple[str, bool]], threads: int, max_per_key: int
 ) -> None:
-    pool, work = FairPool("test", threads, max_per_key), Work()
+    pool, work = FairPool("test", threads, max_per_key), Blocking()
     tasks = [asyncio.ensure_future(pool.run(key, work, key)) for key, _ in keys]
     for task, (_, is_cancelled) in zip(tasks, keys, strict=True):
         if is_cancelled:
@@ -71,7 +69,7 @@ async def test_it_is_bounded_and_every_call_that_is_not_cancelled_is_made_once(
 
 
 async def test_one_key_with_many_calls_delays_another_by_one_call_at_most() -> None:
-    pool, work = FairPool("test", threads=1, max_per_key=1), Work()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Blocking()
     many = [asyncio.ensure_future(pool.run("many", work, "many")) for _ in range(20)]
     await work.begins()
     few = [asyncio.ensure_future(pool.run("few", work, "few")) for _ in range(2)]
@@ -81,8 +79,8 @@ async def test_one_key_with_many_calls_delays_another_by_one_call_at_most() -> N
     assert work.order[1:5] == ["many", "few", "many", "few"] or work.order[1:4] == ["few", "many", "few"]
 
 
-async def test_a_key_does_not_get_all_threads() -> None:
-    pool, work = FairPool("test", threads=2, max_per_key=1), Work()
+async def test_one_key_does_not_get_all_threads() -> None:
+    pool, work = FairPool("test", threads=2, max_per_key=1), Blocking()
     many = [asyncio.ensure_future(pool.run("many", work, "many")) for _ in range(5)]
     other = asyncio.ensure_future(pool.run("other", work, "other"))
     await work.begins(2)
@@ -92,7 +90,7 @@ async def test_a_key_does_not_get_all_threads() -> None:
 
 
 async def test_a_call_that_waits_for_too_long_is_never_made() -> None:
-    pool, work = FairPool("test", threads=1, max_per_key=1), Work()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Blocking()
     first = asyncio.ensure_future(pool.run("a", work, "a"))
     await work.begins()
     with pytest.raises(TimeoutError):
@@ -103,7 +101,7 @@ async def test_a_call_that_waits_for_too_long_is_never_made() -> None:
 
 
 async def test_a_call_whose_thread_cannot_start_fails_and_is_never_made() -> None:
-    pool, work = FairPool("test", threads=1, max_per_key=1), Work()
+    pool, work = FairPool("test", threads=1, max_per_key=1), Blocking()
     work.gate.set()
     before = threading.stack_size(1 << 46)
     try:
@@ -115,7 +113,7 @@ async def test_a_call_whose_thread_cannot_start_fails_and_is_never_made() -> Non
     assert work.order == ["second"]
 
 
-async def test_what_a_function_raises_is_raised_and_its_context_is_the_callers() -> None:
+async def test_a_function_runs_in_the_context_of_its_caller_and_its_error_is_raised() -> None:
     name: ContextVar[str] = ContextVar("name")
     name.set("mine")
     assert await run_blocking("a", name.get) == "mine"

@@ -1,6 +1,4 @@
-"""The cancellation token: two stages, only ever forward, until it is reset."""
-
-from __future__ import annotations
+"""The cancellation token goes from none to graceful to immediate, and back only by a reset."""
 
 import asyncio
 
@@ -10,18 +8,13 @@ from agents import soon
 from orchestrator_interactive.kernel import CancellationToken
 
 
-def test_it_goes_from_none_to_graceful_to_immediate() -> None:
+def test_it_goes_from_none_to_graceful_to_immediate_and_never_back() -> None:
     token = CancellationToken()
     assert (token.state, token.is_cancelled) == ("none", False)
     assert token.request_graceful()
     assert (token.state, token.is_cancelled, token.is_graceful) == ("graceful", True, True)
     assert token.request_immediate()
     assert (token.state, token.is_graceful, token.is_immediate) == ("immediate", False, True)
-
-
-def test_it_never_goes_back() -> None:
-    token = CancellationToken()
-    token.request_immediate()
     assert not token.request_graceful()
     assert not token.request_immediate()
     assert token.is_immediate
@@ -35,24 +28,18 @@ def test_a_reset_makes_it_new() -> None:
     assert token.request_graceful()
 
 
-def test_a_watcher_sees_every_step_and_the_one_before_it_came() -> None:
+def test_a_callback_is_called_at_once_and_at_every_stage_until_it_leaves() -> None:
     token, seen = CancellationToken(), []
     token.request_graceful()
     with token.watch(lambda: seen.append(token.state)):
         token.request_graceful()
         token.request_immediate()
+    token.reset()
+    token.request_graceful()
     assert seen == ["graceful", "immediate"]
 
 
-def test_a_watcher_that_left_sees_nothing() -> None:
-    token, seen = CancellationToken(), []
-    with token.watch(lambda: seen.append(1)):
-        pass
-    token.request_graceful()
-    assert seen == []
-
-
-def test_the_same_callback_can_watch_twice() -> None:
+def test_the_same_callback_can_be_registered_twice() -> None:
     token, seen = CancellationToken(), []
 
     def look() -> None:
@@ -66,7 +53,7 @@ def test_the_same_callback_can_watch_twice() -> None:
 
 
 @pytest.mark.parametrize("immediate", [False, True])
-async def test_waiting_ends_with_the_stage_waited_for(*, immediate: bool) -> None:
+async def test_waiting_ends_at_the_stage_waited_for(*, immediate: bool) -> None:
     token = CancellationToken()
     waiting = asyncio.create_task(token.wait(immediate=immediate))
     await asyncio.sleep(0)
@@ -78,20 +65,17 @@ async def test_waiting_ends_with_the_stage_waited_for(*, immediate: bool) -> Non
     await soon(waiting)
 
 
-def test_a_child_follows_its_parent() -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_a_child_follows_its_parent_and_catches_up(*, late: bool) -> None:
     parent, child = CancellationToken(), CancellationToken()
-    parent.register_child(child)
+    if not late:
+        parent.register_child(child)
     parent.request_graceful()
+    if late:
+        parent.register_child(child)
     assert child.is_graceful
     parent.request_immediate()
     assert child.is_immediate
-
-
-def test_a_child_that_comes_late_catches_up() -> None:
-    parent, child = CancellationToken(), CancellationToken()
-    parent.request_graceful()
-    parent.register_child(child)
-    assert child.is_graceful
 
 
 def test_a_child_that_is_further_than_its_parent_stays_there() -> None:
@@ -102,7 +86,7 @@ def test_a_child_that_is_further_than_its_parent_stays_there() -> None:
     assert child.is_immediate
 
 
-def test_a_child_that_left_and_the_parent_of_a_child_are_not_touched() -> None:
+def test_neither_the_parent_of_a_child_nor_a_child_that_left_is_cancelled() -> None:
     parent, child = CancellationToken(), CancellationToken()
     parent.register_child(child)
     child.request_immediate()

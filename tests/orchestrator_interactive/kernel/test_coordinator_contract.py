@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,9 +37,7 @@ class TestMethods:
             ("process_hook_result", ["result", "event", "hook_name"], {"hook_name": "unknown"}),
         ],
     )
-    def test_a_method_has_the_documented_parameters(
-        self, method: str, parameters: list[str], defaults: dict[str, Any]
-    ) -> None:
+    def test_a_method_has_the_documented_parameters(self, method, parameters, defaults) -> None:
         _, *given = inspect.signature(getattr(ModuleCoordinator, method)).parameters.values()
         assert [parameter.name for parameter in given] == parameters
         assert {p.name: p.default for p in given if p.default is not p.empty} == defaults
@@ -69,9 +66,7 @@ class TestMountPoints:
 class TestMount:
     @pytest.mark.parametrize("name", [None, "any name"])
     @pytest.mark.parametrize("point", SINGLE)
-    async def test_a_single_mount_point_ignores_the_name(
-        self, coordinator: ModuleCoordinator, point: str, name: str | None
-    ) -> None:
+    async def test_a_single_mount_point_ignores_the_name(self, coordinator, point: str, name: str | None) -> None:
         module = object()
         assert await coordinator.mount(point, module, name=name) is None
         assert coordinator.get(point) is coordinator.get(point, "another name") is module
@@ -85,9 +80,7 @@ class TestMount:
         assert coordinator.get(point) == {"a": "first", "custom-tool": module, "given": module}
 
     @pytest.mark.parametrize(("point", "name"), [*((point, None) for point in SINGLE), ("tools", "a")])
-    async def test_replacing_a_module_logs_a_warning(
-        self, coordinator: ModuleCoordinator, logs, point: str, name: str | None
-    ) -> None:
+    async def test_replacing_a_module_logs_a_warning(self, coordinator, logs, point: str, name: str | None) -> None:
         await coordinator.mount(point, "old", name)
         assert not logs.tell("warning")
         await coordinator.mount(point, "new", name)
@@ -95,9 +88,7 @@ class TestMount:
         assert logs.tell("warning", point, name or "")
 
     @pytest.mark.parametrize(("point", "said"), [("hooks", r"hooks\.register"), ("nowhere", "mount point.*nowhere")])
-    async def test_an_invalid_mount_point_is_an_error(
-        self, coordinator: ModuleCoordinator, point: str, said: str
-    ) -> None:
+    async def test_an_invalid_mount_point_is_an_error(self, coordinator, point: str, said: str) -> None:
         with pytest.raises(ValueError, match=said):
             await coordinator.mount(point, object())
 
@@ -134,18 +125,14 @@ class TestMount:
         assert coordinator.get("tools") == {"a": 1, "b": 2}
 
     @pytest.mark.parametrize("point", ["orchestrator", "context"])
-    async def test_the_session_alias_means_the_single_mount_points(
-        self, coordinator: ModuleCoordinator, point: str
-    ) -> None:
+    async def test_the_session_alias_means_the_single_mount_points(self, coordinator, point: str) -> None:
         await coordinator.mount("session", "module", name=point)
         assert coordinator.get(point) == coordinator.get("session", point) == "module"
         await coordinator.unmount("session", point)
         assert coordinator.get(point) is None
 
     @pytest.mark.parametrize("name", [None, "tools", "nowhere"])
-    async def test_the_session_alias_needs_the_name_of_a_single_mount_point(
-        self, coordinator: ModuleCoordinator, name: str | None
-    ) -> None:
+    async def test_the_session_alias_needs_the_name_of_a_single_mount_point(self, coordinator, name) -> None:
         with pytest.raises(ValueError, match=r"session.*name"):
             await coordinator.mount("session", "module", name=name)
 
@@ -174,9 +161,7 @@ class TestUnmount:
             ("hooks", None, "(?i)hooks"),
         ],
     )
-    async def test_a_wrong_place_or_name_is_an_error(
-        self, coordinator: ModuleCoordinator, point: str, name: str | None, said: str
-    ) -> None:
+    async def test_a_wrong_place_or_name_is_an_error(self, coordinator, point, name, said) -> None:
         with pytest.raises(ValueError, match=said):
             await coordinator.unmount(point, name)
 
@@ -276,9 +261,7 @@ def order() -> list[str]:
 
 
 class TestCleanup:
-    async def test_functions_of_every_kind_run_once_the_latest_first(
-        self, coordinator: ModuleCoordinator, order: list[str]
-    ) -> None:
+    async def test_functions_of_every_kind_run_once_the_latest_first(self, coordinator, order) -> None:
         sync, awaited, wrapped, partial = (Resource(name, order) for name in ("sync", "async", "lambda", "partial"))
         for function in (
             sync.close,
@@ -293,9 +276,7 @@ class TestCleanup:
             assert order == ["partial", "lambda", "async", "sync"]
 
     @pytest.mark.parametrize("failing", [fails, fails_later, fails_to_await_its_task, "not callable"])
-    async def test_a_failure_is_logged_and_the_others_run(
-        self, coordinator: ModuleCoordinator, order: list[str], logs, failing: Any
-    ) -> None:
+    async def test_a_failure_is_logged_and_the_others_run(self, coordinator, order, logs, failing: Any) -> None:
         coordinator.register_cleanup(Resource("first", order).close)
         coordinator.register_cleanup(failing)
         coordinator.register_cleanup(Resource("last", order).disconnect)
@@ -303,9 +284,7 @@ class TestCleanup:
         assert order == ["last", "first"]
         assert logs.tell("error", "cleanup", getattr(failing, "__name__", ""))
 
-    async def test_cancelling_the_caller_takes_effect_after_the_others(
-        self, coordinator: ModuleCoordinator, order: list[str]
-    ) -> None:
+    async def test_cancelling_the_caller_takes_effect_after_the_others(self, coordinator, order) -> None:
         begun = asyncio.Event()
 
         async def waits() -> None:
@@ -384,17 +363,13 @@ class TestCollectContributions:
         [lambda: "two", returns_two, lambda: returns_two(), functools.partial(returns_two)],  # noqa: PLW0108 - a function that returns a coroutine
         ids=["sync", "async", "returns a coroutine", "partial"],
     )
-    async def test_every_kind_of_callback_contributes_in_order_of_registration(
-        self, coordinator: ModuleCoordinator, callback: Callable[[], Any]
-    ) -> None:
+    async def test_every_kind_of_callback_contributes_in_order_of_registration(self, coordinator, callback) -> None:
         for contribution in (lambda: "one", callback, lambda: "three"):
             coordinator.register_contributor("c", "the same name", contribution)
         assert await coordinator.collect_contributions("c") == ["one", "two", "three"]
 
     @pytest.mark.parametrize("is_async", [False, True])
-    async def test_a_failure_is_logged_with_name_and_channel_and_omitted(
-        self, coordinator: ModuleCoordinator, logs, *, is_async: bool
-    ) -> None:
+    async def test_a_failure_is_logged_with_name_and_channel_and_omitted(self, coordinator, logs, *, is_async) -> None:
         def fails() -> Any:
             raise RuntimeError
 

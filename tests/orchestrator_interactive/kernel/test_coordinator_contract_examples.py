@@ -57,9 +57,7 @@ class TestHookResultProcessing:
             ("orchestrator:post_execute", {"suppress_output": True}, None),
         ],
     )
-    async def test_a_pipeline_applies_the_result_of_a_hook(
-        self, coordinator: ModuleCoordinator, event: str, fields: dict[str, Any], answer: str | None
-    ) -> None:
+    async def test_a_pipeline_applies_the_result_of_a_hook(self, coordinator, event, fields, answer) -> None:
         answer_with(coordinator.hooks, event, **fields)
         assert await PipelineOrchestrator(coordinator).execute("x") == answer
 

@@ -1,26 +1,26 @@
-"""What other people's code raises stays its own failure: it cancels nobody, ends no process, and is told."""
-
-from __future__ import annotations
+"""An exception of a module stays its own failure: it cancels nothing, ends no process, and is reported."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from agents import Recorder, StaticLoader, call, echo, make_agent, raising, say, soon, use
 from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator
-from orchestrator_interactive.kernel import AmplifierSession, CancellationToken, HookRegistry, HookResult
+from orchestrator_interactive.kernel import (
+    AmplifierSession,
+    CancellationToken,
+    HookRegistry,
+    HookResult,
+    ModuleCoordinator,
+)
 from orchestrator_interactive.kernel.error_boundary import EscapedError, convert_exits
 from orchestrator_interactive.kernel.loading.loader import Mount
 from orchestrator_interactive.testing import MockContextManager, MockProvider, ScriptedOrchestrator, TestCoordinator
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from orchestrator_interactive.kernel import ModuleCoordinator
-
-    Raises = Callable[..., Any]
+Raises = Callable[..., Any]
 
 
 class Wordless(Exception):  # noqa: N818 - named after what is odd about it
@@ -30,7 +30,7 @@ class Wordless(Exception):  # noqa: N818 - named after what is odd about it
         raise RuntimeError("no words")
 
 
-async def awaits_what_was_cancelled(*_: Any) -> None:
+async def awaits_a_cancelled_future(*_: Any) -> None:
     future = asyncio.get_running_loop().create_future()
     future.cancel()
     await future
@@ -52,7 +52,7 @@ def cancels_at_once(*_: Any) -> None:
     raise asyncio.CancelledError
 
 
-RAISES = [awaits_what_was_cancelled, exits, fails_without_words, exits_at_once, cancels_at_once]
+RAISES = [awaits_a_cancelled_future, exits, fails_without_words, exits_at_once, cancels_at_once]
 every_way_to_raise = pytest.mark.parametrize("raises", RAISES)
 INJECT = HookResult(action="inject_context", context_injection="3 issues", user_message="checked")
 
@@ -74,18 +74,18 @@ async def _mount_orchestrator(coordinator: ModuleCoordinator, _config: dict[str,
 
 
 def _session(*tools: str, **mounts: Any) -> AmplifierSession:
-    shelf: Any = StaticLoader(**{"o": _mount_orchestrator, "c": _mount_context, **mounts})
-    return AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, "tools": tools}, loader=shelf)
+    loader: Any = StaticLoader(**{"o": _mount_orchestrator, "c": _mount_context, **mounts})
+    return AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, "tools": tools}, loader=loader)
 
 
 @every_way_to_raise
 @pytest.mark.parametrize("collecting", [False, True])
-async def test_a_hook_that_raises_keeps_no_other_from_being_asked(raises: Raises, *, collecting: bool) -> None:
+async def test_a_hook_that_raises_does_not_prevent_the_others(raises: Raises, *, collecting: bool) -> None:
     hooks = HookRegistry()
     hooks.register("e", raises)
-    heard = Recorder().listen(hooks, "e")
+    recorder = Recorder().listen(hooks, "e")
     await soon(hooks.emit_and_collect("e", {}) if collecting else hooks.emit("e", {}))
-    assert heard.names() == ["e"]
+    assert recorder.names() == ["e"]
 
 
 @pytest.mark.parametrize(("error", "text"), [(SystemExit(3), "3"), (Wordless(), "Wordless")], ids=["exit", "wordless"])
@@ -98,7 +98,7 @@ async def test_a_tool_that_raises_is_a_failed_call(error: BaseException, text: s
     assert fine["content"] == "fine"
 
 
-async def test_a_tool_that_cannot_be_described_is_not_offered() -> None:
+async def test_a_tool_whose_description_fails_is_not_offered() -> None:
     class Indescribable:
         name = "t"
 
@@ -116,23 +116,23 @@ async def test_a_tool_that_cannot_be_described_is_not_offered() -> None:
 @every_way_to_raise
 async def test_a_module_that_raises_is_left_out(raises: Raises) -> None:
     session = _session("broken", broken=raises)
-    told = Recorder().listen(session.coordinator.hooks, "module:load_failed")
+    failures = Recorder().listen(session.coordinator.hooks, "module:load_failed")
     await soon(session.initialize())
-    [left_out] = told.of("module:load_failed")
+    [left_out] = failures.of("module:load_failed")
     assert left_out["module_id"] == "broken"
     assert left_out["error"]
     assert await session.execute("hello") == "ok"
 
 
-@pytest.mark.parametrize("raises", [awaits_what_was_cancelled, exits])
+@pytest.mark.parametrize("raises", [awaits_a_cancelled_future, exits])
 @pytest.mark.parametrize("point", ["orchestrator", "context"])
-async def test_a_module_that_cannot_be_done_without_fails_the_session_and_no_more(point: str, raises: Raises) -> None:
+async def test_a_required_module_that_raises_fails_the_session_only(point: str, raises: Raises) -> None:
     with pytest.raises(EscapedError):
         await soon(asyncio.create_task(_session(**{point[0]: raises}).initialize()))
 
 
 @every_way_to_raise
-async def test_an_on_session_ready_that_raises_is_told_and_the_others_are_called(raises: Raises) -> None:
+async def test_an_on_session_ready_that_raises_is_reported_and_the_others_are_called(raises: Raises) -> None:
     called: list[str] = []
 
     async def nothing(*_: Any) -> None: ...
@@ -149,16 +149,16 @@ async def test_an_on_session_ready_that_raises_is_told_and_the_others_are_called
     plan = {"session": {"orchestrator": "o", "context": "c"}, "tools": ["raises", "ready"]}
     library: Any = Library(o=_mount_orchestrator, c=_mount_context)
     session = AmplifierSession(plan, loader=library)
-    told = Recorder().listen(session.coordinator.hooks, "module:on_session_ready_failed")
+    failures = Recorder().listen(session.coordinator.hooks, "module:on_session_ready_failed")
     await soon(session.initialize())
-    [failed] = told.of("module:on_session_ready_failed")
+    [failed] = failures.of("module:on_session_ready_failed")
     assert failed["module_id"] == "raises"
     assert failed["error"]
     assert called == ["ready"]
 
 
 @every_way_to_raise
-async def test_a_clean_up_that_raises_keeps_no_other_from_running(raises: Raises) -> None:
+async def test_a_cleanup_that_raises_does_not_prevent_the_others(raises: Raises) -> None:
     coordinator, order = TestCoordinator(), []
     coordinator.register_cleanup(lambda: order.append("first"))
     coordinator.register_cleanup(raises)
@@ -166,15 +166,15 @@ async def test_a_clean_up_that_raises_keeps_no_other_from_running(raises: Raises
     assert order == ["first"]
 
 
-async def test_a_clean_up_that_raises_does_not_hide_why_the_session_ends() -> None:
+async def test_a_cleanup_that_raises_does_not_hide_the_error_of_the_session() -> None:
     session = _session()
-    session.coordinator.register_cleanup(awaits_what_was_cancelled)
+    session.coordinator.register_cleanup(awaits_a_cancelled_future)
     with pytest.raises(KeyError, match="the reason"):
         async with session:
             raise KeyError("the reason")
 
 
-async def test_a_clean_up_that_cannot_be_shown_is_logged_all_the_same(logs: list[Any]) -> None:
+async def test_a_cleanup_without_a_repr_is_logged_by_its_class(logs: list[Any]) -> None:
     class Closed:
         def __repr__(self) -> str:
             raise RuntimeError("closed already")
@@ -189,7 +189,7 @@ async def test_a_clean_up_that_cannot_be_shown_is_logged_all_the_same(logs: list
 
 
 @every_way_to_raise
-async def test_whoever_asks_people_and_raises_makes_it_a_no(raises: Raises) -> None:
+async def test_an_approval_system_that_raises_denies(raises: Raises) -> None:
     class Broken:
         request_approval = staticmethod(raises)
 
@@ -202,7 +202,7 @@ async def test_whoever_asks_people_and_raises_makes_it_a_no(raises: Raises) -> N
 
 
 @every_way_to_raise
-async def test_a_display_that_raises_keeps_nothing_else_from_being_done(raises: Raises) -> None:
+async def test_a_display_that_raises_does_not_prevent_an_injection(raises: Raises) -> None:
     class Broken:
         show_message = staticmethod(raises)
 
@@ -214,7 +214,7 @@ async def test_a_display_that_raises_keeps_nothing_else_from_being_done(raises: 
 
 
 @every_way_to_raise
-async def test_a_context_that_raises_keeps_nothing_else_from_being_done(raises: Raises) -> None:
+async def test_a_context_that_raises_does_not_prevent_a_user_message(raises: Raises) -> None:
     class Broken:
         add_message = staticmethod(raises)
 
@@ -225,11 +225,11 @@ async def test_a_context_that_raises_keeps_nothing_else_from_being_done(raises: 
     assert coordinator._current_turn_injections == 0
 
 
-async def test_without_a_coordinator_a_context_that_refuses_a_remark_does_not_end_the_run() -> None:
+async def test_without_a_coordinator_a_context_that_refuses_an_injection_does_not_end_the_run() -> None:
     class Choosy(MockContextManager):
         async def add_message(self, message: dict[str, Any]) -> None:
             if message["content"] == INJECT.context_injection:
-                await awaits_what_was_cancelled()
+                await awaits_a_cancelled_future()
             await super().add_message(message)
 
     hooks = HookRegistry()
@@ -246,7 +246,7 @@ async def test_a_contributor_that_raises_is_left_out(raises: Raises) -> None:
     assert await soon(coordinator.collect_contributions("c")) == [1]
 
 
-async def test_a_contributor_that_comes_while_they_are_asked_is_asked_the_next_time() -> None:
+async def test_a_contributor_that_is_registered_during_a_collection_is_in_the_next() -> None:
     coordinator = TestCoordinator()
 
     def brings_another() -> int:
@@ -259,25 +259,25 @@ async def test_a_contributor_that_comes_while_they_are_asked_is_asked_the_next_t
 
 
 @every_way_to_raise
-async def test_a_watcher_of_a_run_that_raises_does_not_disturb_it(raises: Raises) -> None:
+async def test_a_progress_listener_that_raises_does_not_disturb_the_run(raises: Raises) -> None:
     agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[echo()])
     assert await soon(agent.session.execute("go", on_progress=raises)) == "ok"
 
 
 @every_way_to_raise
-async def test_whoever_is_told_of_a_stop_and_raises_keeps_no_other_from_being_told(raises: Raises) -> None:
-    coordinator, told = TestCoordinator(), []
+async def test_a_cancel_callback_that_raises_does_not_prevent_the_others(raises: Raises) -> None:
+    coordinator, states = TestCoordinator(), []
 
     async def listens() -> None:
-        told.append(coordinator.cancellation.state)
+        states.append(coordinator.cancellation.state)
 
     coordinator.cancellation.on_cancel(raises)
     coordinator.cancellation.on_cancel(listens)
     await soon(coordinator.request_cancel())
-    assert told == ["graceful"]
+    assert states == ["graceful"]
 
 
-def test_a_watcher_of_a_token_that_fails_keeps_no_child_from_being_stopped() -> None:
+def test_a_token_callback_that_raises_does_not_prevent_the_children() -> None:
     token, child = CancellationToken(), CancellationToken()
     token.register_child(child)
 
@@ -289,7 +289,7 @@ def test_a_watcher_of_a_token_that_fails_keeps_no_child_from_being_stopped() -> 
     assert child.is_immediate
 
 
-async def test_an_orchestrators_error_stays_the_one_it_is() -> None:
+async def test_an_error_of_the_orchestrator_keeps_its_type() -> None:
     async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
         await _mount_orchestrator(coordinator, config)
         await coordinator.mount("orchestrator", ScriptedOrchestrator([Wordless()]))
@@ -300,15 +300,15 @@ async def test_an_orchestrators_error_stays_the_one_it_is() -> None:
     assert session.status.last_error == {"type": "Wordless", "message": "Wordless"}
 
 
-async def test_a_cancellation_of_ones_own_passes_every_border() -> None:
+async def test_a_cancellation_of_the_task_passes_every_boundary() -> None:
     inside = asyncio.Event()
 
-    async def at_a_border() -> None:
+    async def at_a_boundary() -> None:
         with convert_exits():
             inside.set()
             await asyncio.Event().wait()
 
-    task = asyncio.create_task(at_a_border())
+    task = asyncio.create_task(at_a_boundary())
     await soon(inside.wait())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -68,9 +68,7 @@ class TestProcessHookResult:
         with pytest.raises(TypeError, match="result"):
             await coordinator.process_hook_result(wrong, "tool:post")
 
-    async def test_one_result_may_combine_several_actions(
-        self, coordinator: ModuleCoordinator, display: Display, logs
-    ) -> None:
+    async def test_one_result_may_combine_several_actions(self, coordinator, display, logs) -> None:
         processed = await coordinator.process_hook_result(EVERYTHING, "tool.package.install", "scanner")
         assert processed == EVERYTHING
         [row] = await rows(coordinator)
@@ -100,9 +98,7 @@ class TestProcessHookResult:
 
 class TestSubsystemRoutingTable:
     @pytest.mark.parametrize("role", ["system", "user", "assistant"])
-    async def test_an_injection_goes_to_the_context_with_its_role(
-        self, coordinator: ModuleCoordinator, role: Any
-    ) -> None:
+    async def test_an_injection_goes_to_the_context_with_its_role(self, coordinator, role: Any) -> None:
         await coordinator.process_hook_result(INJECT.model_copy(update={"context_injection_role": role}), "e")
         [row] = await rows(coordinator)
         assert (row["role"], row["content"], row["metadata"]["hook_name"]) == (role, "3 issues", "unknown")
@@ -134,9 +130,7 @@ class TestSubsystemRoutingTable:
         assert logs.tell("info", "look", "warning", "'h'")
 
     @pytest.mark.parametrize("action", ["continue", "deny", "modify"])
-    async def test_other_actions_are_returned_unchanged(
-        self, coordinator: ModuleCoordinator, display: Display, action: Any
-    ) -> None:
+    async def test_other_actions_are_returned_unchanged(self, coordinator, display, action: Any) -> None:
         result = HookResult(action=action, data={"a": 1}, reason="because")
         assert await coordinator.process_hook_result(result, "e", "h") == result
         assert await rows(coordinator) == []
@@ -226,9 +220,7 @@ class TestApprovalFlowProcessing:
         ],
         ids=["with options", "without options"],
     )
-    async def test_the_approval_system_gets_the_question(
-        self, make_coordinator, ask: HookResult, asked: tuple[Any, ...]
-    ) -> None:
+    async def test_the_approval_system_gets_the_question(self, make_coordinator, ask, asked) -> None:
         person = Person("Allow")
         await make_coordinator(approvals=person).process_hook_result(ask, "tool.http.request", "network-policy")
         assert person.asked == [asked]
@@ -251,9 +243,7 @@ class TestApprovalFlowProcessing:
         ],
         ids=str,
     )
-    async def test_an_answer_becomes_continue_or_deny(
-        self, make_coordinator, answer: Any, action: str, reason: str
-    ) -> None:
+    async def test_an_answer_becomes_continue_or_deny(self, make_coordinator, answer, action, reason) -> None:
         options = ["Allow for an hour", "Never"] if answer in {"Allow for an hour", "Never"} else ASK.approval_options
         ask = ASK.model_copy(update={"approval_options": options})
         processed = await make_coordinator(approvals=Person(answer)).process_hook_result(ask, "e", "h")
@@ -309,9 +299,7 @@ class TestApprovalFlowProcessing:
 
 class TestAuditLogging:
     @pytest.mark.parametrize("ephemeral", [False, True])
-    async def test_an_injection_is_logged_with_hook_event_and_size(
-        self, coordinator: ModuleCoordinator, logs, *, ephemeral: bool
-    ) -> None:
+    async def test_an_injection_is_logged_with_hook_event_and_size(self, coordinator, logs, *, ephemeral: bool) -> None:
         result = HookResult(action="inject_context", context_injection="é", ephemeral=ephemeral)
         await coordinator.process_hook_result(result, "tool:post", "linter")
         assert logs.tell("info", "hook.injected", "linter", "tool:post", "'size_bytes': 2")

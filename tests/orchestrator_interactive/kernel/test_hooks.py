@@ -1,6 +1,4 @@
-"""Hook handlers of every kind, hook results of every kind, and what several of them make together."""
-
-from __future__ import annotations
+"""Handlers and hook results of every kind, how several results are merged, and cancellation."""
 
 import asyncio
 import functools
@@ -52,7 +50,8 @@ class _LookalikeModel(BaseModel):
 for _lookalike in (_Lookalike, _LookalikeModel):
     _lookalike.__name__, _lookalike.__module__ = "HookResult", "amplifier_core.models"
 
-ODD = {
+
+INVALID = {
     "an unknown action": HookResult.model_construct(action="block"),
     "no action": HookResult().model_copy(update={"action": None}),
     "an action of a later version": _NoMore(),
@@ -67,21 +66,21 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-async def test_a_result_with_odd_values_is_logged_and_leaves_the_others_alone(hooks: HookRegistry, odd: Any) -> None:
+@pytest.mark.parametrize("invalid", INVALID.values(), ids=INVALID)
+async def test_an_invalid_result_is_logged_and_leaves_the_others_alone(hooks: HookRegistry, invalid: Any) -> None:
     with capture_logs() as logs:
-        assert (await _answering(hooks, odd).emit("e", {})).action == "continue"
+        assert (await _answering(hooks, invalid).emit("e", {})).action == "continue"
     assert [entry["hook"] for entry in logs if entry["event"] in {"hook.result_invalid", "hook.failed"}] == ["0"]
     assert (await _answering(hooks, DENY).emit("e", {})).reason == "no"
 
 
 @pytest.mark.parametrize("text", [" ", "\n\n", "\t"], ids=repr)
-async def test_a_blank_injection_is_nothing(hooks: HookRegistry, text: str) -> None:
+async def test_a_blank_injection_is_dropped(hooks: HookRegistry, text: str) -> None:
     result = await _answering(hooks, INJECT.model_copy(update={"context_injection": text})).emit("e", {})
     assert (result.action, result.injections()) == ("continue", [])
 
 
-async def test_whatever_can_be_called_is_a_handler(hooks: HookRegistry) -> None:
+async def test_every_kind_of_callable_is_a_handler(hooks: HookRegistry) -> None:
     def says(word: str) -> HookResult:
         return HookResult(action="modify", data={word: True})
 
@@ -106,24 +105,24 @@ async def test_whatever_can_be_called_is_a_handler(hooks: HookRegistry) -> None:
     assert set((await hooks.emit("e", {})).data or {}) == {"object", "method", "partial", "future", "sync"}
 
 
-async def test_a_handler_that_is_registered_meanwhile_waits_for_the_next_round(hooks: HookRegistry) -> None:
-    heard: list[str] = []
+async def test_a_handler_that_is_registered_during_an_event_waits_for_the_next(hooks: HookRegistry) -> None:
+    called: list[str] = []
 
     async def late(_event: str, _data: dict[str, Any]) -> None:
-        heard.append("late")
+        called.append("late")
 
     async def registers(_event: str, _data: dict[str, Any]) -> None:
         hooks.register("e", late, priority=9)
 
     end = hooks.register("e", registers)
     await hooks.emit("e", {})
-    assert heard == []
+    assert called == []
     end()
     await hooks.emit("e", {})
-    assert heard == ["late"]
+    assert called == ["late"]
 
 
-async def test_a_handler_that_was_ended_meanwhile_is_not_asked_any_more(hooks: HookRegistry) -> None:
+async def test_a_handler_that_is_unregistered_during_an_event_is_not_called(hooks: HookRegistry) -> None:
     async def ends_the_other(_event: str, _data: dict[str, Any]) -> None:
         end()
 
@@ -132,7 +131,7 @@ async def test_a_handler_that_was_ended_meanwhile_is_not_asked_any_more(hooks: H
     assert (await hooks.emit("e", {})).action == "continue"
 
 
-async def test_ending_what_its_name_has_ended_does_nothing(hooks: HookRegistry) -> None:
+async def test_unregistering_a_handler_twice_does_nothing(hooks: HookRegistry) -> None:
     async def handler(_event: str, _data: dict[str, Any]) -> None: ...
 
     ends = [hooks.register("e", handler, name="same") for _ in range(2)]
@@ -143,7 +142,7 @@ async def test_ending_what_its_name_has_ended_does_nothing(hooks: HookRegistry) 
     assert hooks.list_handlers("e") == {"e": ["another"]}
 
 
-async def test_a_handler_may_emit_the_event_it_hears(hooks: HookRegistry) -> None:
+async def test_a_handler_may_emit_its_own_event(hooks: HookRegistry) -> None:
     depths: list[int] = []
 
     async def goes_deeper(_event: str, data: dict[str, Any]) -> HookResult:
@@ -157,7 +156,7 @@ async def test_a_handler_may_emit_the_event_it_hears(hooks: HookRegistry) -> Non
     assert depths == [1, 2, 3]
 
 
-async def test_rounds_at_the_same_time_do_not_mix(hooks: HookRegistry) -> None:
+async def test_events_at_the_same_time_do_not_mix(hooks: HookRegistry) -> None:
     async def counts(_event: str, data: dict[str, Any]) -> HookResult:
         await asyncio.sleep(0)
         return HookResult(action="modify", data={"n": data["n"] + 1})
@@ -168,7 +167,7 @@ async def test_rounds_at_the_same_time_do_not_mix(hooks: HookRegistry) -> None:
     assert [result.data for result in results] == [{"n": 2}, {"n": 12}, {"n": 22}]
 
 
-async def test_of_two_questions_one_is_made_that_asks_both_and_is_as_careful_as_either(hooks: HookRegistry) -> None:
+async def test_two_questions_become_one_with_the_stricter_options(hooks: HookRegistry) -> None:
     one = HookResult(
         action="ask_user",
         approval_prompt="Network?",
@@ -183,20 +182,20 @@ async def test_of_two_questions_one_is_made_that_asks_both_and_is_as_careful_as_
 
 
 @pytest.mark.parametrize("question_first", [True, False])
-async def test_what_is_to_be_injected_is_kept_beside_a_question(hooks: HookRegistry, *, question_first: bool) -> None:
+async def test_an_injection_is_kept_beside_a_question(hooks: HookRegistry, *, question_first: bool) -> None:
     answers = [INJECT.model_copy(update={"context_injection": "3 issues"}), HookResult(action="ask_user")]
     result = await _answering(hooks, *sorted(answers, key=lambda a: a.action, reverse=not question_first)).emit("e", {})
     assert result.action == "ask_user"
     assert [(i.content, i.event) for i in result.injections()] == [("3 issues", "e")]
 
 
-async def test_of_a_no_nothing_else_is_left(hooks: HookRegistry) -> None:
+async def test_a_denial_drops_the_injections(hooks: HookRegistry) -> None:
     result = await _answering(hooks, INJECT.model_copy(update={"context_injection": "3 issues"}), DENY).emit("e", {})
     assert (result.action, result.injections()) == ("deny", [])
 
 
 @pytest.mark.parametrize("stronger_first", [True, False])
-async def test_messages_for_the_user_are_joined_under_the_graver_level(
+async def test_messages_for_the_user_are_joined_with_the_more_severe_level(
     hooks: HookRegistry, *, stronger_first: bool
 ) -> None:
     answers = [
@@ -210,14 +209,14 @@ async def test_messages_for_the_user_are_joined_under_the_graver_level(
     assert result.user_message_level == "error"
 
 
-async def test_a_weaker_wish_keeps_its_message_with_its_source_and_its_quiet(hooks: HookRegistry) -> None:
+async def test_a_weaker_result_keeps_its_message_its_source_and_its_suppression(hooks: HookRegistry) -> None:
     quiet = HookResult(user_message="look", user_message_level="warning", suppress_output=True)
     result = await _answering(hooks, quiet, HookResult(action="ask_user", approval_prompt="May it?")).emit("e", {})
     assert (result.user_message, result.user_message_level, result.user_message_source) == ("look", "warning", "0")
     assert result.suppress_output
 
 
-async def test_in_a_collection_every_handler_sees_what_was_emitted(hooks: HookRegistry) -> None:
+async def test_in_a_collection_every_handler_gets_the_data_as_emitted(hooks: HookRegistry) -> None:
     seen: list[dict[str, Any]] = []
 
     async def changes(_event: str, data: dict[str, Any]) -> None:
@@ -234,7 +233,7 @@ async def test_in_a_collection_every_handler_sees_what_was_emitted(hooks: HookRe
 
 
 @pytest.mark.parametrize("timeout_s", [0, None], ids=["none to wait", "the registry's"])
-async def test_a_collection_has_what_comes_in_time(timeout_s: float | None) -> None:
+async def test_a_collection_has_the_results_that_come_in_time(timeout_s: float | None) -> None:
     async def hangs(_event: str, _data: dict[str, Any]) -> None:
         await asyncio.Event().wait()
 
@@ -245,6 +244,64 @@ async def test_a_collection_has_what_comes_in_time(timeout_s: float | None) -> N
 
 
 @pytest.mark.parametrize("data", ["text", 5, [1]], ids=repr)
-async def test_event_data_that_is_no_dictionary_is_named(hooks: HookRegistry, data: Any) -> None:
+async def test_event_data_that_is_no_dictionary_is_refused(hooks: HookRegistry, data: Any) -> None:
     with pytest.raises(TypeError, match="data"):
         await _answering(hooks, None).emit("e", data)
+
+
+async def _swallows_its_cancellation(reached: asyncio.Event) -> HookResult:
+    reached.set()
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return HookResult()
+    return HookResult(action="deny")
+
+
+async def test_a_handler_that_swallows_a_cancellation_does_not_hide_it_from_the_emitter() -> None:
+    hooks, reached, went_on = HookRegistry(), asyncio.Event(), []
+    hooks.register("e", lambda _event, _data: _swallows_its_cancellation(reached))
+
+    async def emitter() -> None:
+        await hooks.emit("e", {})
+        went_on.append(True)
+
+    task = asyncio.create_task(emitter())
+    await soon(reached.wait())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(task)
+    assert went_on == []
+
+
+async def test_a_handler_that_times_out_cleans_up_and_leaves_the_emitter_uncancelled() -> None:
+    hooks, cleaned = HookRegistry(timeout_s=0.01), []
+
+    async def hangs(_event: str, _data: dict[str, Any]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("up")
+
+    hooks.register("e", hangs)
+
+    async def emitter() -> int:
+        await hooks.emit("e", {})
+        task = asyncio.current_task()
+        return task.cancelling() if task else -1
+
+    assert await soon(asyncio.create_task(emitter())) == 0
+    assert cleaned == ["up"]
+
+
+@pytest.mark.parametrize("steps", [1, 2], ids=["right before", "right after"])
+async def test_a_cancellation_at_the_instant_of_a_timeout_is_not_lost(steps: int) -> None:
+    hooks = HookRegistry(timeout_s=0)
+    hooks.register("e", lambda _event, _data: asyncio.Event().wait())
+    task: asyncio.Task[Any] = asyncio.create_task(hooks.emit("e", {}))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(task)

@@ -99,9 +99,7 @@ class TestHookResultActions:
 
     @pytest.mark.parametrize("first", PRECEDENCE)
     @pytest.mark.parametrize("second", PRECEDENCE)
-    async def test_the_result_of_highest_precedence_is_returned(
-        self, hooks: HookRegistry, first: str, second: str
-    ) -> None:
+    async def test_the_result_of_highest_precedence_is_returned(self, hooks, first: str, second: str) -> None:
         for action in (first, second):
             hooks.register("e", Handler(HookResult(action=action, data={"a": 1}, context_injection="text")))
         assert (await hooks.emit("e", {})).action == max(first, second, key=PRECEDENCE.index)
@@ -210,9 +208,7 @@ class TestEventRegistration:
             *(("priority", wrong, TypeError) for wrong in ("10", None, 1.5)),
         ],
     )
-    def test_the_error_names_the_wrong_argument(
-        self, hooks: HookRegistry, argument: str, wrong: Any, kind: type[Exception]
-    ) -> None:
+    def test_the_error_names_the_wrong_argument(self, hooks, argument: str, wrong: Any, kind: type[Exception]) -> None:
         with pytest.raises(kind, match=argument):
             hooks.register(**{"event": "e", "handler": denies, "priority": 0, argument: wrong})
 
@@ -300,9 +296,7 @@ class TestHandlesExceptionsGracefully:
         ],
         ids=["raises", "hangs", "word", "dict", "zero", "object"],
     )
-    async def test_a_failing_handler_is_logged_and_counts_as_continue(
-        self, hooks: HookRegistry, logs, handler: Handler, logged: tuple[str, str]
-    ) -> None:
+    async def test_a_failing_handler_is_logged_and_counts_as_continue(self, hooks, logs, handler, logged) -> None:
         hooks.register("e", handler, name="the hook")
         assert (await soon(hooks.emit("e", {}))).action == "continue"
         hooks.register("e", denies)

@@ -1,6 +1,4 @@
-"""Laying one mount plan over another: module by module, and without sharing anything."""
-
-from __future__ import annotations
+"""Merging two mount plans, module by module, without sharing anything between them."""
 
 from copy import deepcopy
 from typing import Any
@@ -12,43 +10,36 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
 
 SESSION = {"orchestrator": "o", "context": "c"}
-SECTIONS = ["providers", "tools", "hooks"]
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_a_module_that_both_name_gets_both_configs(section: str) -> None:
-    base = {section: [{"module": "m", "source": "here", "config": {"a": 1, "b": {"x": 1}}}]}
-    overlay = {section: [{"module": "m", "config": {"b": {"y": 2}}}]}
-    assert merge_configs(base, overlay)[section] == [
-        {"module": "m", "source": "here", "config": {"a": 1, "b": {"x": 1, "y": 2}}}
-    ]
+def m(**config: Any) -> dict[str, Any]:
+    return {"module": "m", "config": config}
 
 
-def test_a_module_that_is_only_named_again_keeps_what_it_has() -> None:
-    entry = {"module": "m", "source": "here", "config": {"a": 1}}
-    assert merge_configs({"tools": [entry]}, {"tools": ["m"]})["tools"] == [entry]
-
-
-def test_a_module_that_was_only_named_can_be_given_a_config() -> None:
-    entry = {"module": "m", "config": {"a": 1}}
-    assert merge_configs({"tools": ["m"]}, {"tools": [entry]})["tools"] == [entry]
-
-
-def test_other_modules_are_added_after_those_that_are_there() -> None:
-    tools = merge_configs({"tools": ["a", "b"]}, {"tools": ["c", "a"]})["tools"]
-    assert [entry["module"] for entry in tools] == ["a", "b", "c"]
-
-
-def test_the_second_entry_of_a_module_is_laid_over_the_second_one_of_the_same() -> None:
-    base = {"providers": [{"module": "m", "config": {"name": name}} for name in ("one", "two")]}
-    overlay = {"providers": [{"module": "m", "config": {"x": x}} for x in (1, 2, 3)]}
-    configs = [entry["config"] for entry in merge_configs(base, overlay)["providers"]]
-    assert configs == [{"name": "one", "x": 1}, {"name": "two", "x": 2}, {"x": 3}]
-
-
-def test_two_entries_of_a_module_stay_two() -> None:
-    entries = [{"module": "m", "config": {"name": name}} for name in ("one", "two")]
-    assert merge_configs({"providers": entries}, {"providers": ["n"]})["providers"] == [*entries, {"module": "n"}]
+@pytest.mark.parametrize(
+    ("base", "overlay", "expected"),
+    [
+        ([m(a=1, b={"x": 1})], [m(b={"y": 2})], [m(a=1, b={"x": 1, "y": 2})]),
+        ([{**m(a=1), "source": "here"}], ["m"], [{**m(a=1), "source": "here"}]),
+        (["m"], [m(a=1)], [m(a=1)]),
+        (["a", "b"], ["c", "a"], [{"module": name} for name in "abc"]),
+        ([m(name="one"), m(name="two")], [m(x=1), m(x=2), m(x=3)], [m(name="one", x=1), m(name="two", x=2), m(x=3)]),
+        ([m(name="one"), m(name="two")], ["n"], [m(name="one"), m(name="two"), {"module": "n"}]),
+        ([m(allowed_paths=["/"])], [m(allowed_paths=["/safe"])], [m(allowed_paths=["/safe"])]),
+    ],
+    ids=[
+        "configs are merged",
+        "a module that is only named keeps its entry",
+        "a module that was only named gets a config",
+        "other modules are added at the end",
+        "the second entry of a module is merged with the second one",
+        "two entries of a module stay two",
+        "lists in a config are replaced",
+    ],
+)
+@pytest.mark.parametrize("section", ["providers", "tools", "hooks"])
+def test_the_modules_of_a_section_are_merged_by_name(section: str, base: Any, overlay: Any, expected: Any) -> None:
+    assert merge_configs({section: base}, {section: overlay})[section] == expected
 
 
 @pytest.mark.parametrize("nothing", [[], None])
@@ -75,7 +66,7 @@ def test_lists_in_a_config_are_replaced() -> None:
     ids=["orchestrator inside", "context inside", "sources beside", "configs beside"],
 )
 @pytest.mark.parametrize("another", ["another", {"module": "another"}], ids=["name", "mapping"])
-def test_another_module_does_not_inherit_the_options_of_the_one_it_takes_the_place_of(
+def test_a_replacement_does_not_inherit_the_options_of_the_module(
     point: str, base: dict[str, Any], another: Any
 ) -> None:
     base = {**base, "session": {**SESSION, **base.get("session", {})}}
@@ -90,7 +81,7 @@ def test_another_module_does_not_inherit_the_options_of_the_one_it_takes_the_pla
     ]
 
 
-def test_the_same_module_keeps_the_options_that_stand_beside_it() -> None:
+def test_the_same_module_keeps_the_options_beside_it() -> None:
     base = {"session": {**SESSION, "orchestrator_source": "there"}, "orchestrator": {"config": {"a": 1}}}
     overlay = {"session": {"orchestrator": "o"}, "orchestrator": {"config": {"b": 2}}}
     spec = MountPlan.from_config(merge_configs(base, overlay)).required[0]
@@ -105,21 +96,21 @@ PLANS = st.fixed_dictionaries({}, optional={"providers": ENTRIES, "tools": ENTRI
 
 
 @given(PLANS, PLANS)
-def test_neither_plan_is_touched_or_shared(base: dict[str, Any], overlay: dict[str, Any]) -> None:
+def test_neither_plan_is_changed_or_shared(base: dict[str, Any], overlay: dict[str, Any]) -> None:
     given_base, given_overlay = deepcopy(base), deepcopy(overlay)
     _spoil(merge_configs(base, overlay))
     assert (base, overlay) == (given_base, given_overlay)
 
 
 @given(PLANS, PLANS)
-def test_laying_the_same_over_it_again_changes_nothing(base: dict[str, Any], overlay: dict[str, Any]) -> None:
+def test_merging_the_same_plan_again_changes_nothing(base: dict[str, Any], overlay: dict[str, Any]) -> None:
     once = merge_configs(base, overlay)
     assert _modules(merge_configs(once, overlay)) == _modules(once)
     assert merge_configs(once, overlay).get("mine") == once.get("mine")
 
 
 @given(PLANS)
-def test_laying_nothing_over_it_changes_nothing(base: dict[str, Any]) -> None:
+def test_merging_an_empty_plan_changes_nothing(base: dict[str, Any]) -> None:
     assert merge_configs(base, {}) == base
 
 
@@ -136,6 +127,6 @@ def _spoil(value: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("-inf"), -1, "5", True, [1]], ids=repr)
-def test_a_time_limit_for_hooks_that_is_no_number_is_refused_by_name(wrong: Any) -> None:
+def test_an_invalid_hook_timeout_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(ValueError, match="hook_timeout_s"):
         MountPlan.from_config({"session": {**SESSION, "hook_timeout_s": wrong}})

@@ -53,9 +53,7 @@ class TestConfiguration:
         ],
         ids=["names only", "inside", "beside"],
     )
-    async def test_the_session_section_names_orchestrator_and_context(
-        self, plan: dict[str, Any], loaded: list[Loaded]
-    ) -> None:
+    async def test_the_session_section_names_orchestrator_and_context(self, plan, loaded) -> None:
         assert await loaded_by(plan) == loaded
 
     @pytest.mark.parametrize("section", SECTIONS)
@@ -118,9 +116,7 @@ class TestWrongPlans:
             with pytest.raises(TypeError, match="prompt"):
                 await session.execute(prompt)
 
-    async def test_the_error_of_a_session_without_a_provider_names_the_modules_that_failed(
-        self, shipped_plan: dict[str, Any]
-    ) -> None:
+    async def test_the_error_of_a_session_without_a_provider_names_the_modules_that_failed(self, shipped_plan) -> None:
         async with AmplifierSession({**shipped_plan, "providers": [{"module": "provider-absent"}]}) as session:
             with pytest.raises(RuntimeError, match=r"providers.*provider-absent"):
                 await session.execute("hello")

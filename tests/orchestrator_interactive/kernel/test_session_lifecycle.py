@@ -1,27 +1,21 @@
-"""A session lives once: it begins, runs, and ends, and what was opened is closed whichever way it ends."""
-
-from __future__ import annotations
+"""A session starts once, runs prompts, and ends once; its modules are closed however it ends."""
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from agents import Recorder, ScriptedTool, StaticLoader, call, make_agent, never, say, soon, use
 
-from orchestrator_interactive.kernel import AmplifierSession, HookResult
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, ModuleCoordinator
 from orchestrator_interactive.testing import MockContextManager, MockDisplaySystem, MockProvider, ScriptedOrchestrator
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from orchestrator_interactive.kernel import ModuleCoordinator
-
-    MountFunction = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
+MountFunction = Callable[[ModuleCoordinator, dict[str, Any]], Awaitable[Any]]
 
 
-class Books:
-    """Modules that say what they have opened and closed; one of them may wait, or fail, before it opens."""
+class Modules:
+    """Modules that record their opening and closing; one waits and one fails before it opens."""
 
     def __init__(self) -> None:
         self.opened: list[str] = []
@@ -38,9 +32,9 @@ class Books:
             "waits": self._mount("waits", self._wait),
             "fails": self._mount("fails", self._fail),
         }
-        shelf: Any = StaticLoader(**own, **(mounts or {}))
+        loader: Any = StaticLoader(**own, **(mounts or {}))
         plan = {"session": {"orchestrator": "o", "context": "c", **policy}, "tools": tools}
-        return AmplifierSession(plan, loader=shelf)
+        return AmplifierSession(plan, loader=loader)
 
     def _mount(self, name: str, action: Any = None) -> MountFunction:
         async def mount(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Any:
@@ -68,8 +62,8 @@ class Books:
 
 
 @pytest.fixture
-def books() -> Books:
-    return Books()
+def modules() -> Modules:
+    return Modules()
 
 
 async def _ended(session: AmplifierSession) -> None:
@@ -79,28 +73,20 @@ async def _ended(session: AmplifierSession) -> None:
             await begin()
 
 
-async def test_a_session_whose_module_cannot_be_had_has_closed_what_it_opened_and_ended(books: Books) -> None:
-    session = books.session(context="fails")
+async def test_a_session_whose_context_fails_has_closed_what_it_opened_and_ended(modules: Modules) -> None:
+    session = modules.session(context="fails")
     ends = Recorder().listen(session.coordinator.hooks, "session:end")
     with pytest.raises(OSError, match="no disk"):
         await session.initialize()
-    assert books.closed == books.opened == ["o"]
+    assert modules.closed == modules.opened == ["o"]
     assert ends.names() == []
     await _ended(session)
 
 
-async def test_leaving_a_session_that_never_began_closes_what_it_opened(books: Books) -> None:
-    session = books.session(context="fails")
-    with pytest.raises(OSError, match="no disk"):
-        async with session:
-            pytest.fail("it has no context")
-    assert books.closed == books.opened == ["o"]
-
-
-async def test_leaving_a_session_that_is_cancelled_while_it_tells_of_its_start_closes_everything(books: Books) -> None:
-    session = books.session("t")
+async def test_a_session_that_is_cancelled_at_its_start_event_closes_everything(modules: Modules) -> None:
+    session = modules.session("t")
     starts = Recorder().listen(session.coordinator.hooks, "session:start")
-    starts.hold("session:start", books.gate)
+    starts.hold("session:start", modules.gate)
 
     async def use_it() -> None:
         async with session:
@@ -111,29 +97,29 @@ async def test_leaving_a_session_that_is_cancelled_while_it_tells_of_its_start_c
     using.cancel()
     with pytest.raises(asyncio.CancelledError):
         await soon(using)
-    assert books.closed == ["t", "c", "o"]
+    assert modules.closed == ["t", "c", "o"]
 
 
-async def test_a_session_that_was_cleaned_up_has_ended(books: Books) -> None:
-    session = books.session("t")
+async def test_a_session_that_was_cleaned_up_has_ended(modules: Modules) -> None:
+    session = modules.session("t")
     async with session:
         pass
     await _ended(session)
-    assert books.opened == ["o", "c", "t"]
+    assert modules.opened == ["o", "c", "t"]
 
 
-async def test_a_session_that_was_cleaned_up_before_it_began_has_ended_in_silence(books: Books) -> None:
-    session = books.session()
+async def test_a_session_that_was_cleaned_up_before_it_started_has_ended_without_an_event(modules: Modules) -> None:
+    session = modules.session()
     ends = Recorder().listen(session.coordinator.hooks, "session:end")
     await session.cleanup()
     await _ended(session)
     assert ends.names() == []
 
 
-async def test_wherever_its_beginning_is_cancelled_a_session_closes_what_it_opened() -> None:
+async def test_a_session_that_is_cancelled_anywhere_in_its_start_closes_what_it_opened() -> None:
     for steps in range(30):
-        books = Books()
-        session = books.session("t", "t")
+        modules = Modules()
+        session = modules.session("t", "t")
         session.coordinator.hooks.register("session:start", lambda _event, _data: asyncio.sleep(0))
         beginning = asyncio.create_task(session.initialize())
         for _ in range(steps):
@@ -142,58 +128,58 @@ async def test_wherever_its_beginning_is_cancelled_a_session_closes_what_it_open
         with contextlib.suppress(asyncio.CancelledError):
             await beginning
         await soon(session.cleanup())
-        assert sorted(books.closed) == sorted(books.opened), steps
+        assert sorted(modules.closed) == sorted(modules.opened), steps
         await _ended(session)
 
 
-async def test_who_waits_for_a_beginning_that_is_cancelled_is_told_that_the_session_has_ended(books: Books) -> None:
-    session = books.session("waits")
+async def test_a_second_start_fails_when_the_first_is_cancelled(modules: Modules) -> None:
+    session = modules.session("waits")
     first, second = asyncio.create_task(session.initialize()), asyncio.create_task(session.initialize())
-    await soon(books.reached.wait())
+    await soon(modules.reached.wait())
     first.cancel()
     with pytest.raises(RuntimeError, match="ended"):
         await soon(second)
     assert first.cancelled()
 
 
-async def test_a_prompt_waits_for_the_beginning(books: Books) -> None:
-    session = books.session("waits")
+async def test_a_prompt_waits_for_the_start(modules: Modules) -> None:
+    session = modules.session("waits")
     beginning = asyncio.create_task(session.initialize())
-    await soon(books.reached.wait())
+    await soon(modules.reached.wait())
     run = asyncio.create_task(session.execute("hello"))
     await asyncio.sleep(0)
     assert not run.done()
-    books.gate.set()
+    modules.gate.set()
     assert await soon(run) == "ok"
     await beginning
 
 
-async def test_a_clean_up_waits_for_the_beginning_and_closes_everything(books: Books) -> None:
-    session = books.session("waits", "t")
+async def test_a_cleanup_waits_for_the_start_and_closes_everything(modules: Modules) -> None:
+    session = modules.session("waits", "t")
     beginning = asyncio.create_task(session.initialize())
-    await soon(books.reached.wait())
+    await soon(modules.reached.wait())
     end = asyncio.create_task(session.cleanup())
     await asyncio.sleep(0)
-    books.gate.set()
+    modules.gate.set()
     await soon(asyncio.gather(beginning, end))
-    assert books.opened == ["o", "c", "waits", "t"]
-    assert books.closed == ["t", "waits", "c", "o"]
+    assert modules.opened == ["o", "c", "waits", "t"]
+    assert modules.closed == ["t", "waits", "c", "o"]
 
 
 @pytest.mark.parametrize("ask", ["initialize", "cleanup"])
-async def test_a_module_that_asks_for_its_own_sessions_beginning_or_end_is_left_out(books: Books, ask: str) -> None:
+async def test_a_module_that_starts_or_ends_its_own_session_is_left_out(modules: Modules, ask: str) -> None:
     async def mount(coordinator: ModuleCoordinator, _config: dict[str, Any]) -> None:
         await getattr(coordinator.session, ask)()
 
-    session = books.session("asks", mounts={"asks": mount})
-    told = Recorder().listen(session.coordinator.hooks, "module:load_failed")
+    session = modules.session("asks", mounts={"asks": mount})
+    failures = Recorder().listen(session.coordinator.hooks, "module:load_failed")
     await soon(session.initialize())
-    assert "during the operation" in told.of("module:load_failed")[0]["error"]
+    assert "during the operation" in failures.of("module:load_failed")[0]["error"]
     assert await session.execute("hello") == "ok"
 
 
-async def test_a_hook_may_run_a_prompt_as_soon_as_the_session_has_started(books: Books) -> None:
-    session, answers = books.session(), []
+async def test_a_hook_on_the_start_event_may_run_a_prompt(modules: Modules) -> None:
+    session, answers = modules.session(), []
 
     async def says_hello(_event: str, _data: dict[str, Any]) -> None:
         answers.append(await session.execute("hello"))
@@ -204,85 +190,82 @@ async def test_a_hook_may_run_a_prompt_as_soon_as_the_session_has_started(books:
 
 
 @pytest.mark.parametrize("ask", ["initialize", "cleanup", "execute"])
-async def test_a_clean_up_that_asks_for_something_of_its_session_holds_nothing_up(books: Books, ask: str) -> None:
-    session = books.session("t")
+async def test_a_cleanup_function_that_calls_its_session_holds_nothing_up(modules: Modules, ask: str) -> None:
+    session = modules.session("t")
     await session.initialize()
     arguments = ("hello",) if ask == "execute" else ()
     session.coordinator.register_cleanup(lambda: getattr(session, ask)(*arguments))
     await soon(session.cleanup())
-    assert books.closed == ["t", "c", "o"]
+    assert modules.closed == ["t", "c", "o"]
 
 
-async def test_a_clean_up_may_register_another(books: Books) -> None:
-    session = books.session()
+async def test_a_cleanup_function_may_register_another(modules: Modules) -> None:
+    session = modules.session()
     await session.initialize()
     register = session.coordinator.register_cleanup
-    register(lambda: register(lambda: books.closed.append("late")))
+    register(lambda: register(lambda: modules.closed.append("late")))
     await session.cleanup()
-    assert books.closed == ["late", "c", "o"]
+    assert modules.closed == ["late", "c", "o"]
 
 
-async def test_two_clean_ups_at_the_same_time_are_one_and_both_wait_for_its_end(books: Books) -> None:
-    session = books.session("t")
+async def test_two_cleanups_at_the_same_time_are_one_and_both_wait_for_its_end(modules: Modules) -> None:
+    session = modules.session("t")
     await session.initialize()
     ends = Recorder().listen(session.coordinator.hooks, "session:end")
 
     async def slow() -> None:
-        books.reached.set()
-        await books.gate.wait()
+        modules.reached.set()
+        await modules.gate.wait()
 
     session.coordinator.register_cleanup(slow)
     cleanups = [asyncio.create_task(session.cleanup()) for _ in range(2)]
-    await soon(books.reached.wait())
+    await soon(modules.reached.wait())
     await asyncio.sleep(0)
     assert not any(cleanup.done() for cleanup in cleanups)
-    books.gate.set()
+    modules.gate.set()
     await soon(asyncio.gather(*cleanups))
-    assert books.closed == ["t", "c", "o"]
+    assert modules.closed == ["t", "c", "o"]
     assert ends.names() == ["session:end"]
 
 
-async def test_cancelling_the_end_still_closes_everything(books: Books) -> None:
-    session = books.session("t")
+async def test_a_cancelled_cleanup_still_closes_everything(modules: Modules) -> None:
+    session = modules.session("t")
     await session.initialize()
     ends = Recorder().listen(session.coordinator.hooks, "session:end")
-    ends.hold("session:end", books.gate)
+    ends.hold("session:end", modules.gate)
     end = asyncio.create_task(session.cleanup())
     await ends.reached("session:end")
     end.cancel()
     with pytest.raises(asyncio.CancelledError):
         await soon(end)
-    assert books.closed == ["t", "c", "o"]
+    assert modules.closed == ["t", "c", "o"]
 
 
-async def test_a_listener_that_hangs_does_not_hold_up_the_end(books: Books) -> None:
-    session = books.session(hook_timeout_s=0.01)
+async def test_a_hook_that_hangs_does_not_hold_up_the_cleanup(modules: Modules) -> None:
+    session = modules.session(hook_timeout_s=0.01)
     await session.initialize()
-    Recorder().listen(session.coordinator.hooks, "session:end").hold("session:end", books.gate)
+    Recorder().listen(session.coordinator.hooks, "session:end").hold("session:end", modules.gate)
     await soon(session.cleanup())
-    assert books.closed == ["c", "o"]
+    assert modules.closed == ["c", "o"]
 
 
-async def test_a_session_that_runs_refuses_to_be_cleaned_up_and_runs_on() -> None:
+async def test_a_session_with_a_run_refuses_a_cleanup_and_runs_on() -> None:
     agent = await make_agent(never(), say("ok"))
     closed: list[bool] = []
     agent.coordinator.register_cleanup(lambda: closed.append(True))
-    run = agent.start()
-    await agent.provider.asked(1)
+    run = await agent.asked()
     with pytest.raises(RuntimeError, match="running"):
         await agent.session.cleanup()
-    agent.stop()
-    await soon(run)
+    await agent.stopped(run)
     assert await agent.run() == "ok"
     assert closed == []
 
 
-async def test_a_run_that_still_tells_of_its_cancellation_refuses_another() -> None:
+async def test_a_run_that_still_reports_its_cancellation_refuses_another() -> None:
     agent = await make_agent(never(), say("ok"))
     gate = asyncio.Event()
     agent.events.listen(agent.hooks, "cancel:completed").hold("cancel:completed", gate)
-    run = agent.start()
-    await agent.provider.asked(1)
+    run = await agent.asked()
     agent.stop()
     await agent.events.reached("cancel:completed")
     with pytest.raises(RuntimeError, match="running"):
@@ -293,10 +276,9 @@ async def test_a_run_that_still_tells_of_its_cancellation_refuses_another() -> N
     assert await agent.run() == "ok"
 
 
-async def test_a_session_whose_task_was_cancelled_says_so_and_runs_again() -> None:
+async def test_a_session_whose_task_was_cancelled_has_that_status_and_runs_again() -> None:
     agent = await make_agent(never(), say("ok"))
-    run = agent.start()
-    await agent.provider.asked(1)
+    run = await agent.asked()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await soon(run)
@@ -305,7 +287,7 @@ async def test_a_session_whose_task_was_cancelled_says_so_and_runs_again() -> No
     assert agent.session.status.status == "completed"
 
 
-async def test_a_session_that_a_tool_runs_is_cancelled_with_the_tool() -> None:
+async def test_a_session_inside_a_tool_is_cancelled_with_the_tool() -> None:
     child = await make_agent(never())
 
     async def delegates(_input: dict[str, Any]) -> str:
@@ -331,7 +313,7 @@ async def test_a_hook_may_run_another_session() -> None:
     assert answers == ["inner"]
 
 
-async def test_leaving_a_session_while_a_prompt_runs_ends_the_run_and_closes_everything() -> None:
+async def test_leaving_a_session_with_a_run_cancels_the_run_and_closes_everything() -> None:
     agent = await make_agent(never())
     closed: list[str] = []
     agent.coordinator.register_cleanup(lambda: closed.append("closed"))
@@ -350,13 +332,12 @@ async def test_leaving_a_session_while_a_prompt_runs_ends_the_run_and_closes_eve
 
 
 @pytest.mark.parametrize("event", ["session:start", "session:end"])
-async def test_what_hooks_wish_at_its_beginning_and_end_is_done(event: str) -> None:
+async def test_hook_results_at_its_start_and_end_are_applied(event: str) -> None:
     agent = await make_agent(say("ok"), display=(display := MockDisplaySystem()))
     session = AmplifierSession(agent.session.config, loader=agent.session.loader, display_system=display)
-    wish = HookResult(action="deny", reason="too late", user_message="hello")
 
     async def greets(_event: str, _data: dict[str, Any]) -> HookResult:
-        return wish
+        return HookResult(action="deny", reason="too late", user_message="hello")
 
     session.coordinator.hooks.register(event, greets, name="greeter")
     async with session:

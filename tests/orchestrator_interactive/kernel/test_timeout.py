@@ -1,6 +1,4 @@
-"""A time limit that costs nothing until something waits."""
-
-from __future__ import annotations
+"""A timeout cancels a coroutine that takes too long, and changes nothing else about it."""
 
 import asyncio
 from typing import Any
@@ -11,35 +9,34 @@ from agents import soon
 from orchestrator_interactive.kernel.timeout import with_timeout
 
 
-async def test_what_never_waits_gives_its_result() -> None:
+@pytest.mark.parametrize("outcome", ["done", ValueError("broken")])
+async def test_a_coroutine_that_does_not_wait_has_its_outcome(outcome: Any) -> None:
     async def at_once() -> str:
-        return "done"
+        if isinstance(outcome, Exception):
+            raise outcome
+        return str(outcome)
 
-    assert await with_timeout(0, at_once()) == "done"
-
-
-async def test_what_never_waits_raises_its_error() -> None:
-    async def fails() -> None:
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        await with_timeout(1, fails())
+    if outcome == "done":
+        assert await with_timeout(0, at_once()) == "done"
+    else:
+        with pytest.raises(ValueError, match="broken"):
+            await with_timeout(0, at_once())
 
 
-async def test_what_waits_gets_what_it_waits_for_and_gives_its_result() -> None:
+async def test_a_coroutine_gets_each_value_that_it_awaits() -> None:
     answers = [asyncio.get_running_loop().create_future() for _ in range(3)]
 
-    async def asks() -> list[Any]:
+    async def awaits() -> list[Any]:
         return [await answer for answer in answers]
 
-    asked = asyncio.create_task(with_timeout(10, asks()))
+    task = asyncio.create_task(with_timeout(10, awaits()))
     for number, answer in enumerate(answers):
         await asyncio.sleep(0)
         answer.set_result(number)
-    assert await soon(asked) == [0, 1, 2]
+    assert await soon(task) == [0, 1, 2]
 
 
-async def test_errors_reach_what_waits_and_its_own_come_out() -> None:
+async def test_a_coroutine_gets_an_error_that_it_awaits_and_may_raise_another() -> None:
     answer = asyncio.get_running_loop().create_future()
 
     async def translates() -> None:
@@ -48,14 +45,15 @@ async def test_errors_reach_what_waits_and_its_own_come_out() -> None:
         except KeyError as e:
             raise ValueError("not found") from e
 
-    asked = asyncio.create_task(with_timeout(10, translates()))
+    task = asyncio.create_task(with_timeout(10, translates()))
     await asyncio.sleep(0)
     answer.set_exception(KeyError("x"))
     with pytest.raises(ValueError, match="not found"):
-        await soon(asked)
+        await soon(task)
 
 
-async def test_what_takes_too_long_is_cancelled_and_may_clean_up() -> None:
+@pytest.mark.parametrize("how", ["timeout", "cancellation"])
+async def test_a_coroutine_that_is_cancelled_may_clean_up(how: str) -> None:
     cleaned: list[str] = []
 
     async def hangs() -> None:
@@ -65,41 +63,39 @@ async def test_what_takes_too_long_is_cancelled_and_may_clean_up() -> None:
             await asyncio.sleep(0)
             cleaned.append("up")
 
-    with pytest.raises(TimeoutError):
-        await soon(with_timeout(0.001, hangs()))
+    task = asyncio.create_task(with_timeout(0.001 if how == "timeout" else 10, hangs()))
+    if how == "cancellation":
+        await asyncio.sleep(0)
+        task.cancel()
+    with pytest.raises(TimeoutError if how == "timeout" else asyncio.CancelledError):
+        await soon(task)
     assert cleaned == ["up"]
 
 
-async def test_cancelling_the_waiter_cancels_what_it_waits_for() -> None:
-    cancelled = asyncio.Event()
-
-    async def waits() -> None:
+async def test_a_coroutine_that_returns_after_its_cancellation_has_timed_out() -> None:
+    async def swallows() -> str:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            cancelled.set()
-            raise
+            return "late"
+        return "unreachable"
 
-    task = asyncio.create_task(with_timeout(10, waits()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await soon(task)
-    assert cancelled.is_set()
+    with pytest.raises(TimeoutError):
+        await soon(with_timeout(0.001, swallows()))
 
 
-async def test_a_time_limit_of_its_own_works_inside() -> None:
+async def test_a_timeout_inside_a_timeout_works() -> None:
     async def impatient() -> str:
         try:
             async with asyncio.timeout(0.001):
                 await asyncio.Event().wait()
         except TimeoutError:
-            return "its own"
-        return "never"
+            return "inner"
+        return "none"
 
-    assert await soon(with_timeout(10, impatient())) == "its own"
+    assert await soon(with_timeout(10, impatient())) == "inner"
 
 
-async def test_a_future_is_limited_too() -> None:
+async def test_a_future_times_out_too() -> None:
     with pytest.raises(TimeoutError):
         await with_timeout(0.001, asyncio.get_running_loop().create_future())

@@ -1,169 +1,140 @@
-"""What a tool reports of its progress reaches whoever watches the call, and nobody else."""
-
-from __future__ import annotations
+"""A progress report of a tool reaches the listener of its call, and no other."""
 
 import asyncio
 import contextlib
 import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orchestrator_interactive.kernel import report_progress, reporting
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
+
+def _report_in_a_thread(context: contextvars.Context) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(context.run, report_progress, "half done").result()
 
 
-async def test_a_report_reaches_whoever_watches_the_call() -> None:
-    heard: list[str] = []
-    with reporting(heard.append):
-        report_progress("1,200 files searched")
-        report_progress("2,400 files searched")
-    assert heard == ["1,200 files searched", "2,400 files searched"]
+@pytest.fixture
+def reports() -> list[str]:
+    return []
 
 
-def test_a_report_that_nobody_watches_is_nothing() -> None:
+async def test_a_report_is_one_short_line(reports: list[str]) -> None:
+    with reporting(reports.append):
+        for text in ("  half\n\tdone ", "x" * 200, "y" * 201, "", " ", "\n\t "):
+            report_progress(text)
+    assert reports == ["half done", "x" * 200, "y" * 199 + "…"]
+
+
+def test_without_a_listener_a_report_does_nothing() -> None:
     report_progress("half done")
 
 
-async def test_a_report_is_one_short_line() -> None:
-    heard: list[str] = []
-    with reporting(heard.append):
-        report_progress("  half\n\tdone ")
-        report_progress("x" * 200)
-        report_progress("y" * 201)
-    assert heard == ["half done", "x" * 200, "y" * 199 + "…"]
-
-
-@pytest.mark.parametrize("blank", ["", " ", "\n\t "])
-async def test_blank_text_is_no_report(blank: str) -> None:
-    heard: list[str] = []
-    with reporting(heard.append):
-        report_progress(blank)
-    assert heard == []
-
-
-async def test_a_child_task_reports_for_the_call_that_started_it() -> None:
+async def test_a_child_task_reports_for_the_call_that_started_it(reports: list[str]) -> None:
     async def part(name: str) -> None:
         report_progress(name)
 
-    heard: list[str] = []
-    with reporting(heard.append):
+    with reporting(reports.append):
         async with asyncio.TaskGroup() as group:
             group.create_task(part("one"))
             group.create_task(part("two"))
-    assert heard == ["one", "two"]
+    assert reports == ["one", "two"]
 
 
 async def test_a_thread_of_the_call_reports_on_the_event_loop_in_order() -> None:
-    heard: list[tuple[str, int]] = []
+    reports: list[tuple[str, int]] = []
 
     def work() -> None:
         for part in ("one", "two", "three"):
             report_progress(part)
 
-    with reporting(lambda text: heard.append((text, threading.get_ident()))):
+    with reporting(lambda text: reports.append((text, threading.get_ident()))):
         await asyncio.to_thread(work)
-    here = threading.get_ident()
-    assert heard == [("one", here), ("two", here), ("three", here)]
+    assert reports == [(part, threading.get_ident()) for part in ("one", "two", "three")]
 
 
-async def test_calls_at_the_same_time_do_not_hear_each_other() -> None:
-    heard: dict[str, list[str]] = {"a": [], "b": []}
-    both_are_on = asyncio.Barrier(2)
+async def test_calls_at_the_same_time_have_their_own_reports() -> None:
+    reports: dict[str, list[str]] = {"a": [], "b": []}
+    barrier = asyncio.Barrier(2)
 
     async def call(name: str) -> None:
-        with reporting(heard[name].append):
-            await both_are_on.wait()
+        with reporting(reports[name].append):
+            await barrier.wait()
             report_progress(f"{name} is half done")
-            await both_are_on.wait()
+            await barrier.wait()
 
     await asyncio.gather(call("a"), call("b"))
-    assert heard == {"a": ["a is half done"], "b": ["b is half done"]}
+    assert reports == {"a": ["a is half done"], "b": ["b is half done"]}
 
 
-async def test_a_call_within_a_call_is_heard_by_its_own_watcher_only() -> None:
-    outer: list[str] = []
+async def test_the_reports_of_a_call_within_a_call_reach_the_inner_listener_only(reports: list[str]) -> None:
     inner: list[str] = []
-    with reporting(outer.append):
+    with reporting(reports.append):
         with reporting(inner.append):
             report_progress("inside")
         report_progress("outside")
-    assert (outer, inner) == (["outside"], ["inside"])
+    assert (reports, inner) == (["outside"], ["inside"])
 
 
-async def test_what_outlives_its_call_is_heard_by_nobody() -> None:
-    heard: list[str] = []
-    call_is_over = asyncio.Event()
+async def test_a_task_that_outlives_its_call_reports_nothing(reports: list[str]) -> None:
+    is_over = asyncio.Event()
 
     async def late() -> None:
-        await call_is_over.wait()
+        await is_over.wait()
         report_progress("still at it")
 
-    with reporting(heard.append):
+    with reporting(reports.append):
         task = asyncio.create_task(late())
         report_progress("started")
-    call_is_over.set()
+    is_over.set()
     await task
-    assert heard == ["started"]
+    assert reports == ["started"]
 
 
-async def test_a_thread_that_outlives_its_call_is_heard_by_nobody() -> None:
-    heard: list[str] = []
-    call_is_over = threading.Event()
+async def test_a_thread_that_outlives_its_call_reports_nothing(reports: list[str]) -> None:
+    is_over = threading.Event()
 
     def late() -> None:
-        call_is_over.wait(10)
+        is_over.wait(10)
         report_progress("still at it")
 
-    with reporting(heard.append):
+    with reporting(reports.append):
         thread = asyncio.create_task(asyncio.to_thread(late))
         await asyncio.sleep(0)  # let it have its copy of the context
-    call_is_over.set()
+    is_over.set()
     await thread
-    assert heard == []
+    assert reports == []
 
 
-async def test_what_a_thread_said_at_the_end_is_not_heard_after_it() -> None:
-    heard: list[str] = []
-    with reporting(heard.append):
-        run_in_a_thread(contextvars.copy_context(), "half done")
+async def test_the_last_report_of_a_thread_is_dropped_when_the_call_has_ended(reports: list[str]) -> None:
+    with reporting(reports.append):
+        _report_in_a_thread(contextvars.copy_context())
     await asyncio.sleep(0)
-    assert heard == []
+    assert reports == []
 
 
-def test_a_report_to_an_event_loop_that_has_closed_is_nothing() -> None:
-    heard: list[str] = []
-
+def test_a_report_to_a_closed_event_loop_does_nothing(reports: list[str]) -> None:
     async def enter() -> contextvars.Context:
-        stack.enter_context(reporting(heard.append))
+        stack.enter_context(reporting(reports.append))
         return contextvars.copy_context()
 
     stack = contextlib.ExitStack()
-    run_in_a_thread(asyncio.run(enter()), "half done")
-    assert heard == []
+    _report_in_a_thread(asyncio.run(enter()))
+    assert reports == []
 
 
-def test_a_call_that_was_never_finished_leaves_no_trace_where_it_is_cleared_away() -> None:
-    heard: list[str] = []
+async def test_a_call_that_is_closed_in_another_context_leaves_the_listener_there(reports: list[str]) -> None:
+    inner: list[str] = []
 
     async def call() -> None:
-        with reporting(heard.append):
+        with reporting(inner.append):
             await asyncio.Event().wait()
 
-    async def start() -> Coroutine[Any, Any, None]:
-        started = call()
-        contextvars.copy_context().run(started.send, None)
-        return started
-
-    asyncio.run(start()).close()
-    report_progress("half done")
-    assert heard == []
-
-
-def run_in_a_thread(context: contextvars.Context, text: str) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(context.run, report_progress, text).result()
+    started = call()
+    contextvars.copy_context().run(started.send, None)
+    with reporting(reports.append):
+        started.close()
+        report_progress("half done")
+    assert (reports, inner) == (["half done"], [])

@@ -1,41 +1,21 @@
-"""A session at rest takes up little memory: a moment after its run; later, where much would have to be read again."""
-
-from __future__ import annotations
+"""A session that is idle frees the memory of its conversation: soon if it is short, later if it is long."""
 
 import asyncio
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
+
+import pytest
+from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.testing import MockProvider
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
 PLAN = {"session": {"orchestrator": "loop-interactive", "context": "context-simple"}}
 
 
-class LaterLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock can be put forward."""
-
-    ahead_s = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead_s
-
-    async def put_forward(self, by_s: float) -> None:
-        self.ahead_s += by_s
-        await asyncio.sleep(0.02)  # what is due is done now
-
-
-def _run(test: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=LaterLoop) as runner:
-        runner.run(test)
-
-
-async def _a_session(rows: int) -> tuple[AmplifierSession, list[str]]:
-    """A session with so many rows, and what notes how often its context is put to rest."""
+async def _session(rows: int) -> tuple[AmplifierSession, list[str]]:
+    """A session with so many rows, and a list that grows each time its context rests."""
     session, rests = AmplifierSession(PLAN), []
     await session.initialize()
     await session.coordinator.mount("providers", MockProvider(), name="mock")
@@ -51,64 +31,44 @@ async def _a_session(rows: int) -> tuple[AmplifierSession, list[str]]:
     return session, rests
 
 
-def test_a_short_conversation_rests_a_moment_after_its_run() -> None:
-    async def test() -> None:
-        session, rests = await _a_session(10)
-        clock = asyncio.get_running_loop()
-        assert isinstance(clock, LaterLoop)
-        for number in (1, 2):
-            assert await session.execute("Hello") == "Mock response"
-            assert len(rests) == number - 1
-            await clock.put_forward(2)
-            assert len(rests) == number
-        assert len(await session.coordinator.get("context").get_messages()) == 14
-
-    _run(test())
+@in_virtual_time
+async def test_a_short_conversation_rests_two_seconds_after_each_run() -> None:
+    session, rests = await _session(10)
+    for number in (1, 2):
+        assert await session.execute("Hello") == "Mock response"
+        assert len(rests) == number - 1
+        await asyncio.sleep(2)
+        assert len(rests) == number
+    assert len(await session.coordinator.get("context").get_messages()) == 14
 
 
-def test_a_long_one_rests_after_a_while_in_which_nothing_runs() -> None:
-    async def test() -> None:
-        session, rests = await _a_session(200)
-        clock = asyncio.get_running_loop()
-        assert isinstance(clock, LaterLoop)
-        for _ in range(3):
-            await session.execute("Hello")
-            await clock.put_forward(50)
-        assert rests == []
-        await clock.put_forward(15)
-        assert rests == ["now"]
-        await clock.put_forward(1000)
-        assert rests == ["now"]
+@in_virtual_time
+async def test_a_long_one_rests_once_after_a_minute_without_a_run() -> None:
+    session, rests = await _session(200)
+    for _ in range(3):
         await session.execute("Hello")
-        assert len(await session.coordinator.get("context").get_messages()) == 208
+        await asyncio.sleep(50)
+    assert rests == []
+    await asyncio.sleep(15)
+    assert rests == ["now"]
+    await asyncio.sleep(1000)
+    assert rests == ["now"]
+    await session.execute("Hello")
+    assert len(await session.coordinator.get("context").get_messages()) == 208
 
-    _run(test())
 
-
-def test_a_session_that_somebody_drops_goes_though_it_was_to_rest_later() -> None:
-    async def test() -> None:
-        session, rests = await _a_session(200)
-        await session.execute("Hello")
-        orchestrator = ref(session.coordinator.get("orchestrator"))
+@pytest.mark.parametrize("how", ["dropped", "cleaned up"])
+@in_virtual_time
+async def test_a_session_that_is_gone_does_not_rest(how: str) -> None:
+    session: Any
+    session, rests = await _session(200)
+    await session.execute("Hello")
+    orchestrator = ref(session.coordinator.get("orchestrator"))
+    if how == "cleaned up":
+        await session.cleanup()
+    else:
         del session
         gc.collect()
         assert orchestrator() is None
-        clock = asyncio.get_running_loop()
-        assert isinstance(clock, LaterLoop)
-        await clock.put_forward(100)
-        assert rests == []
-
-    _run(test())
-
-
-def test_a_session_that_has_ended_is_not_put_to_rest() -> None:
-    async def test() -> None:
-        session, rests = await _a_session(200)
-        clock = asyncio.get_running_loop()
-        assert isinstance(clock, LaterLoop)
-        await session.execute("Hello")
-        await session.cleanup()
-        await clock.put_forward(100)
-        assert rests == []
-
-    _run(test())
+    await asyncio.sleep(100)
+    assert rests == []

@@ -1,9 +1,7 @@
 """The injection queue: nothing is lost or doubled, and a drain is ordered by the time of writing."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -12,14 +10,71 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, InjectionQueueFull, RunFinished
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-BOUND = 5
-
 
 def _ids(injections: Iterable[Injection]) -> list[str]:
     return [injection.id for injection in injections]
+
+
+def test_messages_without_an_order_follow_the_others_by_arrival() -> None:
+    queue = InjectionQueue()
+    for text, order in [("c", None), ("b", 2.0), ("d", None), ("a", 1.0)]:
+        queue.offer(Injection(text, order=order))
+    assert [each.text for each in queue.drain()] == ["a", "b", "c", "d"]
+
+
+def test_drain_or_close_with_a_message_stays_open() -> None:
+    queue = InjectionQueue()
+    queue.offer(Injection("x"))
+    assert len(queue.drain_or_close()) == 1
+    queue.offer(Injection("y"))
+    assert len(queue) == 1
+
+
+def test_drain_or_close_without_a_message_closes() -> None:
+    queue = InjectionQueue()
+    assert queue.drain_or_close() == ()
+    with pytest.raises(RunFinished):
+        queue.offer(Injection("x"))
+
+
+def test_opening_clears_nothing() -> None:
+    queue = InjectionQueue()
+    queue.offer(Injection("x", id="1"))
+    queue.close()
+    queue.open()
+    assert _ids(queue.drain()) == ["1"]
+
+
+def test_restored_messages_lead_in_the_order_of_their_drains() -> None:
+    queue = InjectionQueue()
+    queue.offer(Injection("x", id="1"))
+    first = queue.drain()
+    queue.offer(Injection("y", id="2"))
+    queue.restore(queue.drain())
+    queue.restore(first)
+    assert _ids(queue.drain()) == ["1", "2"]
+
+
+def test_restored_messages_count_against_the_bound() -> None:
+    queue = InjectionQueue(2)
+    queue.offer(Injection("one"))
+    queue.offer(Injection("two"))
+    queue.restore(queue.drain())
+    with pytest.raises(InjectionQueueFull):
+        queue.offer(Injection("three"))
+
+
+def test_a_new_callback_gets_the_pending_messages_in_order() -> None:
+    queue, seen = InjectionQueue(), list[str]()
+    for name in "12":
+        queue.offer(Injection("x", id=name))
+    with queue.watch(lambda each: seen.append(each.id)):
+        queue.offer(Injection("x", id="3"))
+    queue.offer(Injection("x", id="4"))
+    assert seen == ["1", "2", "3"]
+
+
+BOUND = 5
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -140,109 +195,3 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
-
-
-def test_a_drain_is_ordered_by_the_time_of_writing() -> None:
-    queue = InjectionQueue()
-    for text, order in [("third", 3.0), ("first", 1.0), ("second", 2.0)]:
-        queue.offer(Injection(text, order=order))
-    assert [each.text for each in queue.drain()] == ["first", "second", "third"]
-
-
-def test_messages_without_an_order_follow_the_others_by_arrival() -> None:
-    queue = InjectionQueue()
-    for text, order in [("c", None), ("b", 2.0), ("d", None), ("a", 1.0)]:
-        queue.offer(Injection(text, order=order))
-    assert [each.text for each in queue.drain()] == ["a", "b", "c", "d"]
-
-
-def test_an_edited_message_keeps_its_place() -> None:
-    queue = InjectionQueue()
-    for message_id in "123":
-        queue.offer(Injection("x", id=message_id))
-    queue.edit("2", "y")
-    assert _ids(queue.drain()) == ["1", "2", "3"]
-
-
-def test_drain_or_close_with_something_in_it_stays_open() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x"))
-    assert len(queue.drain_or_close()) == 1
-    queue.offer(Injection("y"))
-    assert len(queue) == 1
-
-
-def test_drain_or_close_with_nothing_in_it_closes() -> None:
-    queue = InjectionQueue()
-    assert queue.drain_or_close() == ()
-    with pytest.raises(RunFinished):
-        queue.offer(Injection("x"))
-
-
-def test_opening_clears_nothing() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x", id="1"))
-    queue.close()
-    queue.open()
-    assert _ids(queue.drain()) == ["1"]
-
-
-def test_closing_keeps_what_waits() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x", id="1"))
-    queue.close()
-    assert _ids(queue.drain()) == ["1"]
-
-
-def test_what_was_put_back_leads() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x", id="1"))
-    taken = queue.drain()
-    queue.offer(Injection("y", id="2"))
-    queue.restore(taken)
-    assert _ids(queue.drain()) == ["1", "2"]
-
-
-def test_what_was_taken_earlier_and_put_back_later_leads() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x", id="1"))
-    first = queue.drain()
-    queue.offer(Injection("y", id="2"))
-    queue.restore(queue.drain())
-    queue.restore(first)
-    assert _ids(queue.drain()) == ["1", "2"]
-
-
-def test_what_was_put_back_counts_against_the_bound() -> None:
-    queue = InjectionQueue(2)
-    queue.offer(Injection("one"))
-    queue.offer(Injection("two"))
-    queue.restore(queue.drain())
-    with pytest.raises(InjectionQueueFull):
-        queue.offer(Injection("three"))
-
-
-def test_a_full_queue_takes_again_after_a_drain() -> None:
-    queue = InjectionQueue(1)
-    queue.offer(Injection("one"))
-    queue.drain()
-    queue.offer(Injection("two", id="2"))
-    assert _ids(queue.drain()) == ["2"]
-
-
-def test_who_begins_to_watch_is_told_of_what_waits_already_in_order() -> None:
-    queue, seen = InjectionQueue(), list[str]()
-    for name in "12":
-        queue.offer(Injection("x", id=name))
-    with queue.watch(lambda each: seen.append(each.id)):
-        queue.offer(Injection("x", id="3"))
-    queue.offer(Injection("x", id="4"))
-    assert seen == ["1", "2", "3"]
-
-
-def test_a_blank_edit_is_refused_and_changes_nothing() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x", id="1"))
-    with pytest.raises(ValueError, match="text"):
-        queue.edit("1", " ")
-    assert [each.text for each in queue.drain()] == ["x"]

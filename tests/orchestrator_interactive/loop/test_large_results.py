@@ -1,23 +1,17 @@
-"""Results that are too large for the log: the rest is in a file, or they fail, and the model reads why."""
-
-from __future__ import annotations
+"""A result that is too large for the log goes to a file or fails, and the model reads why."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from agents import ScriptedTool, call, make_agent, results, returning, say, use
+from agents import Agent, ScriptedTool, call, make_agent, results, returning, say, use
+from loop_rows import MAX_CHARS, MAX_KEPT_CHARS
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
-from orchestrator_interactive.loop.large_results import MAX_CHARS, MAX_KEPT_CHARS
 from orchestrator_interactive.modules import tool_filesystem
 from orchestrator_interactive.registries.result_cache import ResultCache
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from agents import Agent
 
 LARGE = "line\n" * (MAX_KEPT_CHARS // 5 + 1)
 
@@ -47,7 +41,7 @@ async def with_files(result: Any, folder: Path, **config: Any) -> Agent:
     return agent
 
 
-async def test_a_result_that_is_too_large_for_the_log_is_saved_and_its_row_says_where(tmp_path: Path) -> None:
+async def test_a_result_that_is_too_large_for_the_log_is_saved_and_its_row_names_the_file(tmp_path: Path) -> None:
     row = await row_of(await with_files(LARGE, tmp_path))
     saved = saved_in(tmp_path)
     assert saved.read_text() == LARGE
@@ -59,7 +53,7 @@ async def test_a_result_that_is_too_large_for_the_log_is_saved_and_its_row_says_
     assert row.get("metadata", {}) == {}, "the log does not keep it as well"
 
 
-async def test_data_are_saved_as_the_model_reads_them(tmp_path: Path) -> None:
+async def test_data_are_saved_as_json(tmp_path: Path) -> None:
     await row_of(await with_files({"found": [LARGE[:1_000_000]] * 6}, tmp_path))
     saved = saved_in(tmp_path)
     assert saved.read_text().startswith('{"found": ["line\\nline')
@@ -71,13 +65,13 @@ async def test_a_result_of_the_largest_size_that_the_log_takes_is_kept_whole(tmp
     assert is_empty(tmp_path)
 
 
-async def test_without_a_workspace_a_large_result_is_cut_and_says_so() -> None:
+async def test_without_a_workspace_a_large_result_is_truncated_and_says_so() -> None:
     row = await row_of(await make_agent(call(use("give", "a")), say("ok"), tools=[returning(LARGE)]))
     assert "Only this part is kept: there is no workspace for the rest." in row["content"]
     assert "whole" not in row.get("metadata", {})
 
 
-async def test_with_a_full_workspace_a_large_result_is_cut_and_says_why(tmp_path: Path) -> None:
+async def test_with_a_full_workspace_a_large_result_is_truncated_and_says_why(tmp_path: Path) -> None:
     row = await row_of(await with_files(LARGE, tmp_path, quota_mb=1))
     assert (
         "the rest cannot be saved in the workspace. Nothing was written: the workspace may hold 1.0 MB"
@@ -100,7 +94,7 @@ async def test_a_huge_result_is_a_failed_one_that_says_why(tmp_path: Path, huge:
     assert is_empty(tmp_path)
 
 
-async def test_what_a_hook_makes_of_a_large_result_is_saved_and_not_the_original(tmp_path: Path) -> None:
+async def test_the_modified_result_is_saved_and_not_the_original(tmp_path: Path) -> None:
     agent = await with_files(LARGE, tmp_path)
     agent.on_hook("tool:post", HookResult(action="modify", data={"tool_result": LARGE.replace("line", "hush")}))
     await row_of(agent)
@@ -128,7 +122,7 @@ async def test_the_json_of_a_large_result_is_that_of_a_small_one(tmp_path: Path)
     assert row["metadata"]["whole"] == json.dumps(data, ensure_ascii=False)
 
 
-async def test_the_text_of_a_long_exception_is_cut(tmp_path: Path) -> None:
+async def test_the_text_of_a_long_exception_is_truncated(tmp_path: Path) -> None:
     async def fail(_given: Any) -> str:
         raise ValueError("some words " * 1_000_000)
 
@@ -137,7 +131,7 @@ async def test_the_text_of_a_long_exception_is_cut(tmp_path: Path) -> None:
     assert len((await results(agent))["b"]) < 2_100
 
 
-async def test_images_that_are_too_large_for_the_log_give_way_to_a_sentence(tmp_path: Path) -> None:
+async def test_images_that_are_too_large_for_the_log_are_replaced_by_a_sentence(tmp_path: Path) -> None:
     image = ImageBlock(source={"type": "base64", "media_type": "image/png", "data": "aGk=" * 1_000_000})
     row = await row_of(await with_files(ToolResult(content=[TextBlock(text="two"), image, image]), tmp_path))
     assert [block["type"] for block in row["content"]] == ["text", "text"]
@@ -154,7 +148,7 @@ async def test_twenty_large_results_leave_little_in_the_conversation(tmp_path: P
     assert size_of(tmp_path / "results") == 20 * len(LARGE)
 
 
-async def test_a_large_result_is_not_kept_to_be_given_again() -> None:
+async def test_a_large_result_is_not_cached() -> None:
     kept, calls = ResultCache(cache_s=60, dedup_s=None, clock=lambda: 0.0), []
 
     async def run() -> ToolResult:

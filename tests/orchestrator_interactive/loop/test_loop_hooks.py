@@ -1,338 +1,432 @@
-"""What hooks want is done, at each point of the loop, and never at the price of a valid history."""
-
-from __future__ import annotations
+"""Hooks deny, modify, inject, ask and show at each point of the loop, and the history stays valid."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import call, echo, faults, make_agent, raising, say, soon, told, use
+from agents import Agent, Person, ScriptedTool, call, echo, faults, make_agent, raising, say, soon, told, use
+from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
-
-if TYPE_CHECKING:
-    from agents import Agent
+from orchestrator_interactive.testing import MockApprovalSystem, MockDisplaySystem
 
 POINTS = ["prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post"]
+# Events after the fact: a hook can no longer deny anything.
+REPORTS = ["execution:start", "injection:applied", "execution:end", "orchestrator:complete"]
 DENY = HookResult(action="deny", reason="not here")
-
-
-async def _agent(**more: Any) -> Agent:
-    return await make_agent(
-        call(use("echo", "a", text="one"), use("echo", "b", text="two")), say("ok"), tools=[echo()], **more
-    )
-
-
-def _results(rows: list[dict[str, Any]]) -> list[str]:
-    return [row["content"] for row in rows if row["role"] == "tool"]
-
-
-@pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "provider:response"])
-async def test_a_denied_step_ends_the_run_and_says_why(event: str) -> None:
-    agent = await _agent()
-    end = agent.on_hook(event, DENY)
-    assert "not here" in await agent.run()
-    assert agent.progress.of("complete")[0]["status"] == "incomplete"
-    end()
-    agent.provider._steps.clear()
-    agent.provider.add(say("fine"))
-    assert await agent.run("again") == "fine"
-
-
-async def test_a_denied_prompt_never_reaches_the_history() -> None:
-    agent = await _agent()
-    agent.on_hook("prompt:submit", DENY)
-    await agent.run()
-    assert await agent.history() == []
-
-
-async def test_a_denied_tool_is_not_run_and_the_model_reads_why() -> None:
-    tool = echo()
-    agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[tool])
-    agent.on_hook("tool:pre", DENY)
-    assert await agent.run() == "ok"
-    assert tool.inputs == []
-    assert "not here" in _results(await agent.history())[0]
-    assert agent.progress.of("tool:start") == []
-
-
-async def test_a_result_that_is_denied_is_withheld() -> None:
-    agent = await _agent()
-    agent.on_hook("tool:post", DENY)
-    await agent.run()
-    assert all("not here" in text and "one" not in text for text in _results(await agent.history()))
-
-
-async def test_a_modified_prompt_is_the_one_the_model_reads() -> None:
-    agent = await _agent()
-    agent.on_hook("prompt:submit", HookResult(action="modify", data={"prompt": "better"}))
-    await agent.run("worse")
-    assert told(agent.provider.sent(0)) == [("user", "better")]
-
-
-async def test_modified_messages_are_the_ones_the_model_reads() -> None:
-    agent = await _agent()
-    rows = [{"role": "user", "content": "instead"}]
-    agent.on_hook("provider:request", HookResult(action="modify", data={"messages": rows}))
-    await agent.run()
-    assert told(agent.provider.sent(0)) == [("user", "instead")]
-    assert (await agent.told())[0] == ("user", "go")
-
-
-async def test_a_modified_response_is_the_one_that_counts() -> None:
-    agent = await make_agent(call(use("echo", "a")), tools=[echo()])
-    response = ChatResponse(content=[TextBlock(text="instead")])
-    agent.on_hook("provider:response", HookResult(action="modify", data={"response": response}))
-    assert await agent.run() == "instead"
-    assert (await agent.told())[-1] == ("assistant", "instead")
-
-
-async def test_a_modified_input_is_the_one_the_tool_gets() -> None:
-    tool = echo()
-    agent = await make_agent(call(use("echo", "a", text="worse")), say("ok"), tools=[tool])
-    agent.on_hook("tool:pre", HookResult(action="modify", data={"tool_input": {"text": "better"}}))
-    await agent.run()
-    assert tool.inputs == [{"text": "better"}]
-    assert agent.progress.of("tool:start")[0]["args"] == {"text": "better"}
-
-
-@pytest.mark.parametrize("result", [ToolResult(output="redacted"), "redacted"])
-async def test_a_modified_result_is_the_one_the_model_reads(result: Any) -> None:
-    agent = await _agent()
-    agent.on_hook("tool:post", HookResult(action="modify", data={"tool_result": result}))
-    await agent.run()
-    assert _results(agent.provider.sent(1)) == ["redacted", "redacted"]
-
-
-async def test_a_modified_failure_is_the_one_the_model_reads() -> None:
-    agent = await make_agent(call(use("break", "a")), say("ok"), tools=[raising(OSError("secret path"))])
-    agent.on_hook("tool:error", HookResult(action="modify", data={"tool_result": ToolResult(output="it failed")}))
-    await agent.run()
-    assert _results(agent.provider.sent(1)) == ["it failed"]
-
-
-async def test_modified_messages_stay_modified_beside_an_injection() -> None:
-    agent = await _agent()
-    rows = [{"role": "user", "content": "redacted"}]
-    agent.on_hook("provider:request", HookResult(action="modify", data={"messages": rows}))
-    agent.on_hook("provider:request", HookResult(action="inject_context", context_injection="remember"))
-    await agent.run("secret")
-    assert "secret" not in str(told(agent.provider.sent(0)))
-
-
-@pytest.mark.parametrize("event", POINTS)
-async def test_a_modification_that_changes_nothing_known_changes_nothing(event: str) -> None:
-    agent = await _agent()
-    agent.on_hook(event, HookResult(action="modify", data={"note": "seen"}))
-    agent.on_hook(event, HookResult(action="modify"))
-    assert await agent.run() == "ok"
-    assert _results(await agent.history()) == ["one", "two"]
-
-
-@pytest.mark.parametrize("role", ["system", "user"])
-@pytest.mark.parametrize("event", POINTS)
-async def test_a_lasting_injection_is_in_the_history_and_in_later_requests(event: str, role: Any) -> None:
-    agent = await _agent()
-    wish = HookResult(action="inject_context", context_injection="remember", context_injection_role=role)
-    agent.on_hook(event, wish)
-    assert await agent.run() == "ok"
-    assert (role, "remember") in await agent.told()
-    assert (role, "remember") in told(agent.provider.sent(1))
-    assert faults(await agent.history()) == []
-
-
-async def test_a_lasting_injection_at_the_request_is_in_that_request() -> None:
-    agent = await _agent()
-    agent.on_hook("provider:request", HookResult(action="inject_context", context_injection="remember"))
-    await agent.run()
-    assert told(agent.provider.sent(0))[-1] == ("system", "remember")
-
-
-@pytest.mark.parametrize("event", ["tool:pre", "tool:post"])
-async def test_an_injection_of_a_tools_hook_waits_for_all_results(event: str) -> None:
-    agent = await _agent()
-    agent.on_hook(event, HookResult(action="inject_context", context_injection="remember"))
-    await agent.run()
-    roles = [role for role, _ in told(agent.provider.sent(1))]
-    assert roles == ["user", "assistant", "tool", "tool", "system", "system"]
-
-
-async def test_an_injection_of_a_tools_hook_survives_a_stop() -> None:
-    agent = await _agent()
-    agent.on_hook("tool:post", HookResult(action="inject_context", context_injection="remember"))
-    agent.progress.act_on("tool:end", agent.stop)
-    await agent.run()
-    assert ("system", "remember") in await agent.told()
-    assert faults(await agent.history()) == []
-
-
-@pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "tool:pre", "tool:post"])
-async def test_an_ephemeral_injection_is_in_the_next_request_only(event: str) -> None:
-    agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[echo()])
-    wish = HookResult(action="inject_context", context_injection="by the way", ephemeral=True)
-    end: list[Any] = []
-
-    async def once(_event: str, _data: dict[str, Any]) -> HookResult:
-        end.pop()()
-        return wish
-
-    end.append(agent.hooks.register(event, once))
-    await agent.run()
-    agent.provider.add(say("next"))
-    await agent.run("next")
-    requests = ["by the way" in str(told(agent.provider.sent(i))) for i in range(3)]
-    assert requests == ([False, True, False] if event.startswith("tool") else [True, False, False])
-    assert "by the way" not in str(await agent.history())
-
-
-@pytest.mark.parametrize("event", ["provider:request", "tool:post"])
-async def test_an_ephemeral_injection_can_end_the_last_tool_result(event: str) -> None:
-    agent = await make_agent(call(use("echo", "a", text="one")), say("ok"), tools=[echo()])
-    wish = HookResult(
-        action="inject_context", context_injection="by the way", ephemeral=True, append_to_last_tool_result=True
-    )
-    agent.on_hook(event, wish)
-    await agent.run()
-    assert told(agent.provider.sent(1))[-1] == ("tool", "one\n\nby the way")
-    assert _results(await agent.history()) == ["one"]
-
-
-async def test_an_injection_for_the_last_tool_result_without_one_comes_last() -> None:
-    agent = await make_agent(say("ok"))
-    wish = HookResult(
-        action="inject_context", context_injection="by the way", ephemeral=True, append_to_last_tool_result=True
-    )
-    agent.on_hook("provider:request", wish)
-    await agent.run()
-    assert told(agent.provider.sent(0)) == [("user", "go"), ("system", "by the way")]
-
-
-class Answers:
-    """An approval system that gives one answer, or raises it."""
-
-    def __init__(self, outcome: str | Exception) -> None:
-        self._outcome = outcome
-        self.asked: list[tuple[Any, ...]] = []
-
-    async def request_approval(self, *question: Any) -> str:
-        self.asked.append(question)
-        if isinstance(self._outcome, Exception):
-            raise self._outcome
-        return self._outcome
-
-
 ASK = HookResult(action="ask_user", approval_prompt="May it?", approval_options=["Allow", "Deny"], approval_timeout=9)
+at_every_point = pytest.mark.parametrize("event", POINTS)
 
 
-@pytest.mark.parametrize("outcome", ["Allow", "Allow once", "Allow always"])
-@pytest.mark.parametrize("event", POINTS)
-async def test_what_a_person_allows_goes_on(event: str, outcome: str) -> None:
-    approvals = Answers(outcome)
-    agent = await _agent(approvals=approvals)
-    agent.on_hook(event, ASK)
-    assert await agent.run() == "ok"
-    assert approvals.asked[0] == ("May it?", ["Allow", "Deny"], 9, "deny")
-    assert _results(await agent.history()) == ["one", "two"]
+def inject(text: str = "remember", **more: Any) -> HookResult:
+    return HookResult(action="inject_context", context_injection=text, **more)
 
 
-@pytest.mark.parametrize("outcome", ["Deny", ApprovalTimeoutError(), TimeoutError()])
-@pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "provider:response"])
-async def test_what_a_person_does_not_allow_ends_the_run(event: str, outcome: Any) -> None:
-    agent = await _agent(approvals=Answers(outcome))
-    agent.on_hook(event, ASK)
-    assert "May it?" in await agent.run()
-    assert faults(await agent.history()) == []
+def modify(**data: Any) -> HookResult:
+    return HookResult(action="modify", data=data)
 
 
-@pytest.mark.parametrize("outcome", ["Deny", ApprovalTimeoutError(), TimeoutError(), ConnectionError("Slack is away")])
-async def test_a_tool_that_a_person_does_not_allow_is_not_run(outcome: Any) -> None:
-    tool = echo()
-    agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[tool], approvals=Answers(outcome))
-    agent.on_hook("tool:pre", ASK)
-    assert await agent.run() == "ok"
-    assert tool.inputs == []
+async def _agent(tool: Any = None, **more: Any) -> Agent:
+    batch = call(use("echo", "a", text="one"), use("echo", "b", text="two"))
+    return await make_agent(batch, say("ok"), tools=[tool or echo()], **more)
 
 
-async def test_nobody_answering_in_time_takes_the_default() -> None:
-    tool = echo()
+async def _results(agent: Agent) -> list[str]:
+    return [text for role, text in await agent.told() if role == "tool"]
 
-    class Silence:
-        async def request_approval(self, *_: Any) -> str:
+
+def _request(agent: Agent, index: int) -> list[tuple[str, str]]:
+    return told(agent.provider.sent(index))
+
+
+class TestDeny:
+    @pytest.mark.parametrize("event", POINTS[:3])
+    async def test_a_denied_step_ends_the_run_and_says_why(self, event: str) -> None:
+        agent = await _agent()
+        end = agent.on_hook(event, DENY)
+        assert "not here" in await agent.run()
+        assert agent.complete()["status"] == "incomplete"
+        assert await agent.told() == ([] if event == "prompt:submit" else [("user", "go")])
+        end()
+        agent.provider.drop_the_rest()
+        agent.provider.add(say("fine"))
+        assert await agent.run("again") == "fine"
+
+    async def test_a_denied_tool_is_not_run_and_the_model_reads_why(self) -> None:
+        agent = await _agent(tool := echo())
+        agent.on_hook("tool:pre", DENY)
+        assert await agent.run() == "ok"
+        assert tool.inputs == []
+        assert all("not here" in text for text in await _results(agent))
+        assert agent.progress.of("tool:start") == []
+
+    @pytest.mark.parametrize("action", ["deny", "ask_user"])
+    @pytest.mark.parametrize("event", REPORTS)
+    async def test_what_has_happened_cannot_be_denied(self, event: str, action: Any) -> None:
+        agent = await _agent()
+        agent.on_hook(event, HookResult(action=action, reason="no", approval_prompt="?"))
+        agent.inject("and this")
+        with capture_logs() as logs:
+            assert await agent.run() == "ok"
+        assert {entry["hook_event"] for entry in logs if entry["event"] == "hook.denial_ignored"} == {event}
+
+
+class TestModify:
+    async def test_modified_messages_are_in_the_request_and_not_in_the_history(self) -> None:
+        agent = await _agent()
+        agent.on_hook("provider:request", modify(messages=[{"role": "user", "content": "instead"}]))
+        agent.on_hook("provider:request", inject(ephemeral=True))
+        await agent.run("secret")
+        assert _request(agent, 0) == [("user", "instead"), ("system", "remember")]
+        assert (await agent.told())[0] == ("user", "secret")
+
+    async def test_a_modified_model_is_the_one_that_is_asked(self) -> None:
+        agent = await _agent()
+        agent.on_hook("provider:request", modify(model="another"))
+        await agent.run()
+        assert agent.provider.requests[0].model == "another"
+
+    async def test_a_modified_response_is_the_answer(self) -> None:
+        agent = await _agent()
+        agent.on_hook("provider:response", modify(response=ChatResponse(content=[TextBlock(text="instead")])))
+        assert await agent.run() == "instead"
+        assert (await agent.told())[-1] == ("assistant", "instead")
+
+    @pytest.mark.parametrize(
+        "beside", [HookResult(), ASK, inject("much too large")], ids=["alone", "question", "refused injection"]
+    )
+    async def test_a_modified_input_is_the_one_the_tool_gets(self, beside: HookResult) -> None:
+        plan = {"injection_size_limit": 10}
+        agent = await _agent(tool := echo(), approvals=MockApprovalSystem(), plan=plan)
+        agent.on_hook("tool:pre", modify(tool_input={"text": "better"}))
+        agent.on_hook("tool:pre", beside)
+        await agent.run()
+        assert tool.inputs == [{"text": "better"}] * 2
+        assert agent.progress.of("tool:start")[0]["args"] == {"text": "better"}
+
+    @pytest.mark.parametrize(
+        ("result", "text"),
+        [
+            (ToolResult(output="redacted"), "redacted"),
+            ("redacted", "redacted"),
+            ({"success": False, "error": {"message": "not quite"}}, "not quite"),
+            ({"rows": 3}, '{"rows": 3}'),
+        ],
+    )
+    @pytest.mark.parametrize("event", ["tool:post", "tool:error"])
+    async def test_a_modified_result_is_the_one_the_model_reads(self, event: str, result: Any, text: str) -> None:
+        tool = echo() if event == "tool:post" else raising(OSError("secret path"), "echo")
+        agent = await _agent(tool)
+        agent.on_hook(event, modify(tool_result=result))
+        await agent.run()
+        assert await _results(agent) == [text, text]
+        assert [sent for role, sent in _request(agent, 1) if role == "tool"] == [text, text]
+
+    @at_every_point
+    async def test_a_modification_of_nothing_known_changes_nothing(self, event: str) -> None:
+        agent = await _agent()
+        agent.on_hook(event, modify(note="seen"))
+        agent.on_hook(event, HookResult(action="modify"))
+        assert await agent.run() == "ok"
+        assert await _results(agent) == ["one", "two"]
+
+    @pytest.mark.parametrize(
+        ("event", "part", "invalid"),
+        [
+            ("prompt:submit", "prompt", ["not", "text"]),
+            ("provider:request", "model", 7),
+            ("provider:response", "response", {"content": "not blocks"}),
+            ("provider:response", "response", None),
+            ("tool:pre", "tool_input", "not an object"),
+            ("tool:post", "tool_result", {"success": "perhaps"}),
+            ("tool:post", "tool_result", 7),
+            ("provider:request", "messages", "not rows"),
+            *(
+                ("provider:request", "messages", [{"role": "user", "content": "fine"}, row])
+                for row in (
+                    {"content": "without a role"},
+                    {"role": "banana", "content": "x"},
+                    {"role": "user", "content": 5},
+                    {"role": "user", "content": [{"type": "nonsense"}]},
+                    {"role": "user", "content": [{"text": "no type"}]},
+                    {"role": "user", "content": [{"type": "text"}]},
+                    {"role": "assistant", "content": "x", "tool_calls": [{"name": "no id"}]},
+                    {"role": "assistant", "content": "x", "tool_calls": "nonsense"},
+                    "no row",
+                    None,
+                )
+            ),
+        ],
+        ids=repr,
+    )
+    async def test_a_modification_of_the_wrong_form_is_logged_and_ignored(
+        self, event: str, part: str, invalid: Any
+    ) -> None:
+        agent = await _agent()
+        agent.on_hook(event, modify(**{part: invalid}))
+        with capture_logs() as logs:
+            assert await agent.run() == "ok"
+        assert part in {entry.get("part") for entry in logs if entry["event"] == "hook.modification_invalid"}
+        assert _request(agent, 0) == [("user", "go")]
+        assert await _results(agent) == ["one", "two"]
+
+    async def test_modified_rows_whose_calls_and_results_do_not_match_are_repaired(self) -> None:
+        agent = await make_agent(say("ok"))
+        rows = [{"role": "tool", "tool_call_id": "gone", "content": "x"}, {"role": "user", "content": "y"}]
+        agent.on_hook("provider:request", modify(messages=rows))
+        assert await agent.run() == "ok"
+        assert _request(agent, 0) == [("user", "y")]
+
+    async def test_data_that_a_hook_changes_in_place_without_a_modification_stays_as_it_was(self) -> None:
+        agent = await _agent(tool := echo())
+
+        def change(data: dict[str, Any]) -> None:
+            data["messages"][0]["content"] = "changed"
+            data["messages"].clear()
+
+        agent.on_hook("provider:request", change)
+        agent.on_hook("tool:pre", lambda data: data["tool_input"].clear())
+        await agent.run()
+        assert _request(agent, 1)[0] == (await agent.told())[0] == ("user", "go")
+        assert tool.inputs == [{"text": "one"}, {"text": "two"}]
+        assert (await agent.history())[1]["content"][0]["input"] == {"text": "one"}
+
+    @pytest.mark.parametrize("in_place", [True, False])
+    @pytest.mark.parametrize("first", [0, 1])
+    async def test_redacted_rows_are_redacted_in_the_requests_and_whole_in_the_history(
+        self, first: int, *, in_place: bool
+    ) -> None:
+        agent = await _agent()
+
+        def redact(data: dict[str, Any]) -> HookResult:
+            if len(agent.provider.requests) < first:
+                return HookResult()
+            rows = data["messages"] if in_place else [dict(row) for row in data["messages"]]
+            rows[0]["content"] = "***"
+            return modify(messages=rows)
+
+        agent.on_hook("provider:request", redact)
+        await agent.run("my secret")
+        expected = ["my secret"] * first + ["***"] * (2 - first)
+        assert [_request(agent, i)[0][1] for i in range(2)] == expected
+        assert (await agent.told())[0] == ("user", "my secret")
+
+
+class TestInject:
+    @pytest.mark.parametrize("role", ["system", "user", "assistant"])
+    @at_every_point
+    async def test_a_lasting_injection_is_in_the_history_and_in_later_requests(self, event: str, role: Any) -> None:
+        agent = await _agent()
+        agent.on_hook(event, inject(context_injection_role=role))
+        assert await agent.run() == "ok"
+        assert "remember" in str(await agent.history())
+        assert "remember" in str(_request(agent, 1))
+        assert faults(await agent.history()) == []
+        if event == "provider:request":
+            assert "remember" in str(_request(agent, 0))
+
+    @pytest.mark.parametrize("event", REPORTS)
+    async def test_a_hook_may_inject_when_something_has_happened(self, event: str) -> None:
+        agent = await _agent()
+        agent.on_hook(event, inject())
+        agent.inject("and this")
+        assert await agent.run() == "ok"
+        assert ("system", "remember") in await agent.told()
+
+    async def test_an_injection_about_a_failed_provider_is_for_the_next_run(self) -> None:
+        async def fails(*_: Any) -> Any:
+            raise RuntimeError("down")
+
+        agent = await make_agent(fails, say("better"))
+        agent.on_hook("provider:error", inject())
+        with pytest.raises(RuntimeError, match="down"):
+            await agent.run()
+        await agent.run()
+        assert ("system", "remember") in _request(agent, -1)
+
+    @pytest.mark.parametrize("ephemeral", [False, True])
+    @pytest.mark.parametrize("event", ["tool:pre", "tool:post", "tool:error"])
+    async def test_an_injection_of_a_tools_hook_waits_for_all_results(self, event: str, *, ephemeral: bool) -> None:
+        names = ["echo", "echo", "nope", "break", "echo"]
+        calls = call(*(use(name, str(i), text=str(i)) for i, name in enumerate(names)))
+        agent = await make_agent(calls, say("ok"), tools=[echo(), raising(OSError("broken"))])
+        agent.on_hook("tool:pre", lambda data: DENY if data["tool_call_id"] == "1" else None)
+        agent.on_hook(event, inject(ephemeral=ephemeral))
+        assert await agent.run() == "ok"
+        assert [role for role, _ in _request(agent, 1)][:7] == ["user", "assistant"] + ["tool"] * 5
+        assert "remember" in str(_request(agent, 1)[7:])
+        assert faults(await agent.history()) == []
+
+    async def test_an_injection_that_a_tool_makes_itself_follows_all_results(self) -> None:
+        async def scans(_input: dict[str, Any]) -> str:
+            result = await agent.hooks.emit("scan:done", {})
+            await agent.coordinator.process_hook_result(result, "scan:done", result.hook_name)
+            return "scanned"
+
+        agent = await _agent(ScriptedTool("echo", scans))
+        agent.on_hook("scan:done", inject("2 problems"))
+        assert await agent.run() == "ok"
+        assert _request(agent, 1)[2:] == [("tool", "scanned")] * 2 + [("system", "2 problems")] * 2
+
+    async def test_an_injection_of_a_tools_hook_survives_a_stop(self) -> None:
+        agent = await _agent()
+        agent.on_hook("tool:post", inject())
+        agent.progress.act_on("tool:end", agent.stop)
+        await agent.run()
+        assert ("system", "remember") in await agent.told()
+        assert faults(await agent.history()) == []
+
+    @pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "tool:pre", "tool:post"])
+    async def test_an_ephemeral_injection_is_in_the_next_request_only(self, event: str) -> None:
+        agent = await make_agent(call(use("echo", "a")), say("ok"), say("next"), tools=[echo()])
+        once = iter([inject(ephemeral=True)])
+        agent.on_hook(event, lambda _data: next(once, None))
+        await agent.run()
+        await agent.run("next")
+        requests = ["remember" in str(_request(agent, i)) for i in range(3)]
+        assert requests == ([False, True, False] if event.startswith("tool") else [True, False, False])
+        assert "remember" not in str(await agent.history())
+
+    @pytest.mark.parametrize("event", ["provider:request", "tool:post"])
+    async def test_an_ephemeral_injection_can_end_the_last_tool_result(self, event: str) -> None:
+        agent = await make_agent(call(use("echo", "a", text="one")), say("ok"), tools=[echo()])
+        agent.on_hook(event, inject(ephemeral=True, append_to_last_tool_result=True))
+        await agent.run()
+        if event == "provider:request":
+            assert _request(agent, 0) == [("user", "go"), ("system", "remember")], "without a result it comes last"
+        assert _request(agent, 1)[-1] == ("tool", "one\n\nremember")
+        assert await _results(agent) == ["one"]
+
+    async def test_one_hook_result_may_have_several_kinds_of_injection(self) -> None:
+        agent = await make_agent(call(use("echo", "a", text="one")), say("ok"), tools=[echo()])
+        injections = [
+            {"content": "lasts", "role": "user"},
+            {"content": "passes", "ephemeral": True},
+            {"content": "ends it", "ephemeral": True, "append_to_last_tool_result": True},
+        ]
+        agent.on_hook("tool:post", HookResult(action="inject_context", context_injections=injections))
+        await agent.run()
+        assert ("user", "lasts") in await agent.told()
+        assert {"passes", "ends it"} <= {text for _, text in _request(agent, 1)}
+        assert "passes" not in str(await agent.history())
+
+    @pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "tool:pre", "tool:post"])
+    @pytest.mark.parametrize("ephemeral", [False, True])
+    async def test_an_injection_over_the_size_limit_is_left_out_and_others_stay(
+        self, event: str, *, ephemeral: bool
+    ) -> None:
+        agent = await _agent(plan={"injection_size_limit": 10})
+        for text in ("small", "much too large", "tiny"):
+            agent.on_hook(event, inject(text, ephemeral=ephemeral))
+        assert await agent.run() == "ok"
+        requests = str([_request(agent, 0), _request(agent, 1)])
+        assert [text in requests for text in ("small", "much too large", "tiny")] == [True, False, True]
+        assert "too large" not in str(await agent.history())
+
+
+class TestAsk:
+    @pytest.mark.parametrize("outcome", ["Allow", "Allow once", "Allow always"])
+    @at_every_point
+    async def test_a_step_that_a_person_allows_is_done(self, event: str, outcome: str) -> None:
+        approvals = MockApprovalSystem(outcome)
+        agent = await _agent(approvals=approvals)
+        agent.on_hook(event, ASK)
+        assert await agent.run() == "ok"
+        assert approvals.requests[0] == ("May it?", ["Allow", "Deny"], 9, "deny")
+        assert await _results(agent) == ["one", "two"]
+
+    @pytest.mark.parametrize("outcome", ["Deny", ApprovalTimeoutError, TimeoutError, ConnectionError, None])
+    @at_every_point
+    async def test_a_step_that_no_person_allows_is_not_done(self, event: str, outcome: Any) -> None:
+        class Answers:
+            async def request_approval(self, *_: Any) -> str:
+                if isinstance(outcome, type):
+                    raise outcome
+                return str(outcome)
+
+        agent = await _agent(tool := echo(), approvals=Answers() if outcome else None)
+        agent.on_hook(event, ASK)
+        answered = await agent.run()
+        assert answered == "ok" if event.startswith("tool") else "May it?" in answered
+        assert len(tool.inputs) == (2 if event == "tool:post" else 0)
+        assert "one" not in str(await _results(agent))
+        assert faults(await agent.history()) == []
+
+    async def test_an_approval_that_times_out_takes_its_default(self) -> None:
+        agent = await _agent(tool := echo(), approvals=Person())
+        agent.on_hook("tool:pre", ASK.model_copy(update={"approval_timeout": 0, "approval_default": "allow"}))
+        assert await soon(agent.session.execute("go")) == "ok"
+        assert len(tool.inputs) == 2
+
+    @pytest.mark.parametrize("answer", ["Allow", "Deny"])
+    async def test_an_injection_beside_a_question_is_kept_whatever_the_answer(self, answer: str) -> None:
+        agent = await _agent(approvals=MockApprovalSystem(answer))
+        agent.on_hook("tool:pre", inject("3 issues"))
+        agent.on_hook("tool:pre", ASK)
+        await agent.run()
+        assert [role for role, _ in _request(agent, 1)][2:] == ["tool", "tool", "system", "system"]
+
+    async def test_the_questions_of_two_hooks_are_both_asked(self) -> None:
+        approvals = MockApprovalSystem()
+        agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[echo()], approvals=approvals)
+        for prompt in ("Network?", "Delete?"):
+            agent.on_hook("tool:pre", ASK.model_copy(update={"approval_prompt": prompt}))
+        await agent.run()
+        assert [request.prompt for request in approvals.requests] == ["Network?\nDelete?"]
+
+
+class TestShow:
+    @at_every_point
+    async def test_a_message_of_a_hook_is_shown(self, event: str) -> None:
+        display = MockDisplaySystem()
+        agent = await _agent(display=display)
+        agent.on_hook(event, HookResult(user_message="look", user_message_level="warning", user_message_source="guard"))
+        await agent.run()
+        assert display.messages[0] == ("look", "warning", "guard")
+
+    @at_every_point
+    async def test_a_display_that_fails_does_not_end_the_run(self, event: str) -> None:
+        class Broken:
+            def show_message(self, *_: Any) -> None:
+                raise ConnectionError("Slack is away")
+
+        agent = await _agent(display=Broken())
+        agent.on_hook(event, HookResult(user_message="look"))
+        assert await agent.run() == "ok"
+        assert await _results(agent) == ["one", "two"]
+
+
+class TestFaultyHooks:
+    @pytest.mark.parametrize(
+        "outcome",
+        [RuntimeError, asyncio.CancelledError, "deny", {"action": "deny"}, 0, object()],
+        ids=["error", "cancellation", "word", "dict", "zero", "object"],
+    )
+    @pytest.mark.parametrize("event", [*POINTS, *REPORTS])
+    async def test_a_hook_that_fails_or_returns_no_hook_result_changes_nothing(self, event: str, outcome: Any) -> None:
+        agent = await _agent()
+
+        def answer(_data: dict[str, Any]) -> Any:
+            if isinstance(outcome, type):
+                raise outcome
+            return outcome
+
+        agent.on_hook(event, answer)
+        assert await agent.run() == "ok"
+        assert await _results(agent) == ["one", "two"]
+
+    @pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "tool:pre", "tool:post", "execution:end"])
+    async def test_a_hook_that_hangs_times_out(self, event: str) -> None:
+        agent = await _agent(plan={"hook_timeout_s": 0.01})
+
+        async def hangs(_event: str, _data: dict[str, Any]) -> HookResult:
             await asyncio.Event().wait()
-            return "Deny"
+            return DENY
 
-    agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[tool], approvals=Silence())
-    agent.on_hook("tool:pre", ASK.model_copy(update={"approval_timeout": 0, "approval_default": "allow"}))
-    assert await soon(agent.session.execute("go")) == "ok"
-    assert tool.inputs == [{}]
-
-
-async def test_where_nobody_can_be_asked_the_tool_is_not_run() -> None:
-    tool = echo()
-    agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[tool])
-    agent.on_hook("tool:pre", ASK)
-    assert await agent.run() == "ok"
-    assert tool.inputs == []
-
-
-@pytest.mark.parametrize("event", POINTS)
-async def test_a_hook_that_fails_changes_nothing(event: str) -> None:
-    agent = await _agent()
-
-    async def fails(_event: str, _data: dict[str, Any]) -> HookResult:
-        raise RuntimeError("a bug in the hook")
-
-    agent.hooks.register(event, fails)
-    assert await agent.run() == "ok"
-    assert _results(await agent.history()) == ["one", "two"]
-
-
-@pytest.mark.parametrize(
-    "nonsense", [None, "deny", {"action": "deny"}, 0, object()], ids=["none", "word", "dict", "zero", "object"]
-)
-@pytest.mark.parametrize("event", POINTS)
-async def test_a_hook_that_returns_nonsense_changes_nothing(event: str, nonsense: Any) -> None:
-    agent = await _agent()
-
-    async def babbles(_event: str, _data: dict[str, Any]) -> Any:
-        return nonsense
-
-    agent.hooks.register(event, babbles)
-    assert await agent.run() == "ok"
-    assert _results(await agent.history()) == ["one", "two"]
-
-
-@pytest.mark.parametrize("event", POINTS)
-async def test_a_display_that_fails_does_not_end_the_run(event: str) -> None:
-    class Broken:
-        def show_message(self, *_: Any) -> None:
-            raise ConnectionError("Slack is away")
-
-    agent = await _agent(display=Broken())
-    agent.on_hook(event, HookResult(user_message="look"))
-    assert await agent.run() == "ok"
-    assert _results(await agent.history()) == ["one", "two"]
-
-
-@pytest.mark.parametrize("event", ["provider:request", "tool:pre", "tool:post"])
-async def test_an_injection_over_the_size_limit_is_left_out_and_the_run_goes_on(event: str) -> None:
-    agent = await _agent(plan={"injection_size_limit": 5})
-    agent.on_hook(event, HookResult(action="inject_context", context_injection="far too long"))
-    assert await agent.run() == "ok"
-    assert "far too long" not in str(await agent.history())
-
-
-@pytest.mark.parametrize("event", POINTS)
-async def test_a_message_of_a_hook_is_shown(event: str) -> None:
-    shown: list[tuple[Any, ...]] = []
-
-    class Display:
-        def show_message(self, *message: Any) -> None:
-            shown.append(message)
-
-    agent = await _agent(display=Display())
-    agent.on_hook(event, HookResult(user_message="look", user_message_level="warning", user_message_source="guard"))
-    await agent.run()
-    assert shown[0] == ("look", "warning", "guard")
+        agent.hooks.register(event, hangs, name="hangs")
+        with capture_logs() as logs:
+            assert await agent.run() == "ok"
+        timeouts = [entry for entry in logs if entry["event"] == "hook.timeout"]
+        assert {(e["hook"], e["hook_event"], e["timeout_s"]) for e in timeouts} == {("hangs", event, 0.01)}

@@ -1,39 +1,22 @@
-"""A message that begins with `!` while tools run: they are not harmed, and their results follow."""
-
-from __future__ import annotations
+"""An urgent message does not wait for running tools: the model answers it, and their results follow."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
-from agents import (
-    call,
-    delivered,
-    doing,
-    echo,
-    gated,
-    goes_on,
-    late_results,
-    make_agent,
-    never,
-    results,
-    say,
-    soon,
-    streaming,
-    text_of,
-    told,
-    use,
-)
+from agents.after_run import delivered, goes_on, late_results, results
+from agents.milestones import LONG_S, soon
+from agents.provider import call, doing, fail, never, say, streaming, use
+from agents.rows import text_of, told
+from agents.session import Agent, make_agent
+from agents.tools import ScriptedTool, echo, gated, having
+from loop_rows import STILL_RUNNING
 
 from orchestrator_interactive import Injection
-from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.loop.injection_queue import PREFIX
-from orchestrator_interactive.loop.tool_results import LATE_PREFIX, STILL_RUNNING
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from agents import Agent
+from orchestrator_interactive.kernel import HookResult, ToolResult
+from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
+from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
+from orchestrator_interactive.transcript.framing import LATE_PREFIX, PREFIX
 
 NOW = ("user", f"{PREFIX}\n- !now")
 
@@ -42,243 +25,314 @@ def late(*lines: str) -> tuple[str, str]:
     return "user", "\n".join([LATE_PREFIX, *lines])
 
 
-class Work:
-    """An agent whose tool `wait` is at work; the model answered a steer that came meanwhile."""
+LATE_A = late("- call a, wait: wait")
 
-    def __init__(self) -> None:
+
+class Steered:
+    """A run with a tool that waits for `gate`, and an urgent message that comes in the meantime."""
+
+    agent: Agent
+    run: asyncio.Task[str]
+
+    def __init__(self, name: str = "wait") -> None:
         self.gate = asyncio.Event()
-        self.tool = gated(self.gate)
+        self.tool = gated(self.gate, name)
 
-    async def steered(self, *steps: Any, tools: Any = (), batch: Any = None, **more: Any) -> Agent:
-        batch = batch or call(use("wait", "a"))
-        self.agent = agent = await make_agent(batch, *steps, tools=[self.tool, *tools], **more)
-        self.run = agent.start()
-        await self.tool.started()
-        agent.inject("!now")
-        return agent
+    async def by(
+        self, *steps: Any, message: str | Injection = "!now", tools: Any = (), batch: Any = None, **more: Any
+    ) -> Agent:
+        """Start the run with these steps after the tool call, and inject the message."""
+        batch = batch or call(use(self.tool.name, "a"))
+        self.agent = await make_agent(batch, *steps, tools=[self.tool, *tools], **more)
+        self.run = await self.agent.in_tool(self.tool)
+        self.agent.inject(message)
+        return self.agent
 
-    async def waits(self, number: int = 1) -> None:
-        """The model has said something while the tool is at work, and the run waits for it."""
+    async def answered(self, number: int = 1) -> None:
+        """Wait until the model has answered this many messages while the tool runs."""
         await self.agent.progress.reached("text", number)
 
-    async def ends(self) -> str:
+    async def ended(self) -> str:
+        """Let the tool end, and wait for the end of the run."""
         self.gate.set()
         return await soon(self.run)
 
 
 class TestTheRows:
     async def test_the_message_is_read_at_once_and_the_result_follows(self) -> None:
-        work = Work()
-        agent = await work.steered(say("meanwhile"), say("done"))
-        await work.waits()
-        assert await work.ends() == "done"
-        assert (await agent.told())[2:] == [
-            ("tool", STILL_RUNNING),
-            NOW,
-            ("assistant", "meanwhile"),
-            late("- call a, wait: wait"),
-            ("assistant", "done"),
-        ]
+        steered = Steered()
+        agent = await steered.by(say("meanwhile"), say("done"))
+        await steered.answered()
+        assert agent.progress.of("tool:end") == []
+        assert await steered.ended() == "done"
+        answers = ("assistant", "meanwhile"), LATE_A, ("assistant", "done")
+        assert (await agent.told())[2:] == [("tool", STILL_RUNNING), NOW, *answers]
         rows = await agent.history()
         late_metadata = {"results": ["a"], "call_outcome": {"a": {"outcome": "finished"}}}
         assert [rows[i].get("metadata") for i in (2, 5)] == [{"pending": True}, late_metadata]
-        assert work.tool.cancelled == 0
+        assert agent.progress.of("text") == [{"text": "meanwhile", "part": 1}]
+        assert steered.tool.cancelled == 0
         assert agent.provider.prefix_breaks() == []
         await goes_on(agent)
 
-    async def test_what_is_said_meanwhile_is_shown_before_the_tool_has_ended_and_not_again(self) -> None:
-        work = Work()
-        agent = await work.steered(say("meanwhile"), say("done"))
-        await work.waits()
-        assert agent.progress.of("tool:end") == []
-        assert await work.ends() == "done"
-        assert agent.progress.of("text") == [{"text": "meanwhile", "part": 1}]
-
     async def test_calls_that_have_ended_have_their_results_in_call_order(self) -> None:
-        work = Work()
+        gate = asyncio.Event()
+        tool = gated(gate)
         batch = call(use("echo", "x", text="one"), use("wait", "a"), use("echo", "y", text="two"), use("wait", "b"))
-        agent = await make_agent(batch, say("meanwhile"), say("done"), tools=[work.tool, echo()])
-        work.agent, work.run = agent, agent.start()
-        await work.tool.started(2)
+        agent = await make_agent(batch, say("meanwhile"), say("done"), tools=[tool, echo()])
+        run = await agent.in_tool(tool, 2)
         await agent.progress.reached("tool:end", 2)
         agent.inject("!now")
-        await work.waits()
-        await work.ends()
+        await agent.progress.reached("text")
+        gate.set()
+        await soon(run)
         assert await results(agent) == {"x": "one", "a": STILL_RUNNING, "y": "two", "b": STILL_RUNNING}
-        assert [text_of(row) for row in await late_results(agent)] == [
-            late("- call a, wait: wait", "- call b, wait: wait")[1]
-        ]
+        assert told(await late_results(agent)) == [late("- call a, wait: wait", "- call b, wait: wait")]
 
-    async def test_a_call_that_ends_while_the_model_answers_is_told_right_after(self) -> None:
-        work = Work()
-        answer = doing(lambda: agent.inject("more"), say("meanwhile"))
-        agent = await make_agent(call(use("wait", "a")), answer, say("done"), tools=[work.tool])
-        work.agent, work.run = agent, agent.start()
-        await work.tool.started()
-        agent.progress.act_on("thinking", work.gate.set)
+    async def test_results_that_come_one_by_one_follow_one_by_one(self) -> None:
+        first, second = asyncio.Event(), asyncio.Event()
+        tools = [gated(first, "one"), gated(second, "two")]
+        agent = await make_agent(call(use("one", "a"), use("two", "b")), *map(say, "123"), tools=tools)
+        run = await agent.in_tool(tools[1])
         agent.inject("!now")
-        assert await soon(work.run) == "done"
-        assert [role for role, _ in told(agent.provider.sent())] == [
-            "user",
-            "assistant",
-            "tool",
-            "user",
-            "assistant",
-            "user",
-            "user",
-        ]
-        assert told(agent.provider.sent())[-2:] == [late("- call a, wait: wait"), ("user", f"{PREFIX}\n- more")]
+        for number, gate in enumerate((second, first), start=1):
+            await agent.progress.reached("text", number)
+            gate.set()
+        assert await soon(run) == "3"
+        assert [row["metadata"]["results"] for row in await late_results(agent)] == [["b"], ["a"]]
 
-    async def test_when_every_call_has_ended_it_is_read_like_any_other(self) -> None:
+    async def test_a_result_that_comes_while_the_model_answers_follows_the_answer(self) -> None:
+        steered = Steered()
+        agent = await steered.by(doing(lambda: agent.inject("more"), say("meanwhile")), say("done"))
+        agent.progress.act_on("thinking", steered.gate.set)
+        assert await soon(steered.run) == "done"
+        sent = told(agent.provider.sent())
+        assert sent[4:] == [("assistant", "meanwhile"), LATE_A, ("user", f"{PREFIX}\n- more")]
+
+    async def test_when_every_call_has_ended_the_message_is_read_like_any_other(self) -> None:
         agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[echo()])
-
-        async def after_row(row: dict[str, Any]) -> None:
-            if row["role"] == "tool":
-                agent.inject("!now")
-
-        agent.context.after = after_row
+        agent.context.act("after", lambda row: row["role"] == "tool" and agent.inject("!now"))
         assert await agent.run() == "ok"
         assert [role for role, _ in await agent.told()] == ["user", "assistant", "tool", "user", "assistant"]
         assert await late_results(agent) == []
 
     @pytest.mark.parametrize("event", ["provider:response", "tool:pre", "tool:post"])
-    async def test_from_within_a_hook_it_leaves_a_result_for_every_call(self, event: str) -> None:
-        agent = await make_agent(
-            call(use("echo", "a", text="1"), use("echo", "b", text="2")), *map(say, "xyz"), tools=[echo()]
-        )
+    async def test_a_message_from_within_a_hook_leaves_a_result_for_every_call(self, event: str) -> None:
+        batch = call(use("echo", "a", text="1"), use("echo", "b", text="2"))
+        agent = await make_agent(batch, *map(say, "xyz"), tools=[echo()])
         agent.events.listen(agent.hooks, event).act_on(event, lambda: agent.inject("!now"))
         await agent.run()
-        behind = await results(agent)
-        owed = [call_id for call_id, text in behind.items() if text == STILL_RUNNING]
-        assert list(behind) == ["a", "b"]
-        assert [each for row in await late_results(agent) for each in row["metadata"]["results"]] == owed
+        found = await results(agent)
+        pending = [call_id for call_id, text in found.items() if text == STILL_RUNNING]
+        assert list(found) == ["a", "b"]
+        assert [each for row in await late_results(agent) for each in row["metadata"]["results"]] == pending
         assert agent.provider.prefix_breaks() == []
-        agent.provider.drop_the_rest()
+        await goes_on(agent)
+
+    async def test_failures_images_and_long_texts_keep_their_form(self) -> None:
+        gate = asyncio.Event()
+        image = ImageBlock(source={"type": "base64", "media_type": "image/png", "data": "aGk="})
+        outputs = {
+            "break": ToolResult(success=False, error={"message": "no disk"}),
+            "draw": ToolResult(content=[TextBlock(text="the plan"), image]),
+            "tell": ToolResult(output="x" * 150),
+        }
+
+        def tool(name: str) -> ScriptedTool:
+            async def behave(_input: dict[str, Any]) -> ToolResult:
+                await gate.wait()
+                return outputs[name]
+
+            return ScriptedTool(name, behave)
+
+        tools = [tool(name) for name in outputs]
+        batch = call(*(use(name, name) for name in outputs))
+        agent = await make_agent(batch, say("meanwhile"), say("done"), tools=tools, max_result_chars=100)
+        run = await agent.in_tool(tools[-1])
+        agent.inject("!now")
+        await agent.progress.reached("text")
+        gate.set()
+        await soon(run)
+        [row] = await late_results(agent)
+        text, sent_image = row["content"]
+        assert text["text"].splitlines()[1:4] == [
+            "- call break, break: failed: no disk",
+            "- call draw, draw: the plan",
+            f"- call tell, tell: {'x' * 75}",
+        ]
+        assert "50 characters are left out" in text["text"]
+        assert sent_image == {"type": "image", "source": image.source}
+        became = {name: {"outcome": "failed" if name == "break" else "finished"} for name in outputs}
+        assert row["metadata"] == {"results": list(outputs), "call_outcome": became, "whole": {"tell": "x" * 150}}
         await goes_on(agent)
 
 
-class TestTheWait:
-    async def test_messages_are_taken_in_meanwhile(self) -> None:
-        work = Work()
-        agent = await work.steered(say("1"), say("2"), say("3"), say("done"))
+class TestWhileTheToolRuns:
+    async def test_further_messages_are_read(self) -> None:
+        steered = Steered()
+        agent = await steered.by(say("1"), say("2"), say("3"), say("done"))
         for number, text in ((1, "more"), (2, "!and more")):
-            await work.waits(number)
+            await steered.answered(number)
             agent.inject(Injection(text, id=str(number)))
-        await work.waits(3)
-        assert await work.ends() == "done"
+        await steered.answered(3)
+        assert await steered.ended() == "done"
         assert (await delivered(agent))[1:] == ["1", "2"]
-        assert [data["text"] for data in agent.progress.of("text")] == ["1", "2", "3"]
-        assert work.tool.cancelled == 0
+        assert agent.shown() == ["1", "2", "3"]
 
-    async def test_an_urgent_one_cuts_the_answer_and_still_leaves_the_tool_alone(self) -> None:
-        work = Work()
-        agent = await work.steered(never(), say("meanwhile"), say("done"))
+    async def test_an_urgent_one_interrupts_the_answer_and_not_the_tool(self) -> None:
+        steered = Steered()
+        agent = await steered.by(never(), say("meanwhile"), say("done"))
         await agent.provider.asked(2)
         agent.inject("!again")
-        await work.waits()
-        assert await work.ends() == "done"
-        assert work.tool.cancelled == 0
+        await steered.answered()
+        assert await steered.ended() == "done"
+        assert steered.tool.cancelled == 0
         assert agent.provider.prefix_breaks() == []
 
-    async def test_more_tools_run_beside_one_that_is_still_at_work(self) -> None:
+    async def test_the_model_may_call_more_tools(self) -> None:
         other = asyncio.Event()
-        work, second = Work(), gated(other, "second")
-        agent = await work.steered(
-            call(use("second", "b")), say("1"), call(use("echo", "c")), say("2"), tools=[second, echo()]
-        )
+        steered, second = Steered(), gated(other, "second")
+        steps = call(use("second", "b")), say("1"), call(use("echo", "c")), say("2")
+        agent = await steered.by(*steps, tools=[second, echo()])
         await second.started()
         agent.inject("!again")
-        await work.waits()
-        work.gate.set()
-        await agent.progress.reached("text", 2)
+        await steered.answered()
+        steered.gate.set()
+        await steered.answered(2)
         agent.provider.add(say("done"))
         other.set()
-        assert await soon(work.run) == "done"
+        assert await soon(steered.run) == "done"
         assert await results(agent) == {"a": STILL_RUNNING, "b": STILL_RUNNING, "c": "echo"}
         assert [row["metadata"]["results"] for row in await late_results(agent)] == [["a"], ["b"]]
         await goes_on(agent)
 
     @pytest.mark.parametrize("option", [{"max_iterations": 1}, {"max_tokens": 1}])
-    async def test_a_run_that_may_not_go_on_waits_all_the_same(self, option: dict[str, Any]) -> None:
-        work = Work()
-        agent = await work.steered(say("meanwhile"), say("done"), **option)
-        await work.waits()
-        assert await work.ends() == "done"
+    async def test_a_run_at_its_limit_waits_for_it_too(self, option: dict[str, Any]) -> None:
+        steered = Steered()
+        agent = await steered.by(say("meanwhile"), say("done"), **option)
+        await steered.answered()
+        assert await steered.ended() == "done"
         assert [request.tool_choice for request in agent.provider.requests] == [None, "none", "none"]
-        assert agent.progress.of("complete")[0]["status"] == "incomplete"
+        assert agent.complete()["status"] == "incomplete"
 
-    async def test_an_answer_in_words_that_a_tool_forces_is_asked_for_though_the_tool_is_still_at_work(self) -> None:
-        work = Work()
-        work.tool = gated(work.gate, "dispatch_worker")
-        agent = await work.steered(say("on it"), say("done"), batch=call(use("dispatch_worker", "a")))
-        await work.waits()
-        assert await work.ends() == "done"
+    async def test_an_answer_that_it_forces_is_forced_at_once(self) -> None:
+        steered = Steered("dispatch_worker")
+        agent = await steered.by(say("on it"), say("done"))
+        await steered.answered()
+        assert await steered.ended() == "done"
         assert [request.tool_choice for request in agent.provider.requests] == [None, "none", None]
 
-    async def test_what_hooks_wish_during_a_late_call_follows_its_result(self) -> None:
-        work = Work()
-        agent = await work.steered(say("meanwhile"), say("done"))
-        end = agent.on_hook("tool:post", HookResult(action="inject_context", context_injection="noted"))
-        await work.waits()
-        await work.ends()
-        end()
-        assert (await agent.told())[-3:] == [late("- call a, wait: wait"), ("system", "noted"), ("assistant", "done")]
+    async def test_an_injection_of_its_hook_follows_its_result(self) -> None:
+        steered = Steered()
+        agent = await steered.by(say("meanwhile"), say("done"))
+        agent.on_hook("tool:post", HookResult(action="inject_context", context_injection="noted"))
+        await steered.answered()
+        await steered.ended()
+        assert (await agent.told())[-3:] == [LATE_A, ("system", "noted"), ("assistant", "done")]
 
-    async def test_a_hook_may_withhold_a_late_result(self) -> None:
-        work = Work()
-        agent = await work.steered(say("meanwhile"), say("done"))
+    async def test_a_hook_may_withhold_its_result(self) -> None:
+        steered = Steered()
+        agent = await steered.by(say("meanwhile"), say("done"))
         agent.on_hook("tool:post", HookResult(action="deny", reason="secret"))
-        await work.waits()
-        await work.ends()
+        await steered.answered()
+        await steered.ended()
         assert late("- call a, wait: failed: The result was withheld: secret") in await agent.told()
 
-    async def test_one_that_is_withdrawn_leaves_a_run_that_waits_for_the_tool(self) -> None:
-        work = Work()
-        work.agent = agent = await make_agent(call(use("wait", "a")), say("meanwhile"), say("done"), tools=[work.tool])
-        work.run = agent.start()
-        await work.tool.started()
-        agent.inject(Injection("!now", id="1"))
+    async def test_a_withdrawn_message_is_not_read_though_it_was_urgent(self) -> None:
+        steered = Steered()
+        agent = await steered.by(say("meanwhile"), say("done"), message=Injection("!now", id="1"))
         assert agent.withdraw("1")
-        await work.waits()
-        assert await work.ends() == "done"
+        await steered.answered()
+        agent.inject(Injection("!no", id="2"))
+        assert agent.withdraw("2")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert await steered.ended() == "done"
+        assert len(agent.provider.requests) == 3
         assert await delivered(agent) == []
         await goes_on(agent)
 
-    async def test_one_that_is_withdrawn_while_the_run_waits_for_the_tool_asks_the_model_nothing(self) -> None:
-        work = Work()
-        agent = await work.steered(say("meanwhile"), say("done"))
-        await work.waits()
-        agent.inject(Injection("!no", id="1"))
-        assert agent.withdraw("1")
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert await work.ends() == "done"
-        assert len(agent.provider.requests) == 3
-
-    async def test_what_was_said_before_a_late_result_is_not_glued_to_what_is_said_after_it(self) -> None:
-        work = Work()
-        agent = await work.steered(streaming("It is", then=never()), say("Done."))
+    async def test_a_text_before_a_late_result_is_not_joined_to_the_text_after_it(self) -> None:
+        steered = Steered()
+        agent = await steered.by(streaming("It is", then=never()), say("Done."))
         await agent.provider.asked(2)
         agent.progress.act_on("tool:end", lambda: [agent.inject(Injection("!now", id="1")), agent.withdraw("1")])
-        assert await work.ends() == "Done."
+        assert await steered.ended() == "Done."
         assert agent.progress.of("text") == [{"text": "It is", "part": 1, "partial": True}]
         assert [role for role, _ in await agent.told()][-3:] == ["assistant", "user", "assistant"]
 
     async def test_a_late_row_that_the_log_refuses_loses_no_message(self) -> None:
-        work = Work()
-        agent = await work.steered(say("meanwhile"))
-
-        async def refuse(row: dict[str, Any]) -> None:
-            if "results" in (row.get("metadata") or {}):
-                agent.inject(Injection("late", id="2"))
-                raise OSError("disk full")
-
-        await work.waits()
-        agent.context.before = refuse
+        steered = Steered()
+        agent = await steered.by(say("meanwhile"))
+        await steered.answered()
+        agent.context.refuse(
+            lambda row: "results" in (row.get("metadata") or {}) and agent.inject(Injection("late", id="2"))
+        )
         agent.progress.act_on("tool:end", lambda: agent.inject(Injection("more", id="1")))
         with pytest.raises(OSError, match="disk full"):
-            await work.ends()
-        agent.context.before = None
+            await steered.ended()
+        agent.context.accept()
         agent.provider.add(say("ok"))
         await agent.run("next")
         assert (await delivered(agent))[1:] == ["1", "2"]
+
+
+class TestTheEndOfTheRun:
+    @pytest.mark.parametrize("immediate", [False, True])
+    @pytest.mark.parametrize("answering", [False, True])
+    @pytest.mark.parametrize(("free", "outcome"), [(False, "unknown"), (True, "cancelled")])
+    async def test_a_stop_cancels_the_call_and_its_late_result_says_so(
+        self, outcome: str, *, free: bool, answering: bool, immediate: bool
+    ) -> None:
+        steered = Steered()
+        having(steered.tool, side_effect_free=free)
+        agent = await steered.by(never() if answering else say("meanwhile"), stop_grace_s=0)
+        agent.events.listen(agent.hooks, "tool:post", "tool:error")
+        await (agent.provider.asked(2) if answering else steered.answered())
+        await agent.stopped(steered.run, immediate=immediate)
+        [row] = await late_results(agent)
+        assert "unknown" in text_of(row)
+        assert steered.tool.cancelled == 1
+        assert agent.complete()["tools"] == [{"tool": "wait", "id": "a", "label": None, "outcome": outcome}]
+        assert agent.events.names() == ["tool:error"]
+        assert [data["success"] for data in agent.progress.of("tool:end")] == [False]
+        await goes_on(agent)
+
+    async def test_a_graceful_stop_lets_it_finish(self) -> None:
+        steered = Steered()
+        agent = await steered.by(say("meanwhile"), stop_grace_s=LONG_S)
+        await steered.answered()
+        agent.stop()
+        await steered.ended()
+        assert (await agent.told())[-1] == LATE_A
+        assert agent.outcomes() == {"a": "finished"}
+        await goes_on(agent)
+
+    async def test_a_stop_at_the_instant_of_the_message_is_a_stop(self) -> None:
+        steered = Steered()
+        agent = await steered.by(stop_grace_s=0)
+        await agent.stopped(steered.run)
+        assert agent.complete().items() >= {"status": "cancelled", "waiting": 1}.items()
+        await goes_on(agent)
+
+    @pytest.mark.parametrize("how", ["cancelled", "failed"])
+    async def test_a_cancelled_or_failed_run_cancels_it_and_leaves_a_valid_history(self, how: str) -> None:
+        before = asyncio.all_tasks()
+        steered = Steered()
+        agent = await steered.by(fail(InvalidRequestError("no")) if how == "failed" else say("meanwhile"))
+        if how == "cancelled":
+            await steered.answered()
+            steered.run.cancel()
+        with pytest.raises((asyncio.CancelledError, InvalidRequestError)):
+            await soon(steered.run)
+        assert "unknown" in text_of((await late_results(agent))[0])
+        assert steered.tool.cancelled == 1
+        assert asyncio.all_tasks() == before
+        await goes_on(agent)
+
+    async def test_a_call_that_takes_too_long_is_cancelled_and_its_late_result_says_so(self) -> None:
+        steered = Steered()
+        having(steered.tool, timeout_s=0.01)
+        agent = await steered.by(say("meanwhile"), say("done"))
+        assert await soon(steered.run) == "done"
+        assert "after 0.01 seconds" in text_of((await late_results(agent))[0])

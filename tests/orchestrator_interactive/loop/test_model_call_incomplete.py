@@ -1,33 +1,19 @@
-"""An answer that was cut at its length limit is gone on with; one that the model refused is told as such."""
-
-from __future__ import annotations
+"""An answer that was cut at its length limit is continued; a refusal ends the run with its reason."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import (
-    ScriptedProvider,
-    answer,
-    call,
-    doing,
-    echo,
-    fail,
-    gated,
-    make_agent,
-    never,
-    say,
-    soon,
-    streaming,
-    text_of,
-    use,
-)
+from agents.milestones import soon
+from agents.provider import ScriptedProvider, answer, call, doing, fail, never, say, streaming, use
+from agents.rows import text_of
+from agents.session import Agent, make_agent
+from agents.tools import echo, gated, having
 
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
 
-if TYPE_CHECKING:
-    from agents import Agent
+WHO = errors.AuthenticationError("who?")
 
 
 def cut(text: str, finish_reason: str = "max_tokens") -> Any:
@@ -35,150 +21,105 @@ def cut(text: str, finish_reason: str = "max_tokens") -> Any:
 
 
 def _ending(agent: Agent) -> tuple[str, str | None]:
-    complete = agent.progress.of("complete")[-1]
-    return complete["status"], complete.get("reason")
+    return agent.complete()["status"], agent.complete().get("reason")
 
 
-def _shown(agent: Agent) -> list[str]:
-    return [told["text"] for told in agent.progress.of("text")]
-
-
-class TestGoingOn:
+class TestTheContinuation:
     @pytest.mark.parametrize("finish_reason", ["max_tokens", "length", "model_context_window_exceeded", "pause_turn"])
-    async def test_people_read_one_text_whatever_the_provider_calls_the_cut(self, finish_reason: str) -> None:
+    async def test_people_read_one_text_for_every_finish_reason_of_a_truncation(self, finish_reason: str) -> None:
         agent = await make_agent(cut("One, two, ", finish_reason), say("three."))
         assert await agent.run() == "One, two, three."
-        assert _shown(agent) == []
+        assert agent.shown() == []
         assert _ending(agent) == ("success", None)
 
-    async def test_the_model_is_asked_to_go_on_and_the_conversation_does_not_keep_that(self) -> None:
-        agent = await make_agent(cut("One, two, "), say("three."), say("yes"))
+    async def test_the_prompt_to_continue_is_in_the_request_and_not_in_the_history(self) -> None:
+        agent = await make_agent(cut("One, two, "), say("three."))
         await agent.run("count")
-        await agent.run("all?")
         assert [text_of(row) for row in agent.provider.sent(1)] == ["count", "One, two, ", "[Go on.]"]
-        assert await agent.told() == [
-            ("user", "count"),
-            ("assistant", "One, two, "),
-            ("assistant", "three."),
-            ("user", "all?"),
-            ("assistant", "yes"),
-        ]
+        assert await agent.told() == [("user", "count"), ("assistant", "One, two, "), ("assistant", "three.")]
 
-    async def test_after_three_times_the_text_ends_and_says_why(self) -> None:
-        agent = await make_agent(cut("a"), cut("b"), cut("c"), cut("d"), say("never said"))
-        assert await agent.run() == "abcd"
+    @pytest.mark.parametrize("said", ["abcd", ""])
+    async def test_after_three_times_the_run_ends_and_says_why(self, said: str) -> None:
+        steps = map(cut, said) if said else [answer(finish_reason="max_tokens")] * 4
+        agent = await make_agent(*steps, say("never said"), max_iterations=2)
+        assert await agent.run() == said
         assert _ending(agent) == ("incomplete", "length")
-        assert len(agent.provider.requests) == 4
+        assert agent.complete()["iterations"] == 4
 
-    async def test_every_part_counts_as_an_iteration(self) -> None:
-        agent = await make_agent(cut("a"), cut("b"), say("c"), max_iterations=2)
-        assert await agent.run() == "abc"
-        assert agent.progress.of("complete")[0]["iterations"] == 3
-
-    async def test_the_answer_after_tools_may_be_cut_as_often_again(self) -> None:
-        before, after = map(cut, "abc"), map(cut, "def")
-        agent = await make_agent(*before, call(use("echo", "x")), *after, say("g"), tools=[echo()])
-        assert await agent.run() == "defg"
+    async def test_the_count_starts_anew_after_tools_and_after_a_message(self) -> None:
+        agent = await make_agent(tools=[echo()])
+        agent.provider.add(*map(cut, "abc"), call(use("echo", "x")), *map(cut, "de"))
+        agent.provider.add(doing(lambda: agent.inject("more"), cut("f")), *map(cut, "ghi"), say("j"))
+        assert await agent.run() == "ghij"
+        assert agent.shown() == ["abc", "def"]
         assert _ending(agent) == ("success", None)
 
-    async def test_so_may_the_answer_to_what_was_written_meanwhile(self) -> None:
-        agent = await make_agent()
-        before, after = map(cut, "ab"), map(cut, "def")
-        agent.provider.add(*before, doing(lambda: agent.inject("more"), cut("c")), *after, say("g"))
-        assert await agent.run() == "defg"
-        assert _shown(agent) == ["abc"]
-
-    async def test_where_nothing_was_said_it_is_asked_again_and_the_conversation_keeps_nothing(self) -> None:
-        agent = await make_agent(
-            answer(finish_reason="max_tokens"),
-            answer(ThinkingBlock(thinking="hm", signature="s"), finish_reason="max_tokens"),
-            say("ok"),
-        )
+    async def test_a_truncated_answer_without_text_is_repeated_and_not_kept(self) -> None:
+        thought = answer(ThinkingBlock(thinking="hm", signature="s"), finish_reason="max_tokens")
+        agent = await make_agent(answer(finish_reason="max_tokens"), thought, say("ok"))
         assert await agent.run() == "ok"
         assert await agent.told() == [("user", "go"), ("assistant", "ok")]
 
-    async def test_where_nothing_is_ever_said_the_run_ends_and_says_why(self) -> None:
-        agent = await make_agent(*[answer(finish_reason="max_tokens")] * 4)
-        assert await agent.run() == ""
-        assert _ending(agent) == ("incomplete", "length")
-
-    async def test_thinking_before_the_cut_stays_with_the_text_that_it_led_to(self) -> None:
+    async def test_thinking_of_a_truncated_answer_stays_with_its_text(self) -> None:
         thinking = ThinkingBlock(thinking="hm", signature="s")
         agent = await make_agent(answer(thinking, TextBlock(text="One, "), finish_reason="max_tokens"), say("two"))
         assert await agent.run() == "One, two"
         assert [block["type"] for block in agent.provider.sent()[1]["content"]] == ["thinking", "text"]
 
-
-class TestTools:
-    async def test_a_call_that_was_complete_before_the_cut_is_run(self) -> None:
-        agent = await make_agent(
-            call(use("echo", "a", text="x"), text="Let me", finish_reason="max_tokens"), say("ok"), tools=[echo()]
-        )
+    async def test_a_complete_call_of_a_truncated_answer_is_run(self) -> None:
+        called = call(use("echo", "a", text="x"), text="Let me", finish_reason="max_tokens")
+        agent = await make_agent(called, say("ok"), tools=[echo()])
         assert await agent.run() == "ok"
         assert ("tool", "x") in await agent.told()
 
-    async def test_what_was_said_before_the_cut_is_shown_before_the_tools_that_come_after_it(self) -> None:
+    async def test_its_text_is_shown_before_tools_that_the_continuation_calls(self) -> None:
         agent = await make_agent(cut("I shall look. "), call(use("echo", "a")), say("Found."), tools=[echo()])
         assert await agent.run() == "Found."
         assert [event for event in agent.progress.names() if event in {"text", "tool:start"}] == ["text", "tool:start"]
-        assert _shown(agent) == ["I shall look. "]
+        assert agent.shown() == ["I shall look. "]
 
-    async def test_a_model_that_must_answer_may_go_on_with_its_answer(self) -> None:
-        agent = await make_agent(
-            call(use("dispatch_worker", "a")), cut("It is "), say("sent."), tools=[echo("dispatch_worker")]
-        )
+    async def test_a_forced_answer_may_be_continued(self) -> None:
+        steps = call(use("dispatch_worker", "a")), cut("It is "), say("sent.")
+        agent = await make_agent(*steps, tools=[echo("dispatch_worker")])
         assert await agent.run() == "It is sent."
 
 
 class TestMeanwhile:
-    async def test_a_message_comes_after_what_was_said_which_is_shown_first_and_once(self) -> None:
+    async def test_a_message_follows_the_text_so_far_which_is_shown_first_and_once(self) -> None:
         agent = await make_agent()
         agent.provider.add(doing(lambda: agent.inject("in French"), cut("One, two, ")), cut("trois, "), say("quatre."))
         assert await agent.run("count") == "trois, quatre."
-        assert _shown(agent) == ["One, two, "]
-        assert [event for event in agent.progress.names() if event in {"text", "injection:applied"}] == [
-            "text",
-            "injection:applied",
-        ]
+        assert agent.shown() == ["One, two, "]
+        order = [event for event in agent.progress.names() if event in {"text", "injection:applied"}]
+        assert order == ["text", "injection:applied"]
         assert text_of(agent.provider.sent(1)[-1]).endswith("- in French")
 
-    async def test_an_urgent_message_cuts_the_rest_and_what_was_said_of_it_is_shown_too(self) -> None:
+    async def test_an_urgent_message_interrupts_the_continuation_and_the_whole_text_is_shown(self) -> None:
         agent = await make_agent(cut("One, two, "), streaming("thr", then=never()), say("Yes?"))
-        run = agent.start()
-        await agent.provider.asked(2)
-        agent.inject("!wait")
-        assert await soon(run) == "Yes?"
-        assert _shown(agent) == ["One, two, thr"]
+        assert await soon(await agent.steered("!wait", asked=2)) == "Yes?"
+        assert agent.shown() == ["One, two, thr"]
 
-    @pytest.mark.parametrize("immediate", [False, True])
-    async def test_a_stop_keeps_what_was_said_of_either_part(self, immediate: bool) -> None:
+    async def test_a_stop_keeps_the_text_of_either_part(self) -> None:
         agent = await make_agent(cut("One, two, "), streaming("thr", then=never()))
-        run = agent.start()
-        await agent.provider.asked(2)
-        agent.stop(immediate=immediate)
-        assert await soon(run) == "One, two, thr"
+        assert await agent.stopped(await agent.asked(2)) == "One, two, thr"
         assert (await agent.told())[1:] == [("assistant", "One, two, "), ("assistant", "thr")]
 
-    async def test_a_stop_right_at_the_cut_keeps_the_text_and_asks_no_more(self) -> None:
+    async def test_a_stop_at_the_end_of_a_truncated_answer_keeps_the_text_and_asks_no_more(self) -> None:
         agent = await make_agent()
         agent.provider.add(streaming("One, two, ", then=doing(agent.stop, cut("One, two, "))))
         assert await agent.run() == "One, two, "
         assert (await agent.told())[1:] == [("assistant", "One, two, ")]
         assert len(agent.provider.requests) == 1
 
-    async def test_a_failure_that_helps_nothing_shows_what_was_said_before_it(self) -> None:
-        agent = await make_agent(cut("One, two, "), fail(errors.AuthenticationError("who?")))
+    async def test_a_failure_shows_the_text_before_it(self) -> None:
+        agent = await make_agent(cut("One, two, "), fail(WHO))
         with pytest.raises(errors.AuthenticationError):
             await agent.run()
-        assert _shown(agent) == ["One, two, "]
+        assert agent.shown() == ["One, two, "]
 
-    async def test_a_failure_that_passes_does_not_part_the_text(self) -> None:
-        down = errors.ProviderUnavailableError("down")
-        agent = await make_agent(cut("One, "), streaming("two", then=fail(down)), say("two."), retry_base_delay_s=0)
-        assert await agent.run() == "One, two."
-
-    async def test_another_provider_goes_on_where_the_first_one_was(self) -> None:
-        agent = await make_agent(cut("One, "), fail(errors.AuthenticationError("who?")))
+    async def test_a_retry_and_a_fallback_continue_the_text(self) -> None:
+        down = streaming("tw", then=fail(errors.ProviderUnavailableError("down")))
+        agent = await make_agent(cut("One, "), down, fail(WHO), retry_base_delay_s=0)
         other = ScriptedProvider(say("two."), name="other")
         await agent.coordinator.mount("providers", other)
         assert await agent.run() == "One, two."
@@ -187,40 +128,28 @@ class TestMeanwhile:
 
 class TestRefusals:
     @pytest.mark.parametrize("finish_reason", ["refusal", "content_filter"])
-    async def test_it_is_told_with_the_reason_that_the_provider_gives(self, finish_reason: str) -> None:
-        agent = await make_agent(say("I", finish_reason=finish_reason, metadata={"refusal": "It is dangerous."}))
-        assert await agent.run() == "I"
-        complete = agent.progress.of("complete")[0]
-        assert [complete["status"], complete["reason"], complete["detail"]] == [
-            "incomplete",
-            "refusal",
-            "It is dangerous.",
-        ]
-
-    async def test_without_a_reason_there_is_no_detail(self) -> None:
-        agent = await make_agent(answer(finish_reason="refusal"))
-        assert await agent.run() == ""
-        assert _ending(agent) == ("incomplete", "refusal")
-        assert "detail" not in agent.progress.of("complete")[0]
-
-    async def test_hooks_hear_that_the_run_is_incomplete(self) -> None:
-        agent = await make_agent(answer(finish_reason="refusal"))
+    @pytest.mark.parametrize("detail", ["It is dangerous.", None])
+    async def test_the_run_is_incomplete_with_the_reason_of_the_provider(
+        self, finish_reason: str, detail: str | None
+    ) -> None:
+        metadata = {"refusal": detail} if detail else None
+        agent = await make_agent(say("I", finish_reason=finish_reason, metadata=metadata))
         agent.events.listen(agent.hooks, "orchestrator:complete")
-        await agent.run()
+        assert await agent.run() == "I"
+        assert _ending(agent) == ("incomplete", "refusal")
+        assert agent.complete().get("detail") == detail
         assert agent.events.of("orchestrator:complete")[0]["status"] == "incomplete"
 
-    async def test_what_is_written_while_it_refuses_gives_it_another_chance(self) -> None:
+    async def test_a_message_during_the_refusal_is_answered(self) -> None:
         agent = await make_agent()
-        agent.provider.add(
-            doing(lambda: agent.inject("for a novel"), say("No.", finish_reason="refusal")), say("Once upon a time")
-        )
+        refusing = doing(lambda: agent.inject("for a novel"), say("No.", finish_reason="refusal"))
+        agent.provider.add(refusing, say("Once upon a time"))
         assert await agent.run() == "Once upon a time"
         assert _ending(agent) == ("success", None)
-        assert _shown(agent) == ["No."]
+        assert agent.shown() == ["No."]
 
     async def test_a_tool_that_had_begun_before_the_refusal_is_ended(self) -> None:
-        look = gated(asyncio.Event(), "look")
-        look.side_effect_free = True  # type: ignore[attr-defined]
+        look = having(gated(asyncio.Event(), "look"), side_effect_free=True)
 
         async def refuse(request: Any, stream: Any) -> Any:
             await look.started()

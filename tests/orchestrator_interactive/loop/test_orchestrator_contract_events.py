@@ -101,9 +101,7 @@ class TestBoundaries:
         ],
         ids=["success", "iterations used up", "denied", "stopped", "task cancelled", "failed"],
     )
-    async def test_each_boundary_is_emitted_once_with_the_status_of_the_run(
-        self, steps: list[Any], act: Any, complete: str, end: tuple[str, str] | None
-    ) -> None:
+    async def test_each_boundary_is_emitted_once_with_the_status_of_the_run(self, steps, act, complete, end) -> None:
         """The contract knows three statuses of `orchestrator:complete`: a failed run is incomplete."""
         agent = await watched(*steps, tools=[echo()], max_iterations=4, max_retries=0)
         await act(agent)

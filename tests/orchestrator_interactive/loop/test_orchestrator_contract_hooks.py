@@ -58,9 +58,7 @@ class TestHookProcessing:
             ("provider:request", {"messages": [{"role": "user", "content": "instead"}]}, 0, [("user", "instead")]),
         ],
     )
-    async def test_modified_data_take_effect(
-        self, event: str, data: dict[str, Any], request_number: int, read: list[tuple[str, str]]
-    ) -> None:
+    async def test_modified_data_take_effect(self, event, data, request_number, read) -> None:
         agent, _ = await agent_and_tool()
         agent.on_hook(event, HookResult(action="modify", data=data))
         await agent.run("worse")

@@ -1,48 +1,26 @@
-"""What became of a run's calls is told by its rows, however many processes it took; nobody is left to guess."""
-
-from __future__ import annotations
+"""The outcome of each call of a run is in its rows, and every process that resumes it reports the same."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import (
-    ScriptedTool,
-    call,
-    deaf_tool,
-    echo,
-    gated,
-    having,
-    late_results,
-    make_agent,
-    never,
-    raising,
-    returning,
-    say,
-    soon,
-    use,
-)
+from agents.after_run import late_results
+from agents.milestones import soon
+from agents.provider import call, never, say, use
+from agents.session import Agent, make_agent
+from agents.tools import ScriptedTool, deaf_tool, echo, gated, having, raising, returning
+from loop_rows import NOT_STARTED, PROCESS_ENDED, UNKNOWN_OUTCOME, still_running_row, unknown_row
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
-from orchestrator_interactive.loop.tool_results import (
-    LATE_PREFIX,
-    NOT_STARTED,
-    PROCESS_ENDED,
-    UNKNOWN_OUTCOME,
-    still_running_row,
-    unknown_row,
-)
+from orchestrator_interactive.transcript.framing import LATE_PREFIX
 from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
 
-if TYPE_CHECKING:
-    from agents import Agent
-
-    Row = dict[str, Any]
-
+Row = dict[str, Any]
 A = use("do", "a", text="x")
+STARTED = [user_row("go"), assistant_row((), [A])]
 LOST_A = {"tool": "do", "id": "a", "label": "Doing x", "outcome": "unknown"}
-# What earlier versions have written down where a tool with effects was cut.
+# What earlier versions have stored for a failed call.
 OLD = {"is_error": True}
 
 
@@ -51,7 +29,7 @@ def doing() -> ScriptedTool:
 
 
 async def killed(rows: list[Row], *steps: Any, tools: list[Any], **more: Any) -> Agent:
-    """An agent in whose log these rows stand, and whose process began just now."""
+    """An agent with these rows in its log, in a new process."""
     agent = await make_agent(*steps, tools=tools, **more)
     await agent.context.set_messages(rows)
     return agent
@@ -61,203 +39,172 @@ async def resumed(agent: Agent) -> str:
     return await soon(agent.session.resume(on_progress=agent.progress))
 
 
-def told(agent: Agent) -> list[dict[str, Any]]:
-    tools: list[dict[str, Any]] = agent.progress.of("complete")[-1]["tools"]
-    return tools
+def lost(agent: Agent) -> list[dict[str, Any]]:
+    """The calls of unknown outcome, as the `resumed` event has them."""
+    calls: list[dict[str, Any]] = agent.progress.of("resumed")[0]["tools"]
+    return calls
 
 
-def outcomes(agent: Agent) -> dict[str, str]:
-    return {each["id"]: each["outcome"] for each in told(agent)}
-
-
-class TestThoseThatAreLost:
-    async def test_whoever_goes_on_names_them_though_the_log_has_them_already(self) -> None:
-        rows = [user_row("go"), assistant_row((), [A])]
-        first = await killed(rows, never(), tools=[doing()])
+class TestLostCalls:
+    async def test_every_process_that_resumes_the_run_names_them(self) -> None:
+        first = await killed(STARTED, never(), tools=[doing()])
         run = asyncio.create_task(first.session.resume(on_progress=first.progress))
         await first.provider.asked(1)
         second = await killed(await first.history(), say("ok"), tools=[doing()])
         assert await resumed(second) == "ok"
         expected = [{"unknown": ["Doing x"], "retried": [], "tools": [LOST_A]}]
         assert [agent.progress.of("resumed") for agent in (first, second)] == [expected, expected]
-        assert told(second) == [LOST_A]
-        first.stop()
-        await soon(run)
+        assert second.complete()["tools"] == [LOST_A]
+        await first.stopped(run)
 
     async def test_a_run_that_has_its_answer_names_them_too(self) -> None:
-        rows = [user_row("go"), assistant_row((), [A]), unknown_row(A), {"role": "assistant", "content": "Done."}]
-        agent = await killed(rows, tools=[doing()])
+        agent = await killed([*STARTED, unknown_row(A), {"role": "assistant", "content": "Done."}], tools=[doing()])
         assert await resumed(agent) == "Done."
-        assert agent.progress.of("resumed")[0]["tools"] == [LOST_A]
-        assert told(agent) == [LOST_A]
+        assert lost(agent) == agent.complete()["tools"] == [LOST_A]
 
-    async def test_of_the_run_before_nothing_is_told(self) -> None:
-        rows = [user_row("one"), assistant_row((), [A]), unknown_row(A), user_row("two")]
-        agent = await killed(rows, say("ok"), tools=[doing()])
+    async def test_those_of_the_run_before_are_not_named(self) -> None:
+        agent = await killed([*STARTED, unknown_row(A), user_row("two")], say("ok"), tools=[doing()])
         await resumed(agent)
-        assert agent.progress.of("resumed")[0]["tools"] == []
-        assert told(agent) == []
+        assert lost(agent) == agent.complete()["tools"] == []
 
-    async def test_those_whose_results_were_to_follow_are_named_by_whoever_comes_after_that_too(self) -> None:
-        rows = [user_row("go"), assistant_row((), [A]), still_running_row(A), assistant_row((), [use("do", "b")])]
+    async def test_those_whose_results_were_to_follow_are_named_by_later_processes_too(self) -> None:
+        rows = [*STARTED, still_running_row(A), assistant_row((), [use("do", "b")])]
         first = await killed(rows, say("ok"), tools=[doing()])
         await resumed(first)
         second = await killed(await first.history(), tools=[doing()])
         await resumed(second)
         for agent in (first, second):
-            assert [each["id"] for each in agent.progress.of("resumed")[0]["tools"]] == ["b", "a"]
-            assert outcomes(agent) == {"a": "unknown", "b": "unknown"}
+            assert [each["id"] for each in lost(agent)] == ["b", "a"]
+            assert agent.outcomes() == {"a": "unknown", "b": "unknown"}
 
-    async def test_a_call_that_was_cut_when_its_run_was_suspended_is_one_of_them(self) -> None:
-        first = await make_agent(call(A), tools=[having(gated(asyncio.Event(), "do"))], stop_grace_s=0)
-        run = first.start()
-        await first.progress.reached("tool:start")
+    async def test_a_call_that_was_cancelled_in_a_suspended_run_is_one(self) -> None:
+        first = await make_agent(call(A), tools=[tool := gated(asyncio.Event(), "do")], stop_grace_s=0)
+        run = await first.in_tool(tool)
         first.coordinator.get_capability("orchestrator.suspend")()
-        first.stop(immediate=True)
-        await soon(run)
+        await first.stopped(run, immediate=True)
         second = await killed(await first.history(), say("ok"), tools=[doing()])
         await resumed(second)
-        assert second.progress.of("resumed")[0]["tools"] == [LOST_A]
+        assert lost(second) == [LOST_A]
 
-    async def test_one_whose_tool_is_gone_is_called_by_that(self) -> None:
-        agent = await killed([user_row("go"), assistant_row((), [A]), unknown_row(A)], say("ok"), tools=[])
+    async def test_one_whose_tool_is_gone_has_no_label(self) -> None:
+        agent = await killed([*STARTED, unknown_row(A)], say("ok"), tools=[])
         await resumed(agent)
         assert agent.progress.of("resumed")[0]["unknown"] == ["do"]
-        assert told(agent) == [{**LOST_A, "label": None}]
+        assert agent.complete()["tools"] == [{**LOST_A, "label": None}]
 
     async def test_its_id_is_not_given_to_another_call(self) -> None:
-        rows = [user_row("go"), assistant_row((), [A]), unknown_row(A)]
-        agent = await killed(rows, call(use("do", "a", text="y")), say("ok"), tools=[doing()])
-        agent.context.get_messages_for_request = _only_the_last  # type: ignore[method-assign]
+        async def only_the_last(**_: Any) -> list[Row]:
+            return [user_row("Go on.")]
+
+        again = call(use("do", "a", text="y"))
+        agent = await killed([*STARTED, unknown_row(A)], again, say("ok"), tools=[doing()])
+        agent.context.get_messages_for_request = only_the_last  # type: ignore[method-assign]
         await resumed(agent)
-        assert [(each["id"], each["label"]) for each in told(agent)] == [("a", "Doing x"), ("a-2", "Doing y")]
+        labels = [(each["id"], each["label"]) for each in agent.complete()["tools"]]
+        assert labels == [("a", "Doing x"), ("a-2", "Doing y")]
 
 
-async def _only_the_last(**_: Any) -> list[Row]:
-    return [user_row("Go on.")]
+class TestEveryOutcome:
+    @staticmethod
+    async def _resumed_like(agent: Agent, *tools: Any) -> Agent:
+        """Another process that resumes the run and reports the same tools and loses none."""
+        again = await killed(await agent.history(), say("ok"), tools=list(tools))
+        await resumed(again)
+        assert again.complete()["tools"] == agent.complete()["tools"]
+        assert lost(again) == []
+        return again
 
-
-class TestAllOfThem:
     @in_virtual_time
-    async def test_another_process_tells_of_them_as_the_one_did_that_made_them(self) -> None:
-        """Each kind of end, and one whose name no row would tell."""
-        release, stuck = asyncio.Event(), gated(asyncio.Event(), "stuck")
+    async def test_another_process_reports_each_kind_of_outcome(self) -> None:
+        """`do` gets a modified input, and `held` waits for its hook."""
+        release, held, stuck = asyncio.Event(), asyncio.Event(), gated(asyncio.Event(), "stuck")
         slow, look = having(gated(asyncio.Event(), "slow"), timeout_s=1), gated(asyncio.Event(), "look")
         tools = [
-            *(doing(), returning(ToolResult(success=False), "fail"), raising(OSError("no"))),
+            *(doing(), returning(ToolResult(success=False), "fail"), raising(OSError("no")), echo("held")),
             *(stuck, deaf_tool(release), slow, having(look, side_effect_free=True)),
         ]
         names = ("do", "fail", "break", "nope", "stuck", "deaf", "slow", "look", "held")
-        batch = call(*(use(name, name, text="x") for name in names))
-        agent = await make_agent(batch, tools=[*tools, echo("held")])
-        hold = _Hold(agent)
+        agent = await make_agent(call(*(use(name, name, text="x") for name in names)), tools=tools)
+
+        async def before_call(_event: str, data: dict[str, Any]) -> HookResult | None:
+            if data["tool_name"] == "do":
+                return HookResult(action="modify", data={"tool_input": {"text": "y"}})
+            if data["tool_name"] == "held":
+                held.set()
+                await asyncio.Event().wait()
+            return None
+
+        agent.hooks.register("tool:pre", before_call)
         run = agent.start()
-        await soon(asyncio.gather(hold.reached.wait(), stuck.started(), look.started()))
+        await soon(asyncio.gather(held.wait(), stuck.started(), look.started()))
         await agent.progress.reached("tool:end", 4)
-        agent.stop(immediate=True)
-        await soon(run)
+        await agent.stopped(run, immediate=True)
         release.set()
-        assert outcomes(agent) == {
+        assert agent.outcomes() == {
             **dict.fromkeys(["do"], "finished"),
             **dict.fromkeys(["fail", "break", "nope"], "failed"),
             **dict.fromkeys(["stuck", "deaf", "slow"], "unknown"),
             **dict.fromkeys(["look", "held"], "cancelled"),
         }
-        assert {each["id"]: each["label"] for each in told(agent)}["do"] == "Doing y"
-        again = await killed(await agent.history(), say("ok"), tools=[*tools, echo("held")])
-        await resumed(again)
-        assert told(again) == told(agent)
-        assert again.progress.of("resumed")[0]["tools"] == []
+        assert {each["id"]: each["label"] for each in agent.complete()["tools"]}["do"] == "Doing y"
+        await self._resumed_like(agent, *tools)
 
-    async def test_so_it_is_with_results_that_followed_later(self) -> None:
-        gates = [asyncio.Event(), asyncio.Event()]
-        tools = [gated(gates[0], "do"), having(gated(gates[1], "stuck"))]
-        broken = ScriptedTool("fail", _failing_after(gates[0]))
-        agent = await make_agent(
-            call(A, use("fail", "b"), use("stuck", "c")), say("meanwhile"), never(), tools=[*tools, broken]
-        )
-        run = agent.start()
-        await tools[1].started()
+    async def test_another_process_reports_results_that_followed_later(self) -> None:
+        gate = asyncio.Event()
+
+        async def fail_later(_given: dict[str, Any]) -> ToolResult:
+            await gate.wait()
+            return ToolResult(success=False)
+
+        tools = [gated(gate, "do"), ScriptedTool("fail", fail_later), gated(asyncio.Event(), "stuck")]
+        batch = call(A, use("fail", "b"), use("stuck", "c"))
+        agent = await make_agent(batch, say("meanwhile"), never(), tools=tools)
+        run = await agent.in_tool(tools[2])
         agent.inject("!now")
         await agent.progress.reached("text")
-        gates[0].set()
+        gate.set()
         await agent.provider.asked(3)
-        agent.stop(immediate=True)
-        await soon(run)
-        assert outcomes(agent) == {"a": "finished", "b": "failed", "c": "unknown"}
-        again = await killed(await agent.history(), say("ok"), tools=[*tools, broken])
-        await resumed(again)
-        assert told(again) == told(agent)
-        assert again.progress.of("resumed")[0]["tools"] == []
+        await agent.stopped(run, immediate=True)
+        assert agent.outcomes() == {"a": "finished", "b": "failed", "c": "unknown"}
+        await self._resumed_like(agent, *tools)
 
-    async def test_a_result_that_nobody_had_checked_was_an_end_for_the_next_process_too(self) -> None:
+    async def test_a_result_that_no_hook_had_released_is_finished_for_another_process_too(self) -> None:
         agent = await make_agent(call(A), tools=[doing()])
-        agent.events.listen(agent.hooks, "tool:post").hold("tool:post", asyncio.Event())
-        run = agent.start()
-        await agent.events.reached("tool:post")
-        agent.stop(immediate=True)
-        await soon(run)
+        await agent.stopped(await agent.held_at("tool:post"), immediate=True)
         again = await killed(await agent.history(), tools=[doing()])
         again.token.request_graceful()
         await resumed(again)
-        assert outcomes(again) == outcomes(agent) == {"a": "finished"}
+        assert again.outcomes() == agent.outcomes() == {"a": "finished"}
 
     @pytest.mark.parametrize("text", [NOT_STARTED, UNKNOWN_OUTCOME, PROCESS_ENDED])
-    async def test_what_a_tool_says_is_not_taken_for_what_became_of_it(self, text: str) -> None:
+    async def test_the_text_of_a_tool_is_not_mistaken_for_its_outcome(self, text: str) -> None:
         agent = await make_agent(call(A), say("ok"), tools=[raising(RuntimeError(text), "do")])
         await agent.run()
-        again = await killed(await agent.history(), tools=[doing()])
-        await resumed(again)
-        assert outcomes(again) == outcomes(agent) == {"a": "failed"}
-        assert again.progress.of("resumed")[0]["tools"] == []
+        again = await self._resumed_like(agent, raising(RuntimeError(text), "do"))
+        assert again.outcomes() == {"a": "failed"}
 
-    async def test_half_a_character_in_what_people_call_it_is_left_out(self) -> None:
+    async def test_characters_that_cannot_be_stored_are_left_out_of_a_label(self) -> None:
         agent = await make_agent(call(A), say("ok"), tools=[having(echo("do"), label=lambda _: "Doing \ud83d")])
         agent.on_hook("tool:pre", HookResult(action="modify", data={"tool_input": {"text": "y"}}))
         await agent.run()
         again = await killed(await agent.history(), tools=[])
         await resumed(again)
-        assert [each["label"] for each in told(again)] == ["Doing "]
+        assert [each["label"] for each in again.complete()["tools"]] == ["Doing "]
 
-    async def test_what_requests_do_not_show_any_more_is_told_all_the_same(self) -> None:
+    async def test_calls_that_requests_no_longer_have_are_reported(self) -> None:
         plan = {"context": {"module": "context-simple", "config": {"max_tokens": 400}}}
-        rows = [user_row("go"), assistant_row((), [A]), unknown_row(A)]
+        rows = [*STARTED, unknown_row(A)]
         for n in range(20):
             made = use("do", f"b{n}", text="word " * 40)
             rows += [assistant_row((), [made]), tool_row(made, "word " * 40)]
         agent = await killed(rows, say("ok"), tools=[doing()], plan=plan)
         await resumed(agent)
         assert len(agent.provider.sent()) < len(rows) / 2
-        assert agent.progress.of("resumed")[0]["tools"] == [LOST_A]
-        assert outcomes(agent) == {"a": "unknown", **{f"b{n}": "finished" for n in range(20)}}
+        assert lost(agent) == [LOST_A]
+        assert agent.outcomes() == {"a": "unknown", **{f"b{n}": "finished" for n in range(20)}}
 
 
-class _Hold:
-    """A hook that changes what one tool is given, and keeps another from beginning."""
-
-    def __init__(self, agent: Agent) -> None:
-        self.reached = asyncio.Event()
-        agent.hooks.register("tool:pre", self._on_call)
-
-    async def _on_call(self, _event: str, data: dict[str, Any]) -> HookResult:
-        match data["tool_name"]:
-            case "do":
-                return HookResult(action="modify", data={"tool_input": {"text": "y"}})
-            case "held":
-                self.reached.set()
-                await asyncio.Event().wait()
-        return HookResult()
-
-
-def _failing_after(gate: asyncio.Event) -> Any:
-    async def behave(_given: dict[str, Any]) -> ToolResult:
-        await gate.wait()
-        return ToolResult(success=False)
-
-    return behave
-
-
-class TestWhatAnEarlierVersionHasWritten:
+class TestRowsWithoutAnOutcome:
     @pytest.mark.parametrize(
         ("row", "outcome", "is_named"),
         [
@@ -270,17 +217,16 @@ class TestWhatAnEarlierVersionHasWritten:
             ({**tool_row(A, [{"type": "text", "text": "x"}]), "metadata": OLD}, "failed", False),
         ],
     )
-    async def test_is_read_by_its_text(self, row: Row, outcome: str, *, is_named: bool) -> None:
-        agent = await killed([user_row("go"), assistant_row((), [A]), row], say("ok"), tools=[doing()])
+    async def test_the_outcome_is_read_from_the_text(self, row: Row, outcome: str, *, is_named: bool) -> None:
+        agent = await killed([*STARTED, row], say("ok"), tools=[doing()])
         assert await resumed(agent) == "ok"
-        assert outcomes(agent) == {"a": outcome}
-        assert agent.progress.of("resumed")[0]["tools"] == ([LOST_A] if is_named else [])
+        assert agent.outcomes() == {"a": outcome}
+        assert lost(agent) == ([LOST_A] if is_named else [])
 
     @pytest.mark.parametrize(("text", "outcome"), [("x", "finished"), (f"failed: {PROCESS_ENDED}", "unknown")])
-    async def test_so_are_results_that_followed_later(self, text: str, outcome: str) -> None:
+    async def test_the_outcome_of_a_late_result_is_read_from_its_text(self, text: str, outcome: str) -> None:
         late = {**user_row(f"{LATE_PREFIX}\n- call a, do: {text}"), "metadata": {"results": ["a"]}}
-        rows = [user_row("go"), assistant_row((), [A]), still_running_row(A), late]
-        agent = await killed(rows, say("ok"), tools=[doing()])
+        agent = await killed([*STARTED, still_running_row(A), late], say("ok"), tools=[doing()])
         assert await resumed(agent) == "ok"
-        assert outcomes(agent) == {"a": outcome}
+        assert agent.outcomes() == {"a": outcome}
         assert len(await late_results(agent)) == 1

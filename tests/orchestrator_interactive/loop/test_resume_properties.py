@@ -1,11 +1,10 @@
-"""Whatever a run was at when its process was killed, another one goes on with it; and what people read is numbered."""
-
-from __future__ import annotations
+"""A run that is killed after any row is resumed by another process, and its texts are numbered."""
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents import answer
 from hypothesis import given, settings
@@ -13,17 +12,16 @@ from hypothesis import strategies as st
 from killed_runs import HARMLESS, Process, SharedState, SnapshotStore, all_is_told, all_is_well, texts_in
 
 from orchestrator_interactive import Injection
-from orchestrator_interactive.kernel import HookResult
-from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from orchestrator_interactive.kernel import HookResult, ResponseStream
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatRequest,
+    ChatResponse,
+    ContentBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from orchestrator_interactive.transcript.rows import delivered_ids_in
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from agents.provider import Step
-
-    from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ContentBlock
 
 TICKS = st.integers(0, 60)
 # The same step says the same, whichever process asks for it, but for the ids of its calls.
@@ -38,12 +36,10 @@ class _Message:
 
 MESSAGES = st.lists(st.builds(_Message, TICKS, st.booleans()), max_size=4)
 ENDS = st.none() | st.tuples(st.sampled_from(["graceful", "immediate", "suspend"]), TICKS)
-
-
 # How an answer ends that is complete.
 WHOLE = re.compile(r"(say|last words) \d+$")
-# Where hooks have something to add to the conversation.
-REMARKS = ("execution:start", "provider:response", "tool:post")
+# The events whose hooks inject something.
+INJECTING = ("execution:start", "provider:response", "tool:post")
 
 
 class _Played:
@@ -56,12 +52,12 @@ class _Played:
         self.process = Process(world, lambda _: self._steps(sayings), stop_grace_s=0)
         self.process.on_tick = self.tick
 
-    async def play(self, *, remarks: bool = False) -> str:
+    async def play(self, *, injects: bool = False) -> str:
         process = self.process
         tools = [process.tool(name, self._works(ticks)) for name, ticks in (("do", 1), (HARMLESS, 1), ("slow", 4))]
         await process.begin(*tools)
-        for event in REMARKS:
-            process.session.coordinator.hooks.register(event, self._remarking(on=remarks))
+        for event in INJECTING:
+            process.session.coordinator.hooks.register(event, self._injecting(on=injects))
         return await process.run()
 
     def _works(self, ticks: int) -> Callable[[dict[str, Any]], Awaitable[str]]:
@@ -72,15 +68,15 @@ class _Played:
 
         return work
 
-    def _remarking(self, *, on: bool) -> Callable[[str, dict[str, Any]], Awaitable[HookResult]]:
-        async def remark(event: str, _data: dict[str, Any]) -> HookResult:
+    def _injecting(self, *, on: bool) -> Callable[[str, dict[str, Any]], Awaitable[HookResult]]:
+        async def inject(event: str, _data: dict[str, Any]) -> HookResult:
             await self.tick()
             role = "assistant" if event == "provider:response" else "user"
             if not on:
                 return HookResult()
             return HookResult(action="inject_context", context_injection=f"at {event}", context_injection_role=role)
 
-        return remark
+        return inject
 
     async def tick(self) -> None:
         self._now += 1
@@ -94,11 +90,11 @@ class _Played:
                 self.process.stop(immediate=stage == "immediate")
         await asyncio.sleep(0)
 
-    def _steps(self, sayings: list[str]) -> list[Step]:
+    def _steps(self, sayings: list[str]) -> list[Any]:
         steps = [self._step(kind, number) for number, kind in enumerate(sayings)]
         return steps + [self._says(f"last words {number}") for number in range(60)]
 
-    def _step(self, kind: str, number: int) -> Step:
+    def _step(self, kind: str, number: int) -> Any:
         if tools := {"tools": ("do", HARMLESS, "do"), "slow tool": ("slow", "do"), "harmless": (HARMLESS,) * 2}.get(
             kind
         ):
@@ -113,7 +109,7 @@ class _Played:
                 return self._says(f"no {number}", finish_reason="refusal")
         return self._says(f"say {number}")
 
-    def _says(self, text: str, *blocks: ContentBlock, **more: Any) -> Step:
+    def _says(self, text: str, *blocks: ContentBlock, **more: Any) -> Any:
         async def step(request: ChatRequest, stream: ResponseStream) -> ChatResponse:
             for block in blocks:
                 stream.block(block)
@@ -124,7 +120,7 @@ class _Played:
 
         return step
 
-    def _calls(self, number: int, *names: str) -> Step:
+    def _calls(self, number: int, *names: str) -> Any:
         made = [
             ToolCallBlock(id=f"{number}-{place}", name=name, input={"text": f"{name} {number}-{place}"})
             for place, name in enumerate(names)
@@ -141,13 +137,13 @@ class _Played:
 
 
 async def _numbered(
-    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, remarks: bool
+    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, injects: bool
 ) -> None:
     world = SharedState()
     played = _Played(world, sayings, messages, end)
     world.store = store = SnapshotStore(world)
     store.on_commit = played.tick
-    answered = await played.play(remarks=remarks)
+    answered = await played.play(injects=injects)
     rows = await world.rows()
     if played.process.end["status"] == "suspended":
         assert texts_in(rows)[: len(played.process.texts(answered))] == played.process.texts(answered)
@@ -157,29 +153,29 @@ async def _numbered(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(SAYINGS, max_size=6), MESSAGES, ENDS, st.booleans())
-def test_what_people_were_told_in_which_order_stands_in_the_rows(
-    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, remarks: bool
+def test_the_texts_that_were_shown_are_in_the_rows_in_their_order(
+    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, injects: bool
 ) -> None:
-    asyncio.run(_numbered(sayings, messages, end, remarks=remarks))
+    asyncio.run(_numbered(sayings, messages, end, injects=injects))
 
 
-async def _photographed(world: SharedState, played: _Played, *, remarks: bool) -> tuple[str, list[SharedState]]:
-    """The answer, and what a process finds that comes after this one was killed, whenever that was."""
+async def _photographed(world: SharedState, played: _Played, *, injects: bool) -> tuple[str, list[SharedState]]:
+    """The answer, and the state of the log after each row, as the next process finds it."""
     world.store = store = SnapshotStore(world)
     store.on_commit = played.tick
-    answered = await played.play(remarks=remarks)
+    answered = await played.play(injects=injects)
     rows = await world.rows()
-    if played.process.end["status"] != "suspended":  # whoever goes on with that has more to settle
+    if played.process.end["status"] != "suspended":  # the process that resumes it has more to settle
         all_is_well(rows, world)
         all_is_told(rows, played.process)
     store.take()
     return answered, store.pictures
 
 
-async def _gone_on_with(world: SharedState, sayings: list[str], *, remarks: bool) -> str:
-    """The answer of the process that goes on."""
+async def _gone_on_with(world: SharedState, sayings: list[str], *, injects: bool) -> str:
+    """The answer of the process that resumes the run."""
     played = _Played(world, sayings, [], None)
-    answered = await played.play(remarks=remarks)
+    answered = await played.play(injects=injects)
     rows, status = await world.rows(), played.process.end["status"]
     all_is_well(rows, world)
     all_is_told(rows, played.process)
@@ -196,11 +192,11 @@ async def _gone_on_with(world: SharedState, sayings: list[str], *, remarks: bool
     return answered
 
 
-async def _killed(sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, remarks: bool) -> None:
+async def _killed(sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, *, injects: bool) -> None:
     world = SharedState()
-    undisturbed, pictures = await _photographed(world, _Played(world, sayings, messages, end), remarks=remarks)
+    undisturbed, pictures = await _photographed(world, _Played(world, sayings, messages, end), injects=injects)
     for picture in pictures:
-        answered = await _gone_on_with(picture, sayings, remarks=remarks)
+        answered = await _gone_on_with(picture, sayings, injects=injects)
         assert answered == undisturbed or messages or end
 
 
@@ -208,24 +204,24 @@ async def _killed_twice(
     sayings: list[str], messages: list[_Message], ends: list[tuple[str, int] | None], *, at: int
 ) -> None:
     world = SharedState()
-    _, pictures = await _photographed(world, _Played(world, sayings, messages, ends[0]), remarks=False)
+    _, pictures = await _photographed(world, _Played(world, sayings, messages, ends[0]), injects=False)
     world = pictures[at % len(pictures)]
-    _, pictures = await _photographed(world, _Played(world, sayings, [], ends[1]), remarks=False)
+    _, pictures = await _photographed(world, _Played(world, sayings, [], ends[1]), injects=False)
     for picture in pictures:
-        await _gone_on_with(picture, sayings, remarks=False)
+        await _gone_on_with(picture, sayings, injects=False)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SAYINGS, max_size=5), MESSAGES, ENDS, st.booleans())
-def test_killed_after_any_row_it_is_gone_on_with(
-    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, remarks: bool
+def test_a_run_that_is_killed_after_any_row_is_resumed(
+    sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, injects: bool
 ) -> None:
-    asyncio.run(_killed(sayings, messages, end, remarks=remarks))
+    asyncio.run(_killed(sayings, messages, end, injects=injects))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SAYINGS, max_size=5), MESSAGES, st.lists(ENDS, min_size=2, max_size=2), st.integers(0, 30))
-def test_so_it_is_where_the_next_process_is_killed_or_stopped_too(
+def test_a_run_that_is_killed_twice_is_resumed(
     sayings: list[str], messages: list[_Message], ends: list[tuple[str, int] | None], at: int
 ) -> None:
     asyncio.run(_killed_twice(sayings, messages, ends, at=at))

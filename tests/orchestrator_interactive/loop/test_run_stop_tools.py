@@ -1,78 +1,69 @@
-"""Stopping a run while tools run: each call has a result that is true, and none holds the run."""
-
-from __future__ import annotations
+"""After a stop during tool calls each call has a true result, and no tool and no hook holds the run."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agents import (
-    call,
-    deaf_tool,
-    echo,
-    gated,
-    goes_on,
-    make_agent,
-    results,
-    returning,
-    soon,
-    use,
-)
+import pytest
+from agents.after_run import goes_on, results
+from agents.milestones import LONG_S, soon
+from agents.provider import call, use
+from agents.session import Agent, make_agent
+from agents.tools import Person, ScriptedTool, deaf_tool, echo, gated, returning
 
 from orchestrator_interactive.kernel import HookResult
 
-if TYPE_CHECKING:
-    from agents import Agent, ScriptedTool
-
-# Far longer than a test takes: a grace period that ends by itself would be a hang.
-LONG_S = 600
-
-
-async def _stopped_in_tools(agent: Agent, tool: ScriptedTool, count: int = 1, *, immediate: bool = False) -> Any:
-    run = agent.start()
-    await tool.started(count)
-    assert agent.stop(immediate=immediate)
-    return run
+ASK = HookResult(action="ask_user", approval_prompt="May it?")
+DENY = HookResult(action="deny", reason="secret")
 
 
 async def test_a_running_tool_may_finish_within_the_grace_period() -> None:
     gate = asyncio.Event()
     tool = gated(gate)
     agent = await make_agent(call(use("wait", "a", text="done")), tools=[tool], stop_grace_s=LONG_S)
-    run = await _stopped_in_tools(agent, tool)
+    run = await agent.in_tool(tool)
+    agent.stop()
+    assert not agent.stop()
     gate.set()
     await soon(run)
     assert await results(agent) == {"a": "done"}
+    assert agent.outcomes() == {"a": "finished"}
     assert len(agent.provider.requests) == 1
     await goes_on(agent)
 
 
-async def test_after_the_grace_period_a_running_tool_is_cancelled() -> None:
+@pytest.mark.parametrize(("grace_s", "stages"), [(0, [False]), (LONG_S, [True]), (LONG_S, [False, True])])
+async def test_at_the_end_of_the_grace_period_or_at_an_immediate_stop_running_tools_are_cancelled(
+    grace_s: float, stages: list[bool]
+) -> None:
     tool = gated(asyncio.Event())
-    agent = await make_agent(call(use("wait", "a")), tools=[tool], stop_grace_s=0)
-    await soon(await _stopped_in_tools(agent, tool))
-    assert tool.cancelled == 1
-    assert "unknown" in (await results(agent))["a"]
+    agent = await make_agent(call(use("wait", "a"), use("wait", "b")), tools=[tool], stop_grace_s=grace_s)
+    agent.events.listen(agent.hooks, "tool:pre", "tool:post", "tool:error")
+    run = await agent.in_tool(tool, 2)
+    for immediate in stages:
+        assert tool.cancelled == 0
+        assert agent.stop(immediate=immediate)
+    await soon(run)
+    assert tool.cancelled == 2
+    assert ["unknown" in text for text in (await results(agent)).values()] == [True, True]
+    assert agent.events.names() == ["tool:pre"] * 2 + ["tool:error"] * 2
+    assert [data["success"] for data in agent.progress.of("tool:end")] == [False, False]
     await goes_on(agent)
 
 
-async def test_a_tool_that_waits_for_its_hook_is_not_started() -> None:
-    gate, held, tool, other = asyncio.Event(), asyncio.Event(), gated(asyncio.Event(), "first"), echo("second")
+async def test_a_tool_whose_hook_has_not_answered_is_not_started() -> None:
+    held, tool, other = asyncio.Event(), gated(asyncio.Event(), "first"), echo("second")
     agent = await make_agent(call(use("first", "a"), use("second", "b")), tools=[tool, other], stop_grace_s=LONG_S)
 
-    async def hold_second(_event: str, data: dict[str, Any]) -> HookResult:
+    async def hold_second(_event: str, data: dict[str, Any]) -> None:
         if data["tool_name"] == "second":
             held.set()
-            await gate.wait()
-        return HookResult()
+            await asyncio.Event().wait()
 
     agent.hooks.register("tool:pre", hold_second)
-    run = agent.start()
-    await tool.started()
+    run = await agent.in_tool(tool)
     await soon(held.wait())
     agent.stop()
-    gate.set()
-    agent.stop(immediate=True)
-    await soon(run)
+    await agent.stopped(run, immediate=True)
     assert other.inputs == []
     found = await results(agent)
     assert "unknown" in found["a"]
@@ -80,134 +71,18 @@ async def test_a_tool_that_waits_for_its_hook_is_not_started() -> None:
     await goes_on(agent)
 
 
-async def test_a_stop_at_the_announcement_of_a_tool_does_not_start_it() -> None:
+@pytest.mark.parametrize("immediate", [False, True])
+async def test_a_stop_while_the_start_of_a_tool_is_shown_does_not_start_it(*, immediate: bool) -> None:
     tool = echo()
     agent = await make_agent(call(use("echo", "a")), tools=[tool], stop_grace_s=LONG_S)
-    agent.progress.act_on("tool:start", agent.stop)
-    await agent.run()
-    assert tool.inputs == []
-    assert list(await results(agent)) == ["a"]
-    await goes_on(agent)
-
-
-async def test_a_tool_that_never_started_is_not_said_to_have_an_unknown_outcome() -> None:
-    tool, gate = echo(), asyncio.Event()
-    agent = await make_agent(call(use("echo", "a")), tools=[tool])
-    agent.progress.hold("tool:start", gate)
-    run = agent.start()
-    await agent.progress.reached("tool:start")
-    agent.stop(immediate=True)
-    await soon(run)
+    await agent.stopped(await agent.held_at("tool:start"), immediate=immediate)
     assert tool.inputs == []
     assert "unknown" not in (await results(agent))["a"]
-
-
-async def test_a_result_that_a_hook_still_looks_at_is_not_let_past_it() -> None:
-    agent = await make_agent(call(use("give", "a")), tools=[returning("secret")])
-    agent.events.listen(agent.hooks, "tool:post").hold("tool:post", asyncio.Event())
-    run = agent.start()
-    await agent.events.reached("tool:post")
-    agent.stop(immediate=True)
-    await soon(run)
-    assert "secret" not in (await results(agent))["a"]
-    assert "The call ended" in (await results(agent))["a"]
-    assert "secret" not in str(await agent.history())
-
-
-async def test_an_immediate_stop_cancels_running_tools() -> None:
-    tool = gated(asyncio.Event())
-    agent = await make_agent(call(use("wait", "a"), use("wait", "b")), tools=[tool], stop_grace_s=LONG_S)
-    await soon(await _stopped_in_tools(agent, tool, 2, immediate=True))
-    assert tool.cancelled == 2
-    assert list(await results(agent)) == ["a", "b"]
+    agent.release()
     await goes_on(agent)
 
 
-async def test_a_second_stop_cancels_what_the_first_let_finish() -> None:
-    tool = gated(asyncio.Event())
-    agent = await make_agent(call(use("wait", "a")), tools=[tool], stop_grace_s=LONG_S)
-    run = await _stopped_in_tools(agent, tool)
-    assert tool.cancelled == 0
-    assert agent.stop(immediate=True)
-    await soon(run)
-    assert tool.cancelled == 1
-    await goes_on(agent)
-
-
-async def test_the_same_stop_twice_changes_nothing() -> None:
-    gate = asyncio.Event()
-    tool = gated(gate)
-    agent = await make_agent(call(use("wait", "a", text="done")), tools=[tool], stop_grace_s=LONG_S)
-    run = await _stopped_in_tools(agent, tool)
-    assert not agent.stop()
-    gate.set()
-    await soon(run)
-    assert await results(agent) == {"a": "done"}
-
-
-async def test_a_finished_result_stays_when_its_sibling_is_cancelled() -> None:
-    tool = gated(asyncio.Event())
-    agent = await make_agent(call(use("wait", "a"), use("echo", "b", text="done")), tools=[tool, echo()])
-    run = agent.start()
-    await tool.started()
-    await agent.progress.reached("tool:end")
-    agent.stop(immediate=True)
-    await soon(run)
-    found = await results(agent)
-    assert "unknown" in found["a"]
-    assert found["b"] == "done"
-    await goes_on(agent)
-
-
-async def test_a_tool_that_finishes_while_it_is_cancelled_keeps_its_result() -> None:
-    async def behave(_input: dict[str, Any]) -> str:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "rolled back"
-        return "unreachable"
-
-    tool = gated(asyncio.Event())
-    tool._behave = behave
-    agent = await make_agent(call(use("wait", "a")), tools=[tool])
-    await soon(await _stopped_in_tools(agent, tool, immediate=True))
-    assert await results(agent) == {"a": "rolled back"}
-
-
-async def test_a_deaf_tool_does_not_hold_the_run() -> None:
-    release = asyncio.Event()
-    tool = deaf_tool(release)
-    agent = await make_agent(call(use("deaf", "a")), tools=[tool])
-    await soon(await _stopped_in_tools(agent, tool, immediate=True))
-    assert "unknown" in (await results(agent))["a"]
-    await goes_on(agent)
-    release.set()
-
-
-async def test_a_tool_that_was_left_behind_reports_nothing_after_the_run() -> None:
-    release = asyncio.Event()
-    tool = deaf_tool(release)
-    agent = await make_agent(call(use("deaf", "a")), tools=[tool])
-    agent.events.listen(agent.hooks, "tool:post", "tool:error")
-    await soon(await _stopped_in_tools(agent, tool, immediate=True))
-    release.set()
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert tool.finished == 1
-    assert agent.progress.names()[-1] == "complete"
-    assert agent.events.names() == ["tool:error"]
-
-
-async def test_the_events_of_a_tool_that_was_cut_are_closed() -> None:
-    tool = gated(asyncio.Event())
-    agent = await make_agent(call(use("wait", "a")), tools=[tool])
-    agent.events.listen(agent.hooks, "tool:pre", "tool:post", "tool:error")
-    await soon(await _stopped_in_tools(agent, tool, immediate=True))
-    assert agent.events.names() == ["tool:pre", "tool:error"]
-    assert agent.progress.of("tool:end")[0]["success"] is False
-
-
-async def test_a_stop_after_the_model_was_asked_for_tools_starts_none_and_answers_all() -> None:
+async def test_a_stop_while_hooks_look_at_an_answer_starts_none_of_its_tools_and_answers_all() -> None:
     tool = echo()
     agent = await make_agent(call(use("echo", "a"), use("echo", "b")), tools=[tool], stop_grace_s=LONG_S)
     agent.events.listen(agent.hooks, "provider:response").act_on("provider:response", agent.stop)
@@ -225,21 +100,143 @@ async def test_a_stop_between_tools_and_the_next_call_ends_the_run() -> None:
     await goes_on(agent)
 
 
-async def test_a_stop_while_a_person_is_asked_about_a_tool_ends_the_run() -> None:
-    asked = asyncio.Event()
-
-    class Nobody:
-        async def request_approval(self, *_: Any) -> str:
-            asked.set()
-            await asyncio.Event().wait()
-            return "Deny"
-
-    agent = await make_agent(call(use("echo", "a")), tools=[echo()], approvals=Nobody(), stop_grace_s=LONG_S)
-    end = agent.on_hook("tool:pre", HookResult(action="ask_user", approval_prompt="May I?"))
-    run = agent.start()
-    await soon(asked.wait())
-    agent.stop()
-    await soon(run)
-    end()
-    assert "Not started" in (await results(agent))["a"]
+async def test_a_finished_result_stays_when_its_sibling_is_cancelled() -> None:
+    tool = gated(asyncio.Event())
+    agent = await make_agent(call(use("wait", "a"), use("echo", "b", text="done")), tools=[tool, echo()])
+    run = await agent.in_tool(tool)
+    await agent.progress.reached("tool:end")
+    await agent.stopped(run, immediate=True)
+    found = await results(agent)
+    assert "unknown" in found["a"]
+    assert found["b"] == "done"
     await goes_on(agent)
+
+
+async def test_a_tool_that_finishes_while_it_is_cancelled_keeps_its_result() -> None:
+    async def roll_back(_input: dict[str, Any]) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "rolled back"
+        return "unreachable"
+
+    tool = ScriptedTool("write", roll_back)
+    agent = await make_agent(call(use("write", "a")), tools=[tool])
+    await agent.stopped(await agent.in_tool(tool), immediate=True)
+    assert await results(agent) == {"a": "rolled back"}
+
+
+async def test_a_tool_that_ignores_its_cancellation_neither_holds_the_run_nor_reports_after_it() -> None:
+    release = asyncio.Event()
+    tool = deaf_tool(release)
+    agent = await make_agent(call(use("deaf", "a")), tools=[tool])
+    agent.events.listen(agent.hooks, "tool:post", "tool:error")
+    await agent.stopped(await agent.in_tool(tool), immediate=True)
+    assert "unknown" in (await results(agent))["a"]
+    release.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert tool.finished == 1
+    assert agent.progress.names()[-1] == "complete"
+    assert agent.events.names() == ["tool:error"]
+    await goes_on(agent)
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+async def test_the_run_ends_after_its_tools_have_cleaned_up(*, immediate: bool) -> None:
+    clean_up, order = asyncio.Event(), []
+
+    async def clean_up_slowly(_input: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await clean_up.wait()
+            order.append("cleaned up")
+
+    tool = ScriptedTool("hang", clean_up_slowly)
+    agent = await make_agent(call(use("hang", "a")), tools=[tool], stop_grace_s=0.01)
+    agent.events.listen(agent.hooks, "execution:end").act_on("execution:end", lambda: order.append("ended"))
+    run = await agent.in_tool(tool)
+    asyncio.get_running_loop().call_later(0.05, clean_up.set)
+    await agent.stopped(run, immediate=immediate)
+    assert order == ["cleaned up", "ended"]
+
+
+class TestGates:
+    """A gate is a hook, or a person whom it asks, that decides about a call."""
+
+    async def _stopped(self, agent: Agent, person: Person, event: str, *, immediate: bool = False) -> None:
+        end = agent.on_hook(event, ASK)
+        run = agent.start()
+        await soon(person.asked.wait())
+        await agent.stopped(run, immediate=immediate)
+        end()
+
+    async def test_a_call_that_a_person_has_not_allowed_is_not_started(self) -> None:
+        person, tool = Person(), echo()
+        agent = await make_agent(call(use("echo", "a")), tools=[tool], approvals=person, stop_grace_s=LONG_S)
+        await self._stopped(agent, person, "tool:pre")
+        assert tool.inputs == []
+        assert "Not started" in (await results(agent))["a"]
+        await goes_on(agent)
+
+    async def test_a_yes_that_comes_after_the_stop_starts_no_tool(self) -> None:
+        class Late(Person):
+            async def request_approval(self, *question: Any) -> str:
+                try:
+                    return await super().request_approval(*question)
+                except asyncio.CancelledError:
+                    return "Allow"
+
+        person, tool = Late(), echo()
+        agent = await make_agent(call(use("echo", "a")), tools=[tool], approvals=person, stop_grace_s=LONG_S)
+        await self._stopped(agent, person, "tool:pre")
+        assert tool.inputs == []
+        await goes_on(agent)
+
+    @pytest.mark.parametrize("immediate", [False, True])
+    async def test_a_result_that_a_person_has_not_allowed_is_withheld(self, *, immediate: bool) -> None:
+        person = Person()
+        agent = await make_agent(call(use("give", "a")), tools=[returning("hunter2")], approvals=person, stop_grace_s=0)
+        await self._stopped(agent, person, "tool:post", immediate=immediate)
+        assert "The call ended" in (await results(agent))["a"]
+        assert "hunter2" not in str(await agent.history())
+        await goes_on(agent)
+
+    async def test_a_result_that_a_hook_still_looks_at_is_withheld(self) -> None:
+        agent = await make_agent(call(use("give", "a")), tools=[returning("hunter2")])
+        await agent.stopped(await agent.held_at("tool:post"), immediate=True)
+        assert "The call ended" in (await results(agent))["a"]
+        assert "hunter2" not in str(await agent.history())
+
+    @pytest.mark.parametrize(
+        ("decision", "result"),
+        [
+            (DENY, "The result was withheld: secret"),
+            (HookResult(action="modify", data={"tool_result": "[redacted]"}), "[redacted]"),
+            (HookResult(), "hunter2"),
+        ],
+        ids=["deny", "modify", "continue"],
+    )
+    async def test_a_hook_decides_about_a_result_within_the_grace_period(
+        self, decision: HookResult, result: str
+    ) -> None:
+        agent = await make_agent(call(use("give", "a")), tools=[returning("hunter2")], stop_grace_s=LONG_S)
+        gate = asyncio.Event()
+        agent.events.listen(agent.hooks, "tool:post").hold("tool:post", gate)
+        agent.on_hook("tool:post", decision)
+        run = agent.start()
+        await agent.events.reached("tool:post")
+        agent.stop()
+        gate.set()
+        await soon(run)
+        assert await results(agent) == {"a": result}
+        agent.release()
+
+    async def test_injections_of_hooks_about_cancelled_calls_follow_all_results(self) -> None:
+        tool = gated(asyncio.Event())
+        agent = await make_agent(call(*(use("wait", i) for i in "abc")), tools=[tool])
+        agent.on_hook("tool:error", HookResult(action="inject_context", context_injection="noted"))
+        await agent.stopped(await agent.in_tool(tool, 3), immediate=True)
+        assert [role for role, _ in await agent.told()][2:] == ["tool"] * 3 + ["system"] * 3
+        await goes_on(agent)

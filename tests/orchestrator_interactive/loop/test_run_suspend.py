@@ -1,39 +1,23 @@
-"""A run that is suspended ends at its next boundary, and another one goes on as if nothing had happened."""
-
-from __future__ import annotations
+"""A suspended run ends at its next boundary, and another one resumes it as if nothing had happened."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import (
-    ScriptedTool,
-    call,
-    delivered,
-    doing,
-    echo,
-    fail,
-    gated,
-    goes_on,
-    having,
-    late_results,
-    make_agent,
-    never,
-    results,
-    say,
-    soon,
-    streaming,
-    use,
-)
+from agents.after_run import delivered, goes_on, late_results, results
+from agents.milestones import soon
+from agents.provider import call, doing, fail, never, say, streaming, use
+from agents.session import Agent, make_agent
+from agents.tools import echo, gated, having
+from loop_rows import STILL_RUNNING, UNKNOWN_OUTCOME
 
 from orchestrator_interactive import Injection, RunFinished
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
-from orchestrator_interactive.loop.tool_results import STILL_RUNNING, UNKNOWN_OUTCOME
 
-if TYPE_CHECKING:
-    from agents import Agent
+GO = [("user", "go")]
+NOTHING_LOST = {"unknown": [], "retried": [], "tools": []}
 
 
 def suspend(agent: Agent) -> bool:
@@ -41,9 +25,11 @@ def suspend(agent: Agent) -> bool:
     return suspended
 
 
-def status(agent: Agent) -> str:
-    told: str = agent.progress.of("complete")[-1]["status"]
-    return told
+async def suspended(agent: Agent, run: asyncio.Task[str]) -> None:
+    """Suspend a run that ends at once."""
+    assert suspend(agent)
+    assert await soon(run) == ""
+    assert agent.complete()["status"] == "suspended"
 
 
 async def resumed(agent: Agent, *steps: Any) -> str:
@@ -52,110 +38,85 @@ async def resumed(agent: Agent, *steps: Any) -> str:
     return await soon(agent.session.resume(on_progress=agent.progress))
 
 
-async def _asked(agent: Agent, number: int = 1) -> asyncio.Task[str]:
-    run = agent.start()
-    await agent.provider.asked(number)
-    return run
-
-
-class TestTheModel:
-    async def test_its_answer_in_flight_is_given_up_and_nothing_of_it_stays(self) -> None:
+class TestTheModelCall:
+    async def test_an_answer_in_flight_is_given_up_and_nothing_of_it_stays(self) -> None:
         agent = await make_agent(streaming("Half an ", then=never()))
-        run = await _asked(agent)
-        assert suspend(agent)
-        assert await soon(run) == ""
-        assert status(agent) == "suspended"
-        assert await agent.told() == [("user", "go")]
-        assert agent.progress.of("text") == []
+        await suspended(agent, await agent.asked())
+        assert await agent.told() == GO
+        assert agent.shown() == []
         assert agent.provider.cancelled == 1
         assert await resumed(agent, say("Whole.")) == "Whole."
-        assert await agent.told() == [("user", "go"), ("assistant", "Whole.")]
+        assert await agent.told() == [*GO, ("assistant", "Whole.")]
 
-    async def test_one_that_came_at_the_same_instant_is_given_up_too(self) -> None:
+    async def test_an_answer_that_came_at_the_same_instant_is_given_up_too(self) -> None:
         agent = await make_agent()
         agent.provider.add(doing(lambda: suspend(agent), say("Whole.")))
         assert await agent.run() == ""
-        assert await agent.told() == [("user", "go")]
+        assert await agent.told() == GO
 
-    async def test_calls_that_had_begun_early_are_dropped(self) -> None:
+    async def test_calls_that_had_started_early_are_dropped(self) -> None:
         look = having(gated(asyncio.Event(), "look"), side_effect_free=True)
         agent = await make_agent(streaming(ToolCallBlock(id="a", name="look", input={}), then=never()), tools=[look])
-        run = agent.start()
-        await look.started()
-        suspend(agent)
-        await soon(run)
+        await suspended(agent, await agent.in_tool(look))
         assert look.cancelled == 1
-        assert await agent.told() == [("user", "go")]
+        assert await agent.told() == GO
         assert agent.progress.of("tool:start")[0]["id"] == agent.progress.of("tool:end")[0]["id"]
 
-    async def test_the_beginning_of_a_long_answer_is_told_with_its_rest(self) -> None:
+    async def test_the_first_part_of_a_truncated_answer_is_shown_with_the_rest(self) -> None:
         agent = await make_agent(say("One, ", finish_reason="max_tokens"), never())
-        run = await _asked(agent, 2)
-        suspend(agent)
-        await soon(run)
-        assert agent.progress.of("text") == []
+        await suspended(agent, await agent.asked(2))
+        assert agent.shown() == []
         assert await resumed(agent, say("two.")) == "One, two."
-        assert [told["part"] for told in agent.progress.of("complete")] == [1, 1]
+        assert [data["part"] for data in agent.progress.of("complete")] == [1, 1]
 
-    async def test_nobody_waits_for_a_provider_that_is_away(self) -> None:
+    async def test_a_retry_is_not_waited_for(self) -> None:
         agent = await make_agent(fail(ProviderUnavailableError("down")), retry_base_delay_s=1000)
         run = agent.start()
         await agent.progress.reached("retrying")
-        suspend(agent)
-        assert await soon(run) == ""
-        assert status(agent) == "suspended"
+        await suspended(agent, run)
 
     @pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "provider:response"])
-    async def test_nobody_waits_for_hooks_that_think_about_it(self, event: str) -> None:
+    async def test_hooks_are_not_waited_for(self, event: str) -> None:
         agent = await make_agent(say("ok"))
-        agent.events.listen(agent.hooks, event).hold(event, asyncio.Event())
-        run = agent.start()
-        await agent.events.reached(event)
-        suspend(agent)
-        assert await soon(run) == ""
-        assert await agent.told() == ([] if event == "prompt:submit" else [("user", "go")])
+        await suspended(agent, await agent.held_at(event))
+        assert await agent.told() == ([] if event == "prompt:submit" else GO)
 
 
 class TestTools:
-    async def test_those_of_an_answer_that_stands_all_run_to_their_end(self) -> None:
+    async def test_all_calls_of_a_committed_answer_run_to_their_end(self) -> None:
         gate = asyncio.Event()
         tools = [gated(gate, "slow"), echo("do")]
         agent = await make_agent(call(use("slow", "a"), use("do", "b")), tools=tools)
         agent.progress.act_on("tool:start", lambda: suspend(agent))
-        run = agent.start()
-        await tools[0].started()
+        run = await agent.in_tool(tools[0])
         gate.set()
         assert await soon(run) == ""
         assert await results(agent) == {"a": "slow", "b": "do"}
-        assert status(agent) == "suspended"
-        assert len(agent.provider.requests) == 1
+        assert agent.complete()["status"] == "suspended"
         assert await resumed(agent, say("ok")) == "ok"
         assert [len(tool.inputs) for tool in tools] == [1, 1]
-        assert agent.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]
+        assert agent.progress.of("resumed") == [NOTHING_LOST]
 
     @pytest.mark.parametrize("immediate", [False, True])
-    async def test_a_stop_cuts_them_and_it_stays_a_suspension(self, *, immediate: bool) -> None:
+    async def test_a_stop_cancels_them_and_the_run_stays_suspended(self, *, immediate: bool) -> None:
         slow = gated(asyncio.Event(), "slow")
         agent = await make_agent(call(use("slow", "a")), tools=[slow], stop_grace_s=0)
-        run = agent.start()
-        await slow.started()
+        run = await agent.in_tool(slow)
         suspend(agent)
-        agent.stop(immediate=immediate)
-        assert await soon(run) == ""
+        assert await agent.stopped(run, immediate=immediate) == ""
         assert await results(agent) == {"a": UNKNOWN_OUTCOME}
-        assert status(agent) == "suspended"
-        told = agent.progress.of("complete")[0]["tools"]
-        assert told == [{"tool": "slow", "id": "a", "label": None, "outcome": "unknown"}]
+        assert agent.complete()["status"] == "suspended"
+        lost = [{"tool": "slow", "id": "a", "label": None, "outcome": "unknown"}]
+        assert agent.complete()["tools"] == lost
         assert await resumed(agent, say("ok")) == "ok"
-        assert agent.progress.of("resumed") == [{"unknown": ["slow"], "retried": [], "tools": told}]
+        assert agent.progress.of("resumed") == [{"unknown": ["slow"], "retried": [], "tools": lost}]
         await goes_on(agent)
 
-    async def test_one_whose_result_was_to_follow_is_waited_for(self) -> None:
+    async def test_a_call_whose_result_was_to_follow_is_waited_for(self) -> None:
         gate = asyncio.Event()
         slow = gated(gate, "slow")
         agent = await make_agent(call(use("slow", "a")), say("Meanwhile."), tools=[slow])
-        run = agent.start()
-        await slow.started()
+        run = await agent.in_tool(slow)
         agent.inject("!now")
         await agent.progress.reached("text")
         suspend(agent)
@@ -164,11 +125,10 @@ class TestTools:
         assert await results(agent) == {"a": STILL_RUNNING}
         assert [row["metadata"]["results"] for row in await late_results(agent)] == [["a"]]
         assert await resumed(agent, say("ok")) == "ok"
-        assert agent.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]
+        assert agent.progress.of("resumed") == [NOTHING_LOST]
 
-    async def test_one_that_waits_to_be_allowed_is_waited_for(self) -> None:
-        agent = await make_agent(call(use("do", "a")), tools=[echo("do")])
-        gate = asyncio.Event()
+    async def test_a_call_whose_hook_has_not_answered_is_waited_for(self) -> None:
+        agent, gate = await make_agent(call(use("do", "a")), tools=[echo("do")]), asyncio.Event()
         agent.events.listen(agent.hooks, "tool:pre").hold("tool:pre", gate)
         run = agent.start()
         await agent.events.reached("tool:pre")
@@ -178,97 +138,72 @@ class TestTools:
         assert await results(agent) == {"a": "do"}
 
 
-class TestMessages:
-    async def test_those_that_wait_can_be_taken_back_and_given_again(self) -> None:
-        agent = await make_agent(never())
-        run = await _asked(agent)
-        agent.inject(Injection("more", id="m1"))
-        suspend(agent)
-        await soon(run)
-        assert agent.progress.of("complete")[0]["waiting"] == 1
-        assert agent.withdraw("m1")
-        assert agent.receipts() == ()
-        agent.progress.act_on("executing", lambda: agent.inject(Injection("more", id="m1")))
-        await resumed(agent, say("ok"))
-        assert await delivered(agent) == ["m1"]
-        assert [(each.id, each.state) for each in agent.receipts()] == [("m1", "delivered")]
-
-    async def test_one_that_comes_later_is_refused(self) -> None:
-        agent = await make_agent(never())
-        run = await _asked(agent)
-        suspend(agent)
-        await soon(run)
-        with pytest.raises(RunFinished):
-            agent.inject("more")
+async def test_pending_messages_can_be_withdrawn_and_injected_again_and_later_ones_are_refused() -> None:
+    agent = await make_agent(never())
+    await suspended(agent, await agent.steered(Injection("more", id="m1")))
+    assert agent.complete()["waiting"] == 1
+    with pytest.raises(RunFinished):
+        agent.inject("more")
+    assert agent.withdraw("m1")
+    assert agent.receipts() == ()
+    agent.progress.act_on("executing", lambda: agent.inject(Injection("more", id="m1")))
+    await resumed(agent, say("ok"))
+    assert await delivered(agent) == ["m1"]
+    assert [(each.id, each.state) for each in agent.receipts()] == [("m1", "delivered")]
 
 
-class TestWhatItChanges:
+class TestWhetherARunIsSuspended:
     async def test_without_a_run_it_does_nothing(self) -> None:
         agent = await make_agent(say("ok"))
         assert not suspend(agent)
         assert await agent.run() == "ok"
         assert not suspend(agent)
 
-    async def test_once_is_enough(self) -> None:
+    async def test_a_second_time_it_does_nothing(self) -> None:
         agent = await make_agent(never())
-        run = await _asked(agent)
+        run = await agent.asked()
         assert [suspend(agent), suspend(agent)] == [True, False]
         await soon(run)
 
     async def test_a_run_that_is_being_stopped_is_not_suspended(self) -> None:
         agent = await make_agent(streaming("Half", then=never()))
-        run = await _asked(agent)
+        run = await agent.asked()
         agent.stop()
         assert not suspend(agent)
         assert await soon(run) == "Half"
-        assert status(agent) == "cancelled"
+        assert agent.complete()["status"] == "cancelled"
 
     async def test_a_run_that_has_its_answer_is_not_suspended(self) -> None:
-        agent = await make_agent(say("ok"))
-        said: list[bool] = []
-        agent.events.listen(agent.hooks, "execution:end").act_on("execution:end", lambda: said.append(suspend(agent)))
+        agent, outcomes = await make_agent(say("ok")), []
+        agent.events.listen(agent.hooks, "execution:end")
+        agent.events.act_on("execution:end", lambda: outcomes.append(suspend(agent)))
         assert await agent.run() == "ok"
-        assert said == [False]
-        assert status(agent) == "success"
+        assert outcomes == [False]
+        assert agent.complete()["status"] == "success"
 
-    async def test_one_whose_answer_stands_already_returns_it_to_whoever_resumes_it(self) -> None:
+    async def test_a_run_whose_answer_is_just_committed_returns_it_when_it_is_resumed(self) -> None:
         agent = await make_agent(say("ok"))
-
-        async def as_it_is_written(row: dict[str, Any]) -> None:
-            if row["role"] == "assistant":
-                suspend(agent)
-
-        agent.context.after = as_it_is_written
+        agent.context.act("after", lambda row: row["role"] == "assistant" and suspend(agent))
         assert await agent.run() == ""
-        assert status(agent) == "suspended"
+        assert agent.complete()["status"] == "suspended"
         assert await resumed(agent) == "ok"
 
-    async def test_a_run_that_was_just_resumed_can_be_suspended_before_it_does_anything(self) -> None:
-        look: ScriptedTool = having(echo("look"), side_effect_free=True)
-        agent = await make_agent(call(use("look", "a")), tools=[look])
+    async def test_a_resumed_run_can_be_suspended_before_it_does_anything(self) -> None:
+        agent = await make_agent()
         await agent.context.set_messages([{"role": "user", "content": "go"}])
         agent.progress.act_on("executing", lambda: suspend(agent))
         assert await resumed(agent) == ""
-        assert status(agent) == "suspended"
-        assert await agent.told() == [("user", "go")]
+        assert agent.complete()["status"] == "suspended"
+        assert await agent.told() == GO
 
-    async def test_hooks_hear_of_an_end_that_is_none_of_completion(self) -> None:
+    async def test_hooks_learn_that_the_run_is_incomplete(self) -> None:
         agent = await make_agent(never())
         agent.events.listen(agent.hooks, "execution:end", "orchestrator:complete", "cancel:requested")
-        run = await _asked(agent)
-        suspend(agent)
-        await soon(run)
-        assert [(event, data["status"]) for event, data in agent.events.seen] == [
-            ("execution:end", "cancelled"),
-            ("orchestrator:complete", "incomplete"),
-        ]
+        ephemeral = HookResult(action="inject_context", context_injection="Mind", ephemeral=True)
+        agent.on_hook("prompt:submit", ephemeral)
+        await suspended(agent, await agent.asked())
+        statuses = [(event, data["status"]) for event, data in agent.events.seen]
+        assert statuses == [("execution:end", "cancelled"), ("orchestrator:complete", "incomplete")]
         assert not agent.token.is_cancelled
-
-    async def test_what_a_hook_wished_for_the_next_request_is_not_in_the_way(self) -> None:
-        agent = await make_agent(never())
-        agent.on_hook("prompt:submit", HookResult(action="inject_context", context_injection="Mind", ephemeral=True))
-        run = await _asked(agent)
-        suspend(agent)
-        await soon(run)
         assert await resumed(agent, say("ok")) == "ok"
         await goes_on(agent)

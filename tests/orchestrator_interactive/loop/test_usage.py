@@ -1,50 +1,32 @@
-"""What a run used up, and the whole conversation: in tokens, and in money where the providers say it."""
-
-from __future__ import annotations
+"""The tokens and the cost of a run and of its conversation, as the providers report them."""
 
 import asyncio
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from agents import ScriptedProvider, call, doing, echo, fail, make_agent, never, say, soon, streaming, use
+from agents import Agent, ScriptedProvider, call, doing, echo, fail, make_agent, never, say, soon, streaming, use
 
-from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel import HookResult, ResponseStream
 from orchestrator_interactive.kernel.contracts import errors
-from orchestrator_interactive.kernel.contracts.messages import Usage
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Usage
 
-if TYPE_CHECKING:
-    from agents import Agent
-
-    from orchestrator_interactive.kernel import ResponseStream
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
-
-NOTHING = {
-    "input_tokens": 0,
-    "output_tokens": 0,
-    "cache_read_tokens": 0,
-    "cache_write_tokens": 0,
-    "cost_usd": None,
-}
+WHO = errors.AuthenticationError("who?")
+NOTHING = {"input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0, "cost_usd": None}
 
 
 def used(read: int = 0, written: int = 0, cost: str | None = None, **more: Any) -> Usage:
-    return Usage(
-        input_tokens=read,
-        output_tokens=written,
-        total_tokens=read + written,
-        cost_usd=None if cost is None else Decimal(cost),
-        **more,
-    )
+    cost_usd = None if cost is None else Decimal(cost)
+    return Usage(input_tokens=read, output_tokens=written, total_tokens=read + written, cost_usd=cost_usd, **more)
 
 
-def _told(agent: Agent, key: str = "usage") -> dict[str, Any]:
-    told: dict[str, Any] = agent.progress.of("complete")[-1][key]
-    return told
+def look(call_id: str, *usage: Any) -> Any:
+    return call(use("echo", call_id), usage=used(*usage))
 
 
-def _tokens(told: dict[str, Any]) -> tuple[int, int]:
-    return told["input_tokens"], told["output_tokens"]
+def _usage(agent: Agent, key: str = "usage") -> tuple[int, int, str | None]:
+    usage = agent.complete()[key]
+    return usage["input_tokens"], usage["output_tokens"], usage["cost_usd"]
 
 
 class TestARun:
@@ -53,16 +35,11 @@ class TestARun:
         second = used(150, 20, cache_read_tokens=90)
         agent = await make_agent(call(use("echo", "a"), usage=first), say("ok", usage=second), tools=[echo()])
         await agent.run()
-        assert _told(agent) == {
-            "input_tokens": 250,
-            "output_tokens": 30,
-            "cache_read_tokens": 150,
-            "cache_write_tokens": 30,
-            "cost_usd": None,
-        }
+        cached = {"cache_read_tokens": 150, "cache_write_tokens": 30}
+        assert agent.complete()["usage"] == {"input_tokens": 250, "output_tokens": 30, **cached, "cost_usd": None}
 
-    @pytest.mark.parametrize("cut", ["stop", "urgent message"])
-    async def test_a_call_that_is_cut_has_cost_what_it_had_read(self, cut: str) -> None:
+    @pytest.mark.parametrize(("how", "usage"), [("stop", (100, 0, "0.5")), ("urgent message", (300, 10, "0.75"))])
+    async def test_an_interrupted_call_has_cost_what_it_had_read(self, how: str, usage: Any) -> None:
         begun = asyncio.Event()
 
         async def hanging(_request: ChatRequest, stream: ResponseStream) -> ChatResponse:
@@ -74,153 +51,107 @@ class TestARun:
         agent = await make_agent(hanging, say("ok", usage=used(200, 10, cost="0.25")))
         run = agent.start()
         await soon(begun.wait())
-        agent.inject("!now") if cut == "urgent message" else agent.stop()
+        agent.inject("!now") if how == "urgent message" else agent.stop()
         await soon(run)
-        told = (_tokens(_told(agent)), _told(agent)["cost_usd"])
-        assert told == (((300, 10), "0.75") if cut == "urgent message" else ((100, 0), "0.5"))
+        assert _usage(agent) == usage
 
-    async def test_money_is_added_up_to_the_last_digit_and_told_as_text(self) -> None:
-        steps = [call(use("echo", str(i)), usage=used(cost="0.1")) for i in range(2)]
-        agent = await make_agent(*steps, say("ok", usage=used(cost="0.00003")), tools=[echo()])
+    async def test_costs_are_added_exactly_and_an_unknown_one_hides_no_other(self) -> None:
+        steps = look("a", 0, 0, "0.1"), look("b", 0, 0, "0.1"), look("c", 5, 5), say("ok", usage=used(cost="0.00003"))
+        agent = await make_agent(*steps, tools=[echo()])
         await agent.run()
-        assert _told(agent)["cost_usd"] == "0.20003"
+        assert _usage(agent) == (5, 5, "0.20003")
 
-    async def test_an_answer_whose_price_nobody_knows_does_not_hide_what_the_others_cost(self) -> None:
-        agent = await make_agent(
-            call(use("echo", "a"), usage=used(cost="0.1")), say("ok", usage=used(5, 5)), tools=[echo()]
-        )
-        await agent.run()
-        assert _told(agent)["cost_usd"] == "0.1"
-
-    async def test_a_provider_that_counts_nothing_is_no_trouble(self) -> None:
+    async def test_a_provider_that_counts_nothing_has_used_nothing(self) -> None:
         agent = await make_agent(say("ok", usage=None))
         await agent.run()
-        assert _told(agent) == NOTHING
+        assert agent.complete()["usage"] == NOTHING
 
-    async def test_a_call_that_failed_is_not_counted_and_its_repetition_once(self) -> None:
-        agent = await make_agent(
-            fail(errors.ProviderUnavailableError("down")), say("ok", usage=used(7, 3)), retry_base_delay_s=0
-        )
-        await agent.run()
-        assert _tokens(_told(agent)) == (7, 3)
-
-    async def test_both_providers_of_a_run_are_counted(self) -> None:
-        agent = await make_agent(
-            call(use("echo", "a"), usage=used(7, 3, "0.1")), fail(errors.AuthenticationError("who?")), tools=[echo()]
-        )
+    async def test_retries_and_both_providers_of_a_fallback_are_counted(self) -> None:
+        down = fail(errors.ProviderUnavailableError("down"))
+        agent = await make_agent(down, look("a", 7, 3, "0.1"), fail(WHO), tools=[echo()], retry_base_delay_s=0)
         await agent.coordinator.mount("providers", ScriptedProvider(say("ok", usage=used(1, 1, "0.2")), name="other"))
         await agent.run()
-        assert [_tokens(_told(agent)), _told(agent)["cost_usd"]] == [(8, 4), "0.3"]
+        assert _usage(agent) == (8, 4, "0.3")
 
-    async def test_an_answer_that_a_hook_refuses_is_counted(self) -> None:
+    async def test_an_answer_that_a_hook_denies_is_counted(self) -> None:
         agent = await make_agent(say("ok", usage=used(7, 3)))
         agent.on_hook("provider:response", HookResult(action="deny", reason="rude"))
         await agent.run()
-        assert _tokens(_told(agent)) == (7, 3)
+        assert _usage(agent) == (7, 3, None)
 
-    async def test_a_run_that_fails_says_what_it_used_up(self) -> None:
-        agent = await make_agent(
-            call(use("echo", "a"), usage=used(7, 3)), fail(errors.AuthenticationError("who?")), tools=[echo()]
-        )
-        with pytest.raises(errors.AuthenticationError):
-            await agent.run()
-        assert _tokens(_told(agent)) == (7, 3)
+    @pytest.mark.parametrize("how", ["failed", "stopped"])
+    async def test_a_failed_or_stopped_run_reports_what_its_complete_answers_used(self, how: str) -> None:
+        last = fail(WHO) if how == "failed" else streaming("so", then=never())
+        agent = await make_agent(look("a", 7, 3), last, tools=[echo()])
+        run = await agent.asked(2)
+        if how == "stopped":
+            agent.stop()
+        await soon(asyncio.wait([run]))
+        assert agent.complete()["status"] == ("cancelled" if how == "stopped" else "error")
+        assert _usage(agent) == (7, 3, None)
 
-    async def test_a_run_that_is_stopped_says_what_its_whole_answers_used_up(self) -> None:
-        agent = await make_agent(
-            call(use("echo", "a"), usage=used(7, 3)), streaming("so", then=never()), tools=[echo()]
-        )
-        run = agent.start()
-        await agent.provider.asked(2)
-        agent.stop()
-        await soon(run)
-        assert _tokens(_told(agent)) == (7, 3)
-
-    @pytest.mark.parametrize("instant", ["the model has answered", "hooks have seen the answer"])
-    async def test_an_answer_that_was_whole_when_a_stop_kept_it_is_counted_for_good(self, instant: str) -> None:
+    @pytest.mark.parametrize("instant", ["after the last step of the model", "after the hooks"])
+    async def test_an_answer_that_was_complete_at_the_stop_is_counted_in_its_row_too(self, instant: str) -> None:
         agent = await make_agent()
 
         def stop_next() -> None:
             asyncio.get_running_loop().call_soon(agent.stop)
 
-        answers = say("ok", usage=used(7, 3))
-        if instant == "the model has answered":
-            answers = doing(stop_next, answers)
-        else:
+        answer = say("ok", usage=used(7, 3))
+        if instant == "after the hooks":
             agent.events.listen(agent.hooks, "provider:response").act_on("provider:response", stop_next)
-        agent.provider.add(answers)
+        else:
+            answer = doing(stop_next, answer)
+        agent.provider.add(answer)
         assert await agent.run() == "ok"
-        assert agent.progress.of("complete")[0]["status"] == "cancelled"
-        assert _tokens(_told(agent)) == (7, 3)
+        assert agent.complete()["status"] == "cancelled"
+        assert _usage(agent) == (7, 3, None)
         assert (await agent.history())[-1]["metadata"]["usage"]["input_tokens"] == 7
 
-    async def test_every_part_of_a_cut_answer_is_counted(self) -> None:
-        agent = await make_agent(
-            say("One, ", usage=used(7, 3), finish_reason="max_tokens"), say("two.", usage=used(9, 1))
-        )
+    async def test_every_part_of_a_continued_answer_is_counted(self) -> None:
+        first = say("One, ", usage=used(7, 3), finish_reason="max_tokens")
+        agent = await make_agent(first, say("two.", usage=used(9, 1)))
         await agent.run()
-        assert _tokens(_told(agent)) == (16, 4)
+        assert _usage(agent) == (16, 4, None)
 
-    async def test_a_summary_that_the_model_made_on_the_way_is_counted(self) -> None:
+    async def test_a_summary_by_the_model_is_counted(self) -> None:
         summary = say("They talked.", usage=used(500, 50, "0.25"))
         config = {"max_tokens": 400, "strategy": "summary", "summary_max_tokens": 100}
         plan = {"context": {"module": "watched", "config": config}}
         agent = await make_agent(summary, say("ok", usage=used(7, 3, "0.5")), plan=plan)
-        await agent.context.set_messages(
-            [{"role": role, "content": "words " * 60} for role in ("user", "assistant") * 5]
-        )
+        past = [{"role": role, "content": "words " * 60} for role in ("user", "assistant") * 5]
+        await agent.context.set_messages(past)
         assert await agent.run() == "ok"
-        assert [_tokens(_told(agent)), _told(agent)["cost_usd"]] == [(507, 53), "0.75"]
+        assert _usage(agent) == (507, 53, "0.75")
 
 
 class TestAConversation:
-    async def test_it_is_the_sum_of_its_runs(self) -> None:
-        agent = await make_agent(say("one", usage=used(7, 3, "0.1")), say("two", usage=used(10, 2, "0.2")))
-        await agent.run()
-        assert _told(agent, "conversation_usage") == _told(agent)
-        await agent.run()
-        assert _tokens(_told(agent)) == (10, 2)
-        assert _tokens(_told(agent, "conversation_usage")) == (17, 5)
-        assert _told(agent, "conversation_usage")["cost_usd"] == "0.3"
-
-    async def test_a_run_that_was_stopped_or_failed_is_part_of_it(self) -> None:
-        agent = await make_agent(
-            call(use("echo", "a"), usage=used(1, 0)), fail(errors.AuthenticationError("who?")),
-            call(use("echo", "b"), usage=used(2, 0)), never(),
-            say("ok", usage=used(4, 0)),
-            tools=[echo()],
-        )  # fmt: skip
+    async def test_it_is_the_sum_of_its_runs_however_they_ended(self) -> None:
+        steps = look("a", 1, 0, "0.1"), fail(WHO), look("b", 2, 0, "0.2"), never(), say("ok", usage=used(4, 0, "0.4"))
+        agent = await make_agent(*steps, tools=[echo()])
         with pytest.raises(errors.AuthenticationError):
             await agent.run()
-        run = agent.start()
-        await agent.provider.asked(4)
-        agent.stop()
-        await soon(run)
+        assert _usage(agent, "conversation_usage") == _usage(agent) == (1, 0, "0.1")
+        await agent.stopped(await agent.asked(4))
         await agent.run()
-        assert _tokens(_told(agent, "conversation_usage")) == (7, 0)
+        assert _usage(agent) == (4, 0, "0.4")
+        assert _usage(agent, "conversation_usage") == (7, 0, "0.7")
 
-    async def test_a_prompt_that_was_denied_used_up_nothing(self) -> None:
+    async def test_a_denied_prompt_has_used_nothing(self) -> None:
         agent = await make_agent()
         agent.on_hook("prompt:submit", HookResult(action="deny", reason="not on Sundays"))
         await agent.run()
-        assert [_told(agent), _told(agent, "conversation_usage")] == [NOTHING, NOTHING]
+        assert [agent.complete()["usage"], agent.complete()["conversation_usage"]] == [NOTHING, NOTHING]
 
-    async def test_the_log_keeps_it_for_whoever_resumes(self) -> None:
-        steps = (call(use("echo", "a"), usage=used(7, 3, "0.1")), say("ok", usage=used(8, 2, "0.02")))
-        before = await make_agent(*steps, tools=[echo()])
+    async def test_the_log_keeps_it_for_the_next_session_and_the_model_never_reads_it(self) -> None:
+        before = await make_agent(look("a", 7, 3, "0.1"), say("ok", usage=used(8, 2, "0.02")), tools=[echo()])
         await before.run()
         after = await make_agent(say("again", usage=used(5, 5, "0.003")))
         await after.context.set_messages(await before.history())
         await after.run()
-        assert _tokens(_told(after)) == (5, 5)
-        assert _tokens(_told(after, "conversation_usage")) == (20, 10)
-        assert _told(after, "conversation_usage")["cost_usd"] == "0.123"
-
-    async def test_a_model_never_reads_what_it_cost(self) -> None:
-        agent = await make_agent(say("ok", usage=used(7, 3, "0.1")), say("again"))
-        await agent.run()
-        await agent.run()
-        assert "usage" not in agent.provider.requests[1].model_dump_json()
+        assert _usage(after) == (5, 5, "0.003")
+        assert _usage(after, "conversation_usage") == (20, 10, "0.123")
+        assert "usage" not in after.provider.requests[0].model_dump_json()
 
     @pytest.mark.parametrize(
         "metadata",
@@ -233,19 +164,9 @@ class TestAConversation:
         ],
         ids=str,
     )
-    async def test_what_others_write_beside_their_rows_does_no_harm(self, metadata: Any) -> None:
+    async def test_metadata_of_another_form_does_no_harm(self, metadata: Any) -> None:
         agent = await make_agent(say("ok", usage=used(7, 3, "0.1")), max_cost_usd="1")
-        await agent.context.set_messages(
-            [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho", "metadata": metadata}]
-        )
+        past = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho", "metadata": metadata}]
+        await agent.context.set_messages(past)
         assert await agent.run() == "ok"
-        assert _told(agent, "conversation_usage")["cost_usd"] == "0.1"
-
-    async def test_the_limit_of_a_run_does_not_count_the_runs_before_it(self) -> None:
-        agent = await make_agent(
-            say("one", usage=used(90, 0)), call(use("echo", "a"), usage=used(90, 0)), say("two"), tools=[echo()],
-            max_tokens=100,
-        )  # fmt: skip
-        await agent.run()
-        assert await agent.run() == "two"
-        assert agent.progress.of("complete")[-1]["status"] == "success"
+        assert _usage(agent, "conversation_usage")[2] == "0.1"

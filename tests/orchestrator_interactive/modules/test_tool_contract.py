@@ -135,9 +135,7 @@ class TestExecuteMethod:
         assert (result.success, result.error) == (True, None)
 
     @pytest.mark.parametrize("given", [INVALID, {"nonsense": 1}, None, "text", [1]], ids=type)
-    async def test_invalid_input_is_a_failure_with_a_message_and_no_effect(
-        self, tool: Any, tools: dict[str, Any], given: Any
-    ) -> None:
+    async def test_invalid_input_is_a_failure_with_a_message_and_no_effect(self, tool, tools, given) -> None:
         result = await tool.execute(INVALID[tool.name] if given is INVALID else given)
         assert isinstance(result, ToolResult)
         assert not result.success
@@ -154,8 +152,6 @@ class TestExecuteMethod:
 
 
 class TestObservability:
-    async def test_the_tools_emit_and_contribute_no_events_of_their_own(
-        self, coordinator: ModuleCoordinator, tools: dict[str, Any]
-    ) -> None:
+    async def test_the_tools_emit_and_contribute_no_events_of_their_own(self, coordinator, tools) -> None:
         assert tools
         assert await coordinator.collect_contributions("observability.events") == []

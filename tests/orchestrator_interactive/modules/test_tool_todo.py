@@ -62,9 +62,7 @@ async def test_the_capability_has_read_only_items(coordinator: ModuleCoordinator
         ("buy cake", "todo: "),
     ],
 )
-async def test_the_error_of_invalid_input_names_the_field_and_changes_nothing(
-    todo: Any, wrong: Any, reason: str
-) -> None:
+async def test_the_error_of_invalid_input_names_the_field_and_changes_nothing(todo, wrong: Any, reason: str) -> None:
     await todo.execute({"items": [{"text": "stays"}]})
     refused = await todo.execute(wrong)
     assert not refused.success

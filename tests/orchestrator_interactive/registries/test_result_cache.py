@@ -172,9 +172,7 @@ async def test_a_cancelled_caller_does_not_wait_for_a_tool_that_ignores_cancella
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 5, 9.5, 10, 30]), st.booleans()), max_size=20),
     st.sampled_from([(None, None), (10, None), (None, 10), (5, 10), (0, 0)]),
 )
-def test_results_expire_after_the_longer_ttl_and_failures_are_not_cached(
-    calls: list[tuple[int, float, bool]], ttls: tuple[int | None, int | None]
-) -> None:
+def test_results_expire_after_the_longer_ttl_and_failures_are_not_cached(calls, ttls) -> None:
     clock = Clock()
     kept_for_s = max(ttl or 0 for ttl in ttls)
     expected: dict[int, tuple[float, int]] = {}

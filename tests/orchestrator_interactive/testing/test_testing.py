@@ -1,6 +1,4 @@
-"""The doubles that tests of modules use: each does what its real counterpart promises, and keeps what it was given."""
-
-from __future__ import annotations
+"""The test doubles for module authors keep their contracts and record their inputs."""
 
 import ast
 import asyncio
@@ -50,7 +48,7 @@ async def _run(orchestrator: ScriptedOrchestrator, recorder: EventRecorder, cont
     return await orchestrator.execute("go", context, {}, {}, recorder)
 
 
-def test_every_name_of_amplifier_core_is_here() -> None:
+def test_every_name_of_amplifier_core_is_exported() -> None:
     package = find_spec("amplifier_core")
     assert package is not None
     assert package.origin is not None
@@ -72,13 +70,10 @@ def test_each_double_keeps_its_contract() -> None:
     assert isinstance(ScriptedOrchestrator([]), Orchestrator)
     assert isinstance(TestCoordinator(), ModuleCoordinator)
     assert isinstance(EventRecorder(), HookRegistry)
-
-
-def test_both_names_of_the_coordinator_are_the_same() -> None:
     assert MockCoordinator is TestCoordinator
 
 
-async def test_a_coordinator_keeps_what_was_mounted_and_unmounted() -> None:
+async def test_a_coordinator_records_mounts_and_unmounts() -> None:
     coordinator, tool = TestCoordinator(), MockTool()
     await coordinator.mount("tools", tool)
     await coordinator.unmount("tools", name="mock_tool")
@@ -115,24 +110,20 @@ async def test_the_configuration_of_a_coordinator_may_be_changed_in_place() -> N
     ("options", "answer"),
     [(["Deny", "Allow once"], "Allow once"), (["No"], "Allow")],
 )
-async def test_a_coordinator_approves_whatever_is_asked(options: list[str], answer: str) -> None:
+async def test_a_coordinator_approves_every_question(options: list[str], answer: str) -> None:
     asked = HookResult(action="ask_user", approval_prompt="Write?", approval_options=options)
     assert (await TestCoordinator().process_hook_result(asked, "tool:pre")).action == "continue"
     assert await MockApprovalSystem().request_approval("Write?", options, 1.0, "deny") == answer
 
 
-async def test_approvals_can_be_answered_otherwise_and_are_kept() -> None:
+async def test_approval_requests_and_user_messages_are_recorded() -> None:
     coordinator = TestCoordinator()
     approvals = coordinator.approval_system = MockApprovalSystem("Deny")
-    asked = HookResult(action="ask_user", approval_prompt="Write?", approval_timeout=5)
-    assert (await coordinator.process_hook_result(asked, "tool:pre")).action == "deny"
-    assert approvals.requests == [("Write?", ["Allow", "Deny"], 5, "deny")]
-
-
-async def test_what_is_shown_to_people_is_kept() -> None:
-    coordinator = TestCoordinator()
     display = coordinator.display_system = MockDisplaySystem()
-    await coordinator.process_hook_result(HookResult(user_message="Mind", user_message_level="warning"), "e", "lint")
+    question = {"approval_prompt": "Write?", "approval_timeout": 5}
+    asked = HookResult(action="ask_user", user_message="Mind", user_message_level="warning", **question)
+    assert (await coordinator.process_hook_result(asked, "tool:pre", "lint")).action == "deny"
+    assert approvals.requests == [("Write?", ["Allow", "Deny"], 5, "deny")]
     assert display.messages == [("Mind", "warning", "lint")]
 
 
@@ -156,11 +147,11 @@ async def test_a_prepared_coordinator_has_a_context_and_two_tools() -> None:
         (MockTool(return_value=ToolResult(success=False, output="no")), ToolResult(success=False, output="no")),
     ],
 )
-async def test_a_tool_gives_back_what_it_was_told_to(tool: MockTool, result: ToolResult) -> None:
+async def test_a_tool_returns_its_configured_output(tool: MockTool, result: ToolResult) -> None:
     assert await tool.execute({}) == result
 
 
-async def test_a_tool_keeps_its_inputs() -> None:
+async def test_a_tool_records_its_inputs() -> None:
     tool, given = MockTool(), {"n": 1}
     assert (tool.call_count, tool.last_input) == (0, None)
     await tool.execute(given)
@@ -169,7 +160,7 @@ async def test_a_tool_keeps_its_inputs() -> None:
     assert (tool.call_count, tool.last_input, tool.inputs) == (2, {"n": 2}, [{"n": 1}, {"n": 2}])
 
 
-async def test_a_tool_can_raise_and_then_recover() -> None:
+async def test_a_tool_raises_a_configured_exception() -> None:
     tool = MockTool(return_value=OSError("disk full"))
     with pytest.raises(OSError, match="disk full"):
         await tool.execute({})
@@ -178,7 +169,7 @@ async def test_a_tool_can_raise_and_then_recover() -> None:
     assert tool.call_count == 2
 
 
-async def test_a_provider_answers_in_turn_and_then_by_default() -> None:
+async def test_a_provider_gives_its_answers_in_order_and_then_the_default() -> None:
     whole = ChatResponse(content=[TextBlock(text="whole")])
     provider = MockProvider(["one", TextBlock(text="two"), whole, RateLimitError("slow down")], default="rest")
     assert [(await provider.complete(_request())).text for _ in range(3)] == ["one", "two", "whole"]
@@ -199,14 +190,14 @@ async def test_a_provider_calls_tools(answer: Any, text: str, calls: list[ToolCa
     assert provider.parse_tool_calls(response.model_copy(update={"tool_calls": None})) == calls
 
 
-async def test_a_provider_feeds_the_stream_before_it_answers() -> None:
+async def test_a_provider_streams_its_answer_first() -> None:
     stream = ResponseStream()
     response = await MockProvider(["Hello"]).complete(_request(), stream=stream)
     assert stream.valid_blocks() == response.content
     assert stream.pieces == 2
 
 
-async def test_a_provider_keeps_requests_as_they_were() -> None:
+async def test_a_provider_records_copies_of_its_requests() -> None:
     provider, request = MockProvider(), _request("before")
     assert provider.last_request is None
     await provider.complete(request)
@@ -214,7 +205,7 @@ async def test_a_provider_keeps_requests_as_they_were() -> None:
     assert provider.last_request == provider.requests[0] == _request("before")
 
 
-async def test_a_provider_introduces_itself_and_its_model() -> None:
+async def test_a_provider_describes_itself_and_its_model() -> None:
     provider = MockProvider(name="primary")
     info, [model] = provider.get_info(), await provider.list_models()
     assert (provider.name, info.id) == ("primary", "primary")
@@ -222,12 +213,12 @@ async def test_a_provider_introduces_itself_and_its_model() -> None:
 
 
 @pytest.mark.parametrize("answers", ["text", None, [1], [["text", 1]], [None]])
-def test_a_provider_refuses_what_is_no_answer(answers: Any) -> None:
+def test_a_provider_refuses_invalid_answers(answers: Any) -> None:
     with pytest.raises(TypeError, match="answers"):
         MockProvider(answers)
 
 
-async def test_a_context_gives_lists_away_but_not_its_own() -> None:
+async def test_a_context_returns_copies_of_its_list() -> None:
     given = [{"role": "user", "content": "Hello"}]
     context = MockContextManager(given)
     for messages in (given, await context.get_messages(), await context.get_messages_for_request(10, None)):
@@ -244,7 +235,7 @@ async def test_a_context_refuses_a_message_without_a_role() -> None:
         await MockContextManager().add_message({"content": "Whose?"})
 
 
-async def test_an_orchestrator_answers_in_turn_and_then_done() -> None:
+async def test_an_orchestrator_gives_its_answers_in_order_and_then_done() -> None:
     orchestrator, context = ScriptedOrchestrator(["One", "Two"]), MockContextManager()
     answers = [await _run(orchestrator, EventRecorder(), context) for _ in range(3)]
     assert answers == ["One", "Two", "DONE"]
@@ -260,7 +251,7 @@ async def test_an_orchestrator_answers_in_turn_and_then_done() -> None:
         (asyncio.CancelledError(), {"response": "", "status": "cancelled"}, "cancelled"),
     ],
 )
-async def test_an_orchestrator_tells_of_its_run_on_every_way_out(response: Any, ended: Any, status: str) -> None:
+async def test_an_orchestrator_emits_its_events_on_every_path(response: Any, ended: Any, status: str) -> None:
     recorder = EventRecorder()
     outcome, *_ = await asyncio.gather(
         _run(ScriptedOrchestrator([response]), recorder, MockContextManager()), return_exceptions=True
@@ -273,12 +264,12 @@ async def test_an_orchestrator_tells_of_its_run_on_every_way_out(response: Any, 
 
 
 @pytest.mark.parametrize("responses", ["text", [1], None])
-def test_an_orchestrator_refuses_what_is_no_list_of_answers(responses: Any) -> None:
+def test_an_orchestrator_refuses_invalid_answers(responses: Any) -> None:
     with pytest.raises(TypeError, match="responses"):
         ScriptedOrchestrator(responses)
 
 
-async def test_a_recorder_takes_the_place_of_a_hook_registry() -> None:
+async def test_a_recorder_is_a_hook_registry() -> None:
     recorder, provider = EventRecorder(), MockProvider([ECHO, "Done."])
     answer = await InteractiveOrchestrator().execute(
         "go", MockContextManager(), {"mock": provider}, {"echo": MockTool("echo")}, recorder
@@ -290,7 +281,7 @@ async def test_a_recorder_takes_the_place_of_a_hook_registry() -> None:
     assert names == [start, "prompt:submit", *asked, "tool:pre", "tool:post", *asked, *ends]
 
 
-async def test_handlers_registered_with_a_recorder_are_asked() -> None:
+async def test_handlers_registered_with_a_recorder_are_called() -> None:
     async def deny(_event: str, _data: dict[str, Any]) -> HookResult:
         return HookResult(action="deny")
 
@@ -315,15 +306,5 @@ async def test_a_recorder_is_a_handler_and_can_be_filtered_and_cleared() -> None
     assert recorder.get_events() == []
 
 
-async def test_waiting_ends_when_the_condition_holds() -> None:
-    done = asyncio.Event()
-    asyncio.get_running_loop().call_soon(done.set)
-    assert await wait_for(done.is_set)
-
-
-async def test_waiting_ends_when_the_time_is_up() -> None:
-    assert not await wait_for(lambda: False, timeout=0.001)
-
-
-async def test_a_condition_is_looked_at_once_even_without_time() -> None:
+async def test_a_condition_is_checked_once_even_without_time() -> None:
     assert await wait_for(lambda: True, timeout=0)

@@ -1,51 +1,19 @@
-"""What a model's service refuses stays in the log, and in no later request."""
+"""Refused tasks stay in the log and are in no later request; malformed rows end no conversation."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import call, echo, make_agent, say, use
 
-from orchestrator_interactive.kernel.contracts.messages import TextBlock
-
-if TYPE_CHECKING:
-    from agents import Agent
-
 REFUSED = "refusal"
 
 
-def _sent(agent: Agent) -> str:
-    return str(agent.provider.sent())
-
-
-async def test_the_next_request_leaves_out_what_was_refused_and_says_so() -> None:
-    agent = await make_agent(say("fine"), say("I will n", finish_reason=REFUSED), say("ok"))
-    await agent.run("a harmless one")
-    await agent.run("a bad one")
-    assert await agent.run("another harmless one") == "ok"
-    assert "a bad one" not in _sent(agent)
-    assert "I will n" not in _sent(agent)
-    assert "a harmless one" in _sent(agent)
-    assert "another harmless one" in _sent(agent)
-    assert "it was refused" in _sent(agent)
-
-
-async def test_the_log_keeps_it() -> None:
+async def test_the_log_keeps_a_refused_task() -> None:
     agent = await make_agent(say("I will n", finish_reason=REFUSED))
     await agent.run("a bad one")
     rows = await agent.context.get_messages()
     assert [row["role"] for row in rows] == ["user", "assistant"]
     assert rows[-1]["metadata"]["refused"] is True
-
-
-@pytest.mark.parametrize("content", [[], [TextBlock(text="so far")]])
-async def test_a_refusal_after_tools_takes_the_whole_turn_along(content: list[Any]) -> None:
-    refusing = say("so far", finish_reason=REFUSED) if content else say("", finish_reason=REFUSED)
-    agent = await make_agent(call(use("echo", "a")), refusing, say("ok"), tools=[echo()])
-    await agent.run("a bad one")
-    assert await agent.run("a harmless one") == "ok"
-    assert [row["role"] for row in agent.provider.sent()] == ["user", "user"]
 
 
 async def test_a_refused_answer_calls_no_tool() -> None:
@@ -57,19 +25,46 @@ async def test_a_refused_answer_calls_no_tool() -> None:
     assert await agent.run("a harmless one") == "ok"
 
 
-async def test_one_refusal_after_the_other_is_left_out_too() -> None:
-    agent = await make_agent(say("n", finish_reason=REFUSED), say("no", finish_reason=REFUSED), say("ok"))
-    await agent.run("one")
-    await agent.run("two")
-    assert await agent.run("three") == "ok"
-    assert [row["role"] for row in agent.provider.sent()] == ["user", "user", "user"]
-    assert "two" not in _sent(agent)
-
-
-async def test_it_is_the_whole_task_that_is_left_out_wherever_in_it_the_offence_was() -> None:
-    agent = await make_agent(call(use("echo", "a")), say("n", finish_reason=REFUSED), say("ok"), tools=[echo()])
-    agent.progress.act_on("tool:start", lambda: agent.inject("and be quick"))
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [say("I will n", finish_reason=REFUSED)],
+        [call(use("echo", "a")), say("so far", finish_reason=REFUSED)],
+        [call(use("echo", "a")), say("", finish_reason=REFUSED)],
+    ],
+    ids=["at once", "after tools", "without a word"],
+)
+async def test_later_requests_leave_out_the_whole_refused_task_and_say_so(steps: list[Any]) -> None:
+    agent = await make_agent(say("fine"), *steps, say("no", finish_reason=REFUSED), say("ok"), tools=[echo()])
+    await agent.run("a harmless one")
+    agent.progress.act_on("tool:start", lambda: agent.inject("be quick"))
     await agent.run("a bad one")
-    assert await agent.run("a harmless one") == "ok"
-    assert "a bad one" not in _sent(agent)
-    assert "be quick" not in _sent(agent)
+    await agent.run("another bad one")
+    assert await agent.run("another harmless one") == "ok"
+    sent = agent.provider.sent()
+    assert [row["role"] for row in sent] == ["user", "assistant", "user", "user", "user"]
+    assert sent[0]["content"] == "a harmless one"
+    assert sent[-1]["content"] == "another harmless one"
+    assert ["it was refused" in str(row) for row in sent[2:4]] == [True, True]
+    assert not any(text in str(sent) for text in ("bad", "be quick", "so far", "will n"))
+
+
+USER = {"role": "user", "content": "before"}
+MALFORMED = [
+    {"role": "user", "content": "x", "metadata": "a text"},
+    {"role": "user", "content": "x", "metadata": ["a list"]},
+    {"role": "tool", "content": "x", "metadata": {"pending": True}},
+    {"role": "tool", "content": "x", "tool_call_id": "a", "metadata": {"pending": True}},
+    {"role": "user", "content": "x", "metadata": {"results": 5}},
+    {"role": "assistant", "content": "x", "metadata": {"usage": 7}},
+    {"role": "assistant", "content": "x", "tool_calls": [{}]},
+    {"role": "assistant", "content": "x", "tool_calls": "none"},
+]
+
+
+@pytest.mark.parametrize("row", MALFORMED)
+@pytest.mark.parametrize("max_tokens", [100_000, 1])
+async def test_a_malformed_row_does_not_prevent_the_next_run(row: dict[str, Any], max_tokens: int) -> None:
+    agent = await make_agent(say("ok"), plan={"context": {"module": "watched", "config": {"max_tokens": max_tokens}}})
+    await agent.context.set_messages([USER, row, USER])
+    assert await agent.run("go on") == "ok"

@@ -1,23 +1,16 @@
-"""Each call of a conversation has an id of its own, whatever the model called it."""
+"""Each call of a conversation gets a unique id, also if the model repeats one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from agents import ScriptedProvider
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.messages import ContentBlock, TextBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 from orchestrator_interactive.transcript.request_builder import RequestBuilder
 from orchestrator_interactive.transcript.rows import assistant_row, distinct, tool_row, user_row
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
 
 IDS = st.lists(st.sampled_from(["a", "b", "a-2", "a-2-2", "", " ", "call", "call-2", "\ud83d"]), max_size=6)
 
@@ -51,13 +44,13 @@ def _distinct(inside: Sequence[str], beside: Sequence[str], used: Sequence[str] 
         (["", " "], ["", " "], [], ["call", "call-2"], ["call", "call-2"]),
     ],
 )
-def test_the_first_call_keeps_its_id_and_the_others_get_one_of_their_own(
+def test_the_first_call_keeps_its_id_and_the_others_get_new_ones(
     inside: list[str], beside: list[str], used: list[str], own_inside: list[str], own_beside: list[str]
 ) -> None:
     assert _distinct(inside, beside, used) == (own_inside, own_beside)
 
 
-def test_an_answer_whose_ids_are_its_own_is_left_as_it_is() -> None:
+def test_an_answer_with_unique_ids_is_unchanged() -> None:
     content, calls = [_block("a")], [_call("a")]
     blocks, listed = distinct(content, calls, set().__contains__)
     assert blocks is content
@@ -65,7 +58,7 @@ def test_an_answer_whose_ids_are_its_own_is_left_as_it_is() -> None:
 
 
 @given(IDS, IDS, st.sets(st.sampled_from(["a", "a-2", "b", "call"])))
-def test_every_id_is_new_and_sound_and_each_call_keeps_its_two_places(
+def test_every_id_is_unique_and_the_same_in_both_places_of_a_call(
     inside: list[str], beside: list[str], used: set[str]
 ) -> None:
     own_inside, own_beside = _distinct(inside, beside, sorted(used))
@@ -81,7 +74,7 @@ def _numbered(ids: list[str]) -> list[tuple[str, int]]:
 
 
 @given(st.lists(IDS.filter(bool), max_size=5))
-def test_answers_made_distinct_before_they_are_committed_need_no_mending(answers: list[list[str]]) -> None:
+def test_answers_with_distinct_ids_need_no_repair(answers: list[list[str]]) -> None:
     builder, rows = RequestBuilder(ScriptedProvider(), {}), [user_row("Hello")]
     for ids in answers:
         request = builder.build(rows, tools_allowed=True)
@@ -92,7 +85,7 @@ def test_answers_made_distinct_before_they_are_committed_need_no_mending(answers
     assert [message.tool_call_id for message in request.messages] == [row.get("tool_call_id") for row in rows]
 
 
-def test_a_model_that_gives_all_its_calls_one_id_is_not_slowed_down_by_it() -> None:
+def test_a_thousand_calls_with_one_id_take_few_lookups() -> None:
     looks = 0
     used: set[str] = set()
 

@@ -1,6 +1,4 @@
-"""How large a row is, about."""
-
-from __future__ import annotations
+"""The estimated size of a row in tokens."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +31,7 @@ def test_an_image_counts_the_same_whatever_its_bytes() -> None:
     assert 1_000 < estimate(large) < 3_000
 
 
-def test_a_call_counts_once_wherever_it_stands() -> None:
+def test_a_call_in_both_places_counts_once() -> None:
     both = assistant_row([], [CALL])
     inside = {**both, "tool_calls": None}
     beside = {**both, "content": None}
@@ -55,14 +53,14 @@ values = st.recursive(
 
 
 @given(values, values)
-def test_whatever_a_row_holds_can_be_measured(content: object, given: object) -> None:
+def test_any_row_can_be_measured(content: object, given: object) -> None:
     call = {"id": "c", "function": {"name": "look", "arguments": given}}
     row = {"role": "assistant", "content": content, "tool_calls": [call]}
     assert estimate(row) > 0
     assert estimate({**row, "content": [{"type": "text", "text": "and more"}, content]}) > 0
 
 
-def test_depth_and_huge_numbers_are_no_obstacle() -> None:
+def test_deep_values_and_huge_numbers_can_be_measured() -> None:
     nested: list[object] = []
     for _ in range(10_000):
         nested = [nested]

@@ -1,26 +1,24 @@
-"""What becomes of the rows of a conversation on their way to a provider: read, mended, and grown at the tail."""
-
-from __future__ import annotations
+"""Rows of a conversation become valid messages of a request, which grow only at their tail."""
 
 import copy
 from typing import Any
 
 import pytest
 from agents import ScriptedProvider, ScriptedTool, echo
+from loop_rows import injection_row
 from structlog.testing import capture_logs
 
+from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel.contracts.messages import ThinkingBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
-from orchestrator_interactive.loop.injection_queue import Injection, injection_row
 from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
 from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
 from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
 
 Row = dict[str, Any]
-
 USER = user_row("Hello")
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-HALF_A_PAIR = "\ud83d"
+LONE_SURROGATE = "\ud83d"
 
 
 def _called(*call_ids: str, name: str = "t") -> Row:
@@ -51,7 +49,7 @@ def _shape(rows: list[Row]) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_sound_conversation_passes_as_it_is_and_without_a_word() -> None:
+def test_a_valid_conversation_is_unchanged_and_logs_nothing() -> None:
     call = ToolCall(id="a", name="t", arguments={"text": "hi"})
     thought = ThinkingBlock(thinking="Hm.", signature="s")
     rows = [USER, assistant_row([thought, ToolCallBlock(id="a", name="t", input={"text": "hi"})], [call])]
@@ -67,18 +65,18 @@ class TestCallsAndResults:
         assert _shape(sent) == [("assistant", "a,b"), ("tool", "b"), ("tool", "a")]
         assert (sent[3]["content"], sent[3]["metadata"]) == (NO_RESULT, {"is_error": True})
 
-    def test_a_call_whose_result_is_still_to_come_has_one_that_says_so_in_this_request_only(self) -> None:
+    def test_the_note_of_a_missing_result_is_replaced_by_the_result(self) -> None:
         transcript, rows = Transcript(), [USER, _called("a")]
         assert _sent(rows, transcript)[-1]["content"] == NO_RESULT
         assert _sent([*rows, _result("a")], transcript)[-1]["content"] == "done"
 
     @pytest.mark.parametrize("calls", [_called("a"), _beside("a")])
-    def test_a_result_that_came_after_something_else_moves_up_to_its_call(self, calls: Row) -> None:
+    def test_a_result_after_other_rows_moves_to_its_call(self, calls: Row) -> None:
         sent = _sent([USER, calls, {"role": "system", "content": "Mind."}, USER, _result("a")])
         assert [row["role"] for row in sent] == ["user", "assistant", "tool", "system", "user"]
 
     @pytest.mark.parametrize(("call_id", "result"), [("a", _result("a")), ("", {"role": "tool", "content": "done"})])
-    def test_a_result_that_was_given_up_takes_the_place_of_what_was_said_of_it(self, call_id: str, result: Row) -> None:
+    def test_a_late_result_replaces_the_note_before_other_rows(self, call_id: str, result: Row) -> None:
         transcript, rows = Transcript(), [USER, _called(call_id), USER]
         assert _sent(rows, transcript)[2]["content"] == NO_RESULT
         sent = _sent([*rows, result], transcript)
@@ -90,13 +88,13 @@ class TestCallsAndResults:
         assert _sent([USER, *rows, USER], transcript) == [USER, *rows[:-1], USER]
         assert transcript.problems == ["result without a call"]
 
-    def test_results_in_a_message_of_the_users_become_messages_of_their_own(self) -> None:
+    def test_results_in_a_user_message_become_messages_of_their_own(self) -> None:
         nested = {"type": "tool_result", "tool_call_id": "a", "output": {"n": 1}}
         sent = _sent([USER, _called("a"), {"role": "user", "content": [nested, {"type": "text", "text": "And?"}]}])
         assert [row["role"] for row in sent] == ["user", "assistant", "tool", "user"]
         assert (sent[2]["tool_call_id"], sent[2]["content"]) == ("a", [nested])
 
-    def test_a_result_in_the_old_role_is_one(self) -> None:
+    def test_a_row_with_the_role_function_is_a_result(self) -> None:
         sent = _sent([USER, _called("a"), {"role": "function", "tool_call_id": "a", "content": "done"}])
         assert sent[-1] == {"role": "tool", "tool_call_id": "a", "content": "done"}
 
@@ -105,12 +103,12 @@ class TestCallsAndResults:
 
 
 class TestCallIds:
-    def test_an_id_that_comes_twice_in_an_answer_is_given_to_one_call_only(self) -> None:
+    def test_a_repeated_id_in_an_answer_is_renamed(self) -> None:
         sent = _sent([USER, _called("a", "a"), _result("a", "first"), _result("a", "second")])
         assert _shape(sent) == [("assistant", "a,a-2"), ("tool", "a"), ("tool", "a-2")]
         assert [row["content"] for row in sent[2:]] == ["first", "second"]
 
-    def test_an_id_that_comes_again_in_a_later_answer_is_another_there(self) -> None:
+    def test_a_repeated_id_in_a_later_answer_is_renamed(self) -> None:
         once = [_called("a"), _result("a")]
         sent = _sent([USER, *once, *once, *once])
         assert [call_id for _, call_id in _shape(sent)] == ["a", "a", "a-2", "a-2", "a-3", "a-3"]
@@ -124,7 +122,7 @@ class TestCallIds:
         sent = _sent([USER, _called("a"), USER, _called("a"), _result("a")])
         assert [row["content"] for row in sent if row["role"] == "tool"] == [NO_RESULT, "done"]
 
-    def test_a_blank_id_becomes_one(self) -> None:
+    def test_a_blank_id_is_replaced(self) -> None:
         sent = _sent([USER, _called("", ""), _result("", "first"), {"role": "tool", "content": "second"}])
         assert _shape(sent) == [("assistant", "call,call-2"), ("tool", "call"), ("tool", "call-2")]
 
@@ -154,7 +152,7 @@ class TestContent:
         ]
         assert _sent([USER, {"role": "assistant", "content": blocks}, USER])[1]["content"] == [blocks[-1]]
 
-    def test_thinking_after_the_last_word_is_left_out(self) -> None:
+    def test_thinking_after_the_last_text_is_left_out(self) -> None:
         said = {"type": "text", "text": "Yes."}
         redacted = {"type": "redacted_thinking", "data": "x"}
         for more in ([SIGNED], [SIGNED, redacted]):
@@ -165,21 +163,21 @@ class TestContent:
         [_, sent, *_] = _sent([USER, {**_beside("a"), "content": [SIGNED]}, _result("a")])
         assert sent["content"] == [SIGNED]
 
-    def test_what_cannot_be_sent_is_taken_out_wherever_it_stands(self) -> None:
+    def test_unsendable_characters_are_removed_everywhere(self) -> None:
         answer = _called("a")
-        answer["content"][0]["input"] = {"text": [f"x{HALF_A_PAIR}"], "n": float("nan")}
+        answer["content"][0]["input"] = {"text": [f"x{LONE_SURROGATE}"], "n": float("nan")}
         sent = _sent([user_row("Hi\x00!"), answer, _result("a", [{"type": "text", "text": "a\x07b"}])])
         assert sent[0]["content"] == "Hi!"
         assert sent[1]["content"][0]["input"] == {"text": ["x"], "n": "nan"}
         assert sent[2]["content"] == [{"type": "text", "text": "ab"}]
 
-    def test_a_call_of_no_name_gets_one(self) -> None:
+    def test_a_call_without_a_name_gets_one(self) -> None:
         call = ToolCall(id="a", name="", arguments={})
         sent = _sent([USER, assistant_row([], [call]), tool_row(call, "There is no tool ''.")])
         assert sent[1]["content"][0]["name"] == sent[1]["tool_calls"][0]["function"]["name"] == "unnamed"
         assert "name" not in sent[2]
 
-    def test_what_cannot_be_read_is_left_out_and_the_rest_stays(self) -> None:
+    def test_unreadable_rows_and_blocks_are_left_out(self) -> None:
         transcript = Transcript()
         blocks = [{"type": "server_tool_use", "id": "x"}, {"type": "text", "text": "Hi."}]
         rows = [USER, {"role": "assistant", "content": blocks}, {"role": "somebody", "content": "?"}, USER]
@@ -189,7 +187,7 @@ class TestContent:
     def test_a_result_that_is_data_is_read_as_json(self) -> None:
         assert _sent([USER, _called("a"), _result("a", {"n": 1})])[-1]["content"] == '{"n": 1}'
 
-    def test_of_the_metadata_only_a_failure_reaches_the_provider(self) -> None:
+    def test_only_the_error_flag_of_the_metadata_is_sent(self) -> None:
         metadata = {"is_error": True, "whole": "long", "usage": {"input_tokens": 1}}
         rows = [{**USER, "metadata": {"injections": ["m"]}}, _called("a"), {**_result("a"), "metadata": metadata}]
         sent = _sent(rows)
@@ -197,19 +195,19 @@ class TestContent:
 
 
 class TestGrowing:
-    def test_the_list_is_the_callers_own(self) -> None:
+    def test_the_returned_list_is_a_copy(self) -> None:
         transcript = Transcript()
         transcript.messages([USER]).clear()
         assert len(transcript.messages([USER])) == 1
 
-    def test_messages_of_rows_that_stay_are_not_made_again(self) -> None:
+    def test_messages_of_unchanged_rows_are_reused(self) -> None:
         transcript, rows = Transcript(), [USER, _called("a"), _result("a")]
         before = transcript.messages(rows)
         after = transcript.messages([*rows, USER])
         assert all(was is now for was, now in zip(before, after, strict=False))
 
     @pytest.mark.parametrize("copied", [list, tuple, copy.deepcopy])
-    def test_rows_that_are_equal_are_the_same(self, copied: Any) -> None:
+    def test_messages_of_equal_rows_are_reused(self, copied: Any) -> None:
         transcript, rows = Transcript(), [USER, _called("a"), _result("a")]
         before = transcript.messages(rows)
         assert [id(message) for message in transcript.messages(copied(rows))] == [id(message) for message in before]
@@ -222,13 +220,13 @@ class TestGrowing:
         changed = [*rows[:at], user_row("short"), *rows[at + 1 :]]
         assert _sent(changed, transcript) == changed
 
-    def test_fewer_rows_than_before_are_read_again(self) -> None:
+    def test_a_shorter_list_of_rows_is_read_again(self) -> None:
         transcript = Transcript()
         _sent([user_row("one"), user_row("two")], transcript)
         assert _sent([user_row("one")], transcript) == [user_row("one")]
 
     @pytest.mark.parametrize("seen", [0, 1, 4])
-    def test_what_was_refused_is_left_out_whatever_was_seen_before(self, seen: int) -> None:
+    def test_a_refused_task_is_left_out_also_if_its_rows_were_read_before(self, seen: int) -> None:
         transcript = Transcript()
         transcript.messages([user_row(str(number)) for number in range(seen)])
         refused = {"role": "assistant", "content": [{"type": "text", "text": "I"}], "metadata": {"refused": True}}
@@ -239,9 +237,7 @@ class TestGrowing:
 
     @pytest.mark.parametrize("steered", [False, True])
     @pytest.mark.parametrize("prompts", [["bad"], []])
-    def test_what_a_view_tells_of_earlier_tasks_stays_where_one_was_refused(
-        self, prompts: list[str], *, steered: bool
-    ) -> None:
+    def test_a_summary_of_earlier_tasks_stays_if_one_was_refused(self, prompts: list[str], *, steered: bool) -> None:
         note = {**user_row("[Summary]"), "metadata": {"left_out": 3}}
         meanwhile = [injection_row([Injection("more")])] if steered else []
         refused = {"role": "assistant", "content": "I", "metadata": {"refused": True}}
@@ -249,12 +245,12 @@ class TestGrowing:
         assert [row["content"] for row in sent[::2]] == ["[Summary]", "next"]
         assert "refused" in sent[1]["content"]
 
-    def test_a_row_of_no_known_form_is_no_prompt(self) -> None:
+    def test_a_malformed_row_is_no_prompt(self) -> None:
         refused = {"role": "assistant", "content": "I", "metadata": {"refused": True}}
         odd: list[Any] = [None, "user", {"role": ["user"]}, {"content": "x"}]
         assert len(_sent([user_row("one"), user_row("two"), *odd, refused])) == 2
 
-    def test_a_repair_is_logged_once_however_often_it_is_made(self) -> None:
+    def test_a_repair_is_logged_once(self) -> None:
         transcript, rows = Transcript(), [USER, _result("a"), USER]
         with capture_logs() as logs:
             _sent(rows, transcript)
@@ -264,7 +260,7 @@ class TestGrowing:
 
 
 class TestRequests:
-    def test_passing_rows_are_in_one_request_only_and_mended_too(self) -> None:
+    def test_ephemeral_rows_are_in_one_request_only_and_are_repaired_too(self) -> None:
         builder = RequestBuilder(ScriptedProvider(), {})
         passing = [{"role": "system", "content": ""}, {"role": "assistant", "content": "I am to be brief."}]
         request = builder.build([USER, _called("a")], passing, tools_allowed=True)
@@ -274,7 +270,7 @@ class TestRequests:
         assert [message.content for message in later.messages[2:]] == ["done"]
 
     @pytest.mark.parametrize("rows", [[], [{"role": "system", "content": "Be brief."}]])
-    def test_a_request_in_which_nobody_has_spoken_says_go_on(self, rows: list[Row]) -> None:
+    def test_a_request_without_a_user_message_ends_in_go_on(self, rows: list[Row]) -> None:
         request = RequestBuilder(ScriptedProvider(), {}).build(rows, tools_allowed=True)
         assert request.messages[-1].content == "[Go on.]"
         assert problems_of(request) == []
@@ -287,7 +283,7 @@ class TestRequests:
         ]
 
     @pytest.mark.parametrize(("can_choose", "declared", "choice"), [(True, 1, "none"), (False, 0, None)])
-    def test_where_no_tool_may_be_used_they_stay_declared_for_a_provider_that_can_choose(
+    def test_disallowed_tools_stay_declared_if_the_provider_has_tool_choice(
         self, can_choose: bool, declared: int, choice: str | None
     ) -> None:
         builder = RequestBuilder(ScriptedProvider(tool_choice=can_choose), {"echo": echo()})
@@ -305,7 +301,7 @@ class TestRequests:
 
 
 @pytest.mark.parametrize("row", [USER, _called("a"), _beside("a"), _result("a")])
-def test_a_row_in_the_contracts_form_can_be_read(row: Row) -> None:
+def test_a_row_of_the_contract_is_readable(row: Row) -> None:
     assert unreadable(row) is None
 
 
@@ -313,5 +309,5 @@ def test_a_row_in_the_contracts_form_can_be_read(row: Row) -> None:
     "row",
     [None, "text", {}, {"role": "somebody", "content": ""}, {**USER, "content": [7]}, {**USER, "tool_calls": [{}]}],
 )
-def test_a_row_of_another_form_cannot(row: Any) -> None:
+def test_a_malformed_row_is_unreadable(row: Any) -> None:
     assert unreadable(row) is not None

@@ -1,23 +1,18 @@
-"""Whatever rows a conversation holds, however odd, what leaves for a provider is valid, and grows at its tail only."""
+"""For any rows, valid or not, each request is valid and grows only at its tail."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents import ScriptedProvider, echo
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator_interactive.kernel.contracts.messages import ChatRequest
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 from orchestrator_interactive.transcript.request_builder import RequestBuilder
 from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
 
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
-
 Row = dict[str, Any]
-
 GO_ON = "[Go on.]"
 HALF_A_PAIR = "\ud83d"
 IDS = st.sampled_from(["a", "b", "c", "a-2"])
@@ -68,7 +63,6 @@ ODD_CONTENT = st.one_of(
     TEXTS, st.none(), st.lists(SOUND_BLOCKS | ODD_BLOCKS, max_size=4), st.sampled_from([7, {"n": 1}])
 )
 ROLES = st.sampled_from(["system", "developer", "user", "assistant", "tool", "function", "human", None])
-
 SOUND_ROWS = st.one_of(
     st.sampled_from([{"role": "user", "content": "hi"}, {"role": "system", "content": "be good"}]),
     _fields(role=st.just("assistant"), content=st.lists(SOUND_BLOCKS, max_size=3)),
@@ -104,24 +98,20 @@ def _lasting(request: ChatRequest) -> list[str]:
 
 
 def _comes_late(rows: list[Row], cut: int, request: ChatRequest) -> bool:
-    """Whether a row after the cut may be the result of a call of which the request said that it has none."""
+    """Whether a row after the cut may be the result of a call that has none in the request."""
     results = [row for row in rows[cut:] if isinstance(row, dict) and (row.get("role") in {"tool", "function"})]
     nested = "tool_result" in str(rows[cut:])
     return (bool(results) or nested) and any(message.content == NO_RESULT for message in request.messages)
 
 
 @given(ROWS, ROWS, st.booleans(), st.booleans())
-def test_every_request_is_one_that_providers_take(
-    rows: list[Row], passing: list[Row], tools_allowed: bool, can_choose: bool
-) -> None:
+def test_every_request_is_valid(rows: list[Row], passing: list[Row], tools_allowed: bool, can_choose: bool) -> None:
     request = _builder(can_choose=can_choose).build(rows, passing, tools_allowed=tools_allowed)
     assert problems_of(request) == []
 
 
 @given(ROWS, st.data())
-def test_growing_gives_the_same_as_starting_afresh_and_every_step_is_valid(
-    rows: list[Row], data: st.DataObject
-) -> None:
+def test_a_growing_transcript_equals_a_new_one_and_is_valid_at_every_step(rows: list[Row], data: st.DataObject) -> None:
     grown = _builder()
     cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)))))
     for cut in [*cuts, len(rows)]:
@@ -131,7 +121,7 @@ def test_growing_gives_the_same_as_starting_afresh_and_every_step_is_valid(
 
 
 @given(ROWS, st.data())
-def test_a_request_begins_with_all_that_lasts_of_the_one_before(rows: list[Row], data: st.DataObject) -> None:
+def test_a_request_begins_with_the_lasting_messages_of_the_one_before(rows: list[Row], data: st.DataObject) -> None:
     builder = _builder()
     cut = data.draw(st.integers(0, len(rows)))
     before = builder.build(rows[:cut], tools_allowed=True)
@@ -150,7 +140,7 @@ def test_rows_that_were_replaced_are_read_again(rows: list[Row], others: list[Ro
 
 
 @given(ROWS, st.data())
-def test_a_valid_conversation_is_sent_as_it_is(rows: list[Row], data: st.DataObject) -> None:
+def test_a_valid_conversation_is_sent_unchanged(rows: list[Row], data: st.DataObject) -> None:
     request = _builder().build(rows, tools_allowed=True)
     sound = [message.model_dump() for message in request.messages]
     transcript = Transcript()
@@ -159,7 +149,7 @@ def test_a_valid_conversation_is_sent_as_it_is(rows: list[Row], data: st.DataObj
 
 
 @given(ROWS)
-def test_what_people_wrote_is_never_left_out(rows: list[Row]) -> None:
+def test_messages_of_users_are_never_left_out(rows: list[Row]) -> None:
     written = [row["content"] for row in rows if isinstance(row, dict) and row.get("role") == "user"]
     texts = [sendable(content) for content in written if isinstance(content, str) and sendable(content).strip()]
     messages = _builder().build(rows, tools_allowed=True).messages

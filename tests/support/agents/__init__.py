@@ -1,18 +1,20 @@
 """Parts for tests of agents: a scripted provider, tools with various behaviours, recorders, and `make_agent`."""
 
 from .after_run import delivered, goes_on, late_results, results
-from .milestones import HANG_S, Milestones, deaf_to_one_cancel, deaf_to_the_loop, soon
+from .milestones import HANG_S, LONG_S, Milestones, deaf_to_one_cancel, deaf_to_the_loop, soon
 from .provider import ScriptedProvider, after, answer, call, deaf, doing, fail, never, say, streaming, use
 from .recorders import ObservedContext, Recorder, StaticLoader, mount_observed_context
 from .rows import faults, text_of, told
 from .session import Agent, make_agent
-from .tools import ScriptedTool, acting, deaf_tool, echo, gated, having, raising, returning
+from .tools import Person, ScriptedTool, acting, deaf_tool, echo, gated, having, raising, returning
 
 __all__ = [
     "HANG_S",
+    "LONG_S",
     "Agent",
     "Milestones",
     "ObservedContext",
+    "Person",
     "Recorder",
     "ScriptedProvider",
     "ScriptedTool",

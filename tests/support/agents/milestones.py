@@ -20,6 +20,9 @@ T = TypeVar("T")
 # A test that waits longer than this has found a hang; no outcome depends on the number.
 HANG_S = 3.0
 
+# Far longer than a test takes: a grace period that ends by itself is a hang.
+LONG_S = 600
+
 
 async def soon(awaitable: Awaitable[T]) -> T:
     """The outcome of what must end by itself; a hang is a failure rather than a stuck test run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 from orchestrator_interactive.kernel import (
     HookRegistry,
@@ -49,6 +49,10 @@ class Recorder:
     def hold(self, event: str, gate: asyncio.Event) -> None:
         self._gates[event] = gate
 
+    def release(self) -> None:
+        """Hold no event any more."""
+        self._gates.clear()
+
     def listen(self, hooks: HookRegistry, *events: str) -> Recorder:
         for event in events:
             hooks.register(event, self, name="recorder")
@@ -75,6 +79,39 @@ class ObservedContext:
         self.set_messages = inner.set_messages
         self.clear = inner.clear
         self.get_messages_for_request = inner.get_messages_for_request
+
+    def refuse(self, which: Callable[[Row], object]) -> None:
+        """Fail to add the rows for which the function is true, until `accept`."""
+
+        async def refuse(row: Row) -> None:
+            if which(row):
+                raise OSError("disk full")
+
+        self.before = refuse
+
+    def accept(self) -> None:
+        """Add every row again."""
+        self.before = self.after = None
+
+    def act(self, moment: Literal["before", "after"], action: Callable[[Row], object]) -> None:
+        """Do something with every row before or after it is added."""
+
+        async def act(row: Row) -> None:
+            action(row)
+
+        setattr(self, moment, act)
+
+    def hold(self, moment: Literal["before", "after"], which: Callable[[Row], object]) -> asyncio.Event:
+        """Hold the first row for which the function is true, for good; return the event of its arrival."""
+        reached = asyncio.Event()
+
+        async def hold(row: Row) -> None:
+            if which(row):
+                reached.set()
+                await asyncio.Event().wait()
+
+        setattr(self, moment, hold)
+        return reached
 
     async def add_message(self, message: Row) -> None:
         if self.before:

@@ -23,10 +23,14 @@ from .milestones import soon
 from .provider import ScriptedProvider
 from .recorders import ObservedContext, Recorder, StaticLoader, mount_observed_context
 from .rows import told
+from .tools import ScriptedTool
 
 Row = dict[str, Any]
 Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
 OnRow = Callable[[Row], Awaitable[None]]
+
+
+PROGRESS_EVENTS = {"executing", "thinking", "tool:start", "tool:end", "tool:progress", "text", "retrying", "complete"}
 
 
 @dataclass
@@ -80,17 +84,66 @@ class Agent:
     def start(self, prompt: str = "go") -> asyncio.Task[str]:
         return asyncio.create_task(self.session.execute(prompt, on_progress=self.progress))
 
+    async def asked(self, number: int = 1, prompt: str = "go") -> asyncio.Task[str]:
+        """Start a run and wait until the model has been asked this many times."""
+        run = self.start(prompt)
+        await self.provider.asked(number)
+        return run
+
+    async def steered(self, *messages: str | Injection, asked: int = 1) -> asyncio.Task[str]:
+        """Start a run and inject messages while the model is asked."""
+        run = await self.asked(asked)
+        for message in messages:
+            self.inject(message)
+        return run
+
+    async def in_tool(self, tool: ScriptedTool, count: int = 1) -> asyncio.Task[str]:
+        """Start a run and wait until the tool has been started this many times."""
+        run = self.start()
+        await tool.started(count)
+        return run
+
+    async def held_at(self, event: str) -> asyncio.Task[str]:
+        """Start a run and hold it at the first progress event or hook event of this name, until `release`."""
+        watched = self.progress if event in PROGRESS_EVENTS else self.events.listen(self.hooks, event)
+        watched.hold(event, asyncio.Event())
+        run = self.start()
+        await watched.reached(event)
+        return run
+
+    def release(self) -> None:
+        """Hold no event any more."""
+        self.events.release()
+        self.progress.release()
+
+    async def stopped(self, run: asyncio.Task[str], *, immediate: bool = False) -> str:
+        """Stop the run and wait for its end."""
+        self.stop(immediate=immediate)
+        return await soon(run)
+
+    def shown(self) -> list[str]:
+        """The texts that were shown during the runs."""
+        return [data["text"] for data in self.progress.of("text")]
+
+    def complete(self) -> dict[str, Any]:
+        """The last `complete` event."""
+        return self.progress.of("complete")[-1]
+
+    def outcomes(self) -> dict[str, str]:
+        """The outcome of each call, as the last `complete` event has it."""
+        return {each["id"]: each["outcome"] for each in self.complete()["tools"]}
+
     async def history(self) -> list[Row]:
         return await self.context.get_messages()
 
     async def told(self) -> list[tuple[str, str]]:
         return told(await self.history())
 
-    def on_hook(self, event: str, result: HookResult) -> Callable[[], None]:
-        """Answer every event of this name with a hook result."""
+    def on_hook(self, event: str, result: HookResult | Callable[[dict[str, Any]], object]) -> Callable[[], None]:
+        """Answer every event of this name with a hook result, or with what a function makes of its data."""
 
-        async def handler(_event: str, _data: dict[str, Any]) -> HookResult:
-            return result
+        async def handler(_event: str, data: dict[str, Any]) -> Any:
+            return result(data) if callable(result) else result
 
         return self.hooks.register(event, handler)
 

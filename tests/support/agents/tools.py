@@ -112,3 +112,15 @@ def having(tool: ScriptedTool, **attributes: Any) -> ScriptedTool:
     for name, value in attributes.items():
         setattr(tool, name, value)
     return tool
+
+
+class Person:
+    """An approval system that answers when `answer` is set; `asked` is set by the first question."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def request_approval(self, *_: Any) -> str:
+        self.asked.set()
+        return await self.answer

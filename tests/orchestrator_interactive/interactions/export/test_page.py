@@ -19,7 +19,6 @@ from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
-    BaseState,
     FinishedState,
     ToolResultState,
     UserMessageState,
@@ -105,9 +104,7 @@ hostile_states = st.sampled_from(HOSTILE).flatmap(
 
 @settings(max_examples=60, deadline=None)
 @given(states=conversations, hostile=st.lists(hostile_states, max_size=6), lost=st.sets(st.integers(0, 9), max_size=2))
-async def test_a_page_of_any_content_is_valid_and_inert(
-    states: list[BaseState], hostile: list[BaseState], lost: set[int]
-) -> None:
+async def test_a_page_of_any_content_is_valid_and_inert(states, hostile, lost) -> None:
     store = FaultInjectingStore(lost)
     stack = InteractionStack(store, HOSTILE[0], HOSTILE[1])
     await stack.push(*valid([said(HOSTILE[2]), *hostile, *states]))

@@ -1,6 +1,4 @@
-"""The one check for requests: what providers refuse is found, and what they take is not."""
-
-from __future__ import annotations
+"""The check of requests finds every error that a provider would refuse, and no other."""
 
 from typing import Any
 
@@ -12,8 +10,7 @@ from orchestrator_interactive.kernel.contracts.request_validation import Request
 from orchestrator_interactive.testing import MockProvider
 
 Row = dict[str, Any]
-
-HALF_A_PAIR = "\ud83d"
+LONE_SURROGATE = "\ud83d"
 USER = {"role": "user", "content": "Hello"}
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
 STATEFUL = {"type": "thinking", "thinking": "Hm.", "content": ["state"]}
@@ -43,6 +40,65 @@ def result(call_id: str, content: Any = "done") -> Row:
 
 def request_of(*rows: Row, **fields: Any) -> ChatRequest:
     return ChatRequest(messages=[Message.model_validate(row) for row in rows], **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"tool_choice": "none"}, RequestRule.TOOL_CHOICE),
+        ({"tool_choice": "none", "tools": []}, RequestRule.TOOL_CHOICE),
+        ({"tools": [TOOL, TOOL]}, RequestRule.TOOL_NAMES),
+        ({"tools": [TOOL.model_copy(update={"name": ""})]}, RequestRule.TOOL_NAMES),
+    ],
+)
+def test_invalid_tools_and_tool_choices_are_found(fields: dict[str, Any], rule: RequestRule) -> None:
+    [problem] = problems_of(request_of(USER, **fields))
+    assert rule in problem
+
+
+def test_tools_may_be_declared_though_none_may_be_used() -> None:
+    assert problems_of(request_of(USER, tools=[TOOL], tool_choice="none")) == []
+
+
+def test_a_valid_request_passes() -> None:
+    check(request_of(USER))
+
+
+def test_the_error_names_every_problem_and_its_place() -> None:
+    rows = [USER, assistant(called("a"), text("")), {"role": "user", "content": "Hi\x00"}]
+    with pytest.raises(InvalidRequestError) as refused:
+        check(request_of(*rows))
+    assert str(refused.value) == (
+        "A provider would refuse this request: message 1: blank text (assistant); "
+        "message 2: characters that cannot be sent (user); message 2: call without a result (a)."
+    )
+
+
+def test_looking_at_a_message_does_not_add_it() -> None:
+    checking = RequestCheck()
+    checking.add(Message(role="user", content="Hello"))
+    answer = Message.model_validate(assistant(called("a")))
+    assert checking.problems_of(answer) == checking.problems_of(answer) == []
+    checking.add(answer)
+    assert [problem.rule for problem in checking.problems_of(answer)] == [RequestRule.CALL_ID, RequestRule.NO_RESULT]
+
+
+def test_a_fork_is_independent() -> None:
+    checking = RequestCheck()
+    checking.add(Message.model_validate(assistant(called("a"))))
+    fork = checking.fork()
+    fork.add(Message.model_validate(result("a")))
+    fork.add(Message.model_validate(assistant(called("b"))))
+    assert (fork.is_used("a"), fork.is_used("b"), list(fork.open)) == (True, True, ["b"])
+    assert (checking.is_used("b"), list(checking.open)) == (False, ["a"])
+
+
+async def test_the_mock_provider_refuses_an_invalid_request() -> None:
+    provider, invalid = MockProvider(["Hi."]), request_of(USER, result("a"))
+    with pytest.raises(InvalidRequestError, match="result without a call"):
+        await provider.complete(invalid)
+    assert provider.requests == [invalid]
+    assert (await provider.complete(request_of(USER))).text == "Hi."
 
 
 VALID: dict[str, list[Row]] = {
@@ -75,7 +131,6 @@ VALID: dict[str, list[Row]] = {
     "lines, tabs and all scripts": [{"role": "user", "content": "a\tb\r\nc — 한국어 👩‍👩‍👧 \u200f"}],
     "NaN as a word": [USER, assistant(called("a", given={"text": "NaN, Infinity"})), result("a")],
 }
-
 REFUSED: list[tuple[RequestRule, list[Row]]] = [
     (RequestRule.NO_RESULT, [USER, assistant(called("a"))]),
     (RequestRule.NO_RESULT, [USER, assistant(called("a")), USER]),
@@ -90,7 +145,7 @@ REFUSED: list[tuple[RequestRule, list[Row]]] = [
     (RequestRule.CALL_ID, [USER, assistant(tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
     (RequestRule.CALL_ID, [USER, assistant(called("a"), tool_calls=[beside("a"), beside("a")]), result("a"), USER]),
     (RequestRule.CALL_ID, [USER, assistant(called(" ")), result(" ")]),
-    (RequestRule.CALL_ID, [USER, assistant(called(HALF_A_PAIR)), result(HALF_A_PAIR)]),
+    (RequestRule.CALL_ID, [USER, assistant(called(LONE_SURROGATE)), result(LONE_SURROGATE)]),
     (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=["a"]), USER]),
     (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls={"id": "a"}), USER]),
     (RequestRule.UNREADABLE_CALL, [USER, assistant(text("Hi."), tool_calls=[{"id": "a", "type": "function"}]), USER]),
@@ -121,16 +176,16 @@ REFUSED: list[tuple[RequestRule, list[Row]]] = [
         RequestRule.OTHER_RESULT,
         [USER, assistant(called("a")), result("a", [{"type": "tool_result", "tool_call_id": "b", "output": 1}])],
     ),
-    (RequestRule.UNSENDABLE, [{"role": "user", "content": f"Hi {HALF_A_PAIR}"}]),
+    (RequestRule.UNSENDABLE, [{"role": "user", "content": f"Hi {LONE_SURROGATE}"}]),
     (RequestRule.UNSENDABLE, [{"role": "user", "content": [text("Hi\x00")]}]),
-    (RequestRule.UNSENDABLE, [USER, assistant({**SIGNED, "thinking": HALF_A_PAIR}, text("Hi.")), USER]),
-    (RequestRule.UNSENDABLE, [USER, assistant(called("a", given={"text": [HALF_A_PAIR]})), result("a")]),
+    (RequestRule.UNSENDABLE, [USER, assistant({**SIGNED, "thinking": LONE_SURROGATE}, text("Hi.")), USER]),
+    (RequestRule.UNSENDABLE, [USER, assistant(called("a", given={"text": [LONE_SURROGATE]})), result("a")]),
     (RequestRule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("nan")})), result("a")]),
     (RequestRule.UNSENDABLE, [USER, assistant(called("a", given={"n": float("-inf")})), result("a")]),
-    (RequestRule.UNSENDABLE, [USER, assistant(tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")]),
+    (RequestRule.UNSENDABLE, [USER, assistant(tool_calls=[beside("a", arguments=LONE_SURROGATE)]), result("a")]),
     (
         RequestRule.UNSENDABLE,
-        [USER, assistant(called("a"), tool_calls=[beside("a", arguments=HALF_A_PAIR)]), result("a")],
+        [USER, assistant(called("a"), tool_calls=[beside("a", arguments=LONE_SURROGATE)]), result("a")],
     ),
     (RequestRule.ENDS_WITH_ANSWER, []),
     (RequestRule.ENDS_WITH_ANSWER, [{"role": "system", "content": "Be brief."}]),
@@ -140,74 +195,15 @@ REFUSED: list[tuple[RequestRule, list[Row]]] = [
 
 
 @pytest.mark.parametrize("rows", VALID.values(), ids=VALID.keys())
-def test_what_providers_take_has_no_problems(rows: list[Row]) -> None:
+def test_a_valid_request_has_no_problems(rows: list[Row]) -> None:
     assert problems_of(request_of(*rows)) == []
 
 
 @pytest.mark.parametrize(("rule", "rows"), REFUSED, ids=[rule.name.lower() for rule, _ in REFUSED])
-def test_what_providers_refuse_is_found(rule: RequestRule, rows: list[Row]) -> None:
+def test_an_invalid_request_has_the_problem(rule: RequestRule, rows: list[Row]) -> None:
     found = problems_of(request_of(*rows))
     assert any(rule in problem for problem in found), found
 
 
-@pytest.mark.parametrize(
-    ("fields", "rule"),
-    [
-        ({"tool_choice": "none"}, RequestRule.TOOL_CHOICE),
-        ({"tool_choice": "none", "tools": []}, RequestRule.TOOL_CHOICE),
-        ({"tools": [TOOL, TOOL]}, RequestRule.TOOL_NAMES),
-        ({"tools": [TOOL.model_copy(update={"name": ""})]}, RequestRule.TOOL_NAMES),
-    ],
-)
-def test_tools_and_the_choice_among_them_belong_together(fields: dict[str, Any], rule: RequestRule) -> None:
-    [problem] = problems_of(request_of(USER, **fields))
-    assert rule in problem
-
-
-def test_tools_stay_declared_where_none_may_be_used() -> None:
-    assert problems_of(request_of(USER, tools=[TOOL], tool_choice="none")) == []
-
-
-def test_every_rule_has_an_example_of_what_breaks_it() -> None:
+def test_every_rule_has_an_example() -> None:
     assert {rule for rule, _ in REFUSED} == set(RequestRule) - {RequestRule.TOOL_CHOICE, RequestRule.TOOL_NAMES}
-
-
-def test_a_valid_request_passes() -> None:
-    check(request_of(USER))
-
-
-def test_a_refusal_names_everything_that_is_wrong_and_where() -> None:
-    rows = [USER, assistant(called("a"), text("")), {"role": "user", "content": "Hi\x00"}]
-    with pytest.raises(InvalidRequestError) as refused:
-        check(request_of(*rows))
-    assert str(refused.value) == (
-        "A provider would refuse this request: message 1: blank text (assistant); "
-        "message 2: characters that cannot be sent (user); message 2: call without a result (a)."
-    )
-
-
-def test_looking_at_a_message_changes_nothing() -> None:
-    checking = RequestCheck()
-    checking.add(Message(role="user", content="Hello"))
-    answer = Message.model_validate(assistant(called("a")))
-    assert checking.problems_of(answer) == checking.problems_of(answer) == []
-    checking.add(answer)
-    assert [problem.rule for problem in checking.problems_of(answer)] == [RequestRule.CALL_ID, RequestRule.NO_RESULT]
-
-
-def test_a_fork_goes_on_by_itself() -> None:
-    checking = RequestCheck()
-    checking.add(Message.model_validate(assistant(called("a"))))
-    fork = checking.fork()
-    fork.add(Message.model_validate(result("a")))
-    fork.add(Message.model_validate(assistant(called("b"))))
-    assert (fork.is_used("a"), fork.is_used("b"), list(fork.open)) == (True, True, ["b"])
-    assert (checking.is_used("b"), list(checking.open)) == (False, ["a"])
-
-
-async def test_the_provider_for_tests_of_modules_refuses_what_a_real_one_would() -> None:
-    provider, invalid = MockProvider(["Hi."]), request_of(USER, result("a"))
-    with pytest.raises(InvalidRequestError, match="result without a call"):
-        await provider.complete(invalid)
-    assert provider.requests == [invalid]
-    assert (await provider.complete(request_of(USER))).text == "Hi."

@@ -1,30 +1,23 @@
-"""What a stream tells while the answer is on its way, and what it keeps of one that is cut."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""A stream reports each block, and keeps the complete blocks and the text of an interrupted answer."""
 
 from orchestrator_interactive.kernel import ResponseStream
-from orchestrator_interactive.kernel.contracts.messages import TextBlock, ThinkingBlock, ToolCallBlock
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
+from orchestrator_interactive.kernel.contracts.messages import ContentBlock, TextBlock, ThinkingBlock, ToolCallBlock
 
 SAID = TextBlock(text="I look.")
 CALL = ToolCallBlock(id="c1", name="look", input={})
 
 
-def test_each_finished_block_is_told_in_order_when_it_has_been_added() -> None:
-    told: list[tuple[ContentBlock, list[ContentBlock]]] = []
-    stream = ResponseStream(lambda block: told.append((block, stream.valid_blocks(calls=["c1"]))))
+def test_each_finished_block_is_reported_in_order_after_it_was_added() -> None:
+    reported: list[tuple[ContentBlock, list[ContentBlock]]] = []
+    stream = ResponseStream(lambda block: reported.append((block, stream.valid_blocks(calls=["c1"]))))
     stream.text("I look.")
-    assert told == []
+    assert reported == []
     stream.block(SAID)
     stream.block(CALL)
-    assert told == [(SAID, [SAID]), (CALL, [SAID, CALL])]
+    assert reported == [(SAID, [SAID]), (CALL, [SAID, CALL])]
 
 
-def test_of_a_cut_answer_stay_complete_blocks_and_the_text_as_far_as_it_came() -> None:
+def test_an_interrupted_answer_keeps_its_complete_blocks_and_its_text() -> None:
     stream = ResponseStream()
     stream.block(ThinkingBlock(thinking="hm", signature="signed"))
     stream.block(ThinkingBlock(thinking="hm"))
@@ -36,14 +29,14 @@ def test_of_a_cut_answer_stay_complete_blocks_and_the_text_as_far_as_it_came() -
     assert stream.valid_blocks([SAID]) == [SAID]
 
 
-def test_thinking_alone_and_blank_text_are_nothing_that_was_said() -> None:
+def test_thinking_alone_and_blank_text_are_not_kept() -> None:
     stream = ResponseStream()
     stream.block(ThinkingBlock(thinking="hm", signature="signed"))
     stream.text(" \n")
     assert stream.valid_blocks() == []
 
 
-def test_everything_that_comes_is_a_sign_of_life() -> None:
+def test_every_piece_is_a_sign_of_life() -> None:
     stream = ResponseStream()
     stream.heartbeat()
     stream.text("I look.")

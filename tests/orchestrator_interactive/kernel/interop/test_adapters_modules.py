@@ -87,9 +87,7 @@ async def test_the_events_of_a_run_have_their_order_and_fields(core_session: Mak
     assert {data["session_id"] for _, data in session.events.seen} == {session.session.session_id}
 
 
-async def test_anthropic_thinks_calls_a_tool_and_answers(
-    core_session: Make, plan: dict[str, Any], claude: AnthropicServer
-) -> None:
+async def test_anthropic_thinks_calls_a_tool_and_answers(core_session, plan, claude) -> None:
     config = {"api_key": "k", "base_url": claude.base_url, "retry_base_delay_s": 0}
     plan["providers"] = [{"module": "provider-anthropic", "config": config}]
     session = await core_session(plan=plan)

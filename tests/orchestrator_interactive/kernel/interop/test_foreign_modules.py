@@ -47,9 +47,7 @@ def ledger(call_id: str, **given: Any) -> dict[str, Any]:
         (OrchestratorValidator, "loop_plain"),
     ],
 )
-async def test_the_foreign_modules_are_valid_for_amplifier_core(
-    foreign_modules: Path, validator: Any, name: str
-) -> None:
+async def test_the_foreign_modules_are_valid_for_amplifier_core(foreign_modules, validator: Any, name: str) -> None:
     result = await validator().validate(foreign_modules / f"amplifier_module_{name}")
     assert result.passed, result.checks
 

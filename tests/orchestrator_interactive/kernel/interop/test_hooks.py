@@ -248,9 +248,7 @@ class TestAdapters:
 
     @pytest.mark.parametrize("event", POINTS)
     @pytest.mark.parametrize("ephemeral", [False, True])
-    async def test_an_injection_over_the_limit_is_omitted(
-        self, core_session: Make, event: str, *, ephemeral: bool
-    ) -> None:
+    async def test_an_injection_over_the_limit_is_omitted(self, core_session, event: str, *, ephemeral: bool) -> None:
         session = await core_session(call(use("echo", "a")), say("ok"), tools=[echo()], injection_size_limit=5)
         session.answer(event, HookResult(**INJECT, ephemeral=ephemeral))
         assert await session.run() == "ok"

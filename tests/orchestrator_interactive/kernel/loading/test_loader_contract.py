@@ -97,18 +97,14 @@ class TestModuleLoaderAPI:
         await (await loader.load("tool-todo"))(coordinator)
         assert "todo" in coordinator.get("tools")
 
-    async def test_a_resolver_is_asked_with_module_id_and_source(
-        self, coordinator: ModuleCoordinator, make_module
-    ) -> None:
+    async def test_a_resolver_is_asked_with_module_id_and_source(self, coordinator, make_module) -> None:
         source = str(make_module("tool-one"))
         resolver = MyCustomResolver()
         await coordinator.mount("module-source-resolver", resolver)
         await coordinator.loader.load("tool-one", {}, source)
         assert resolver.asked == [("tool-one", source)]
 
-    async def test_each_load_from_the_resolved_path_has_its_own_config(
-        self, coordinator: ModuleCoordinator, make_module
-    ) -> None:
+    async def test_each_load_from_the_resolved_path_has_its_own_config(self, coordinator, make_module) -> None:
         source = FileSource(make_module("tool-todo"))  # also an installed module
         await coordinator.mount("module-source-resolver", MyCustomResolver(tool_todo=source))
         mounts = [await coordinator.loader.load("tool-todo", {"name": name}) for name in ("a", "b")]
@@ -161,17 +157,13 @@ class TestModuleNotFoundError:
         words = ("tool-imaginary", "tool-todo", "install", "amplifier.modules", str(tmp_path))
         assert [word for word in words if word not in str(raised.value)] == []
 
-    async def test_a_resolvers_error_is_propagated_if_the_plan_gives_a_source(
-        self, coordinator: ModuleCoordinator
-    ) -> None:
+    async def test_a_resolvers_error_is_propagated_if_the_plan_gives_a_source(self, coordinator) -> None:
         missing = FailingSource(ModuleNotFoundError("The source of 'tool-todo' is gone."))
         await coordinator.mount("module-source-resolver", MyCustomResolver(tool_todo=missing))
         with pytest.raises(ModuleNotFoundError, match="is gone"):
             await coordinator.loader.load("tool-todo", {}, "somewhere")
 
-    async def test_without_a_source_the_fallback_follows_and_its_error_quotes_the_resolver(
-        self, coordinator: ModuleCoordinator
-    ) -> None:
+    async def test_without_a_source_the_fallback_follows_and_its_error_quotes_the_resolver(self, coordinator) -> None:
         await coordinator.mount("module-source-resolver", MyCustomResolver())
         await (await coordinator.loader.load("tool-todo"))(coordinator)
         assert "todo" in coordinator.get("tools")
@@ -190,9 +182,7 @@ class TestModuleLoadError:
         ],
         ids=["not Python", "missing dependency", "fails", "no mount"],
     )
-    async def test_the_error_of_a_broken_module_gives_the_reason(
-        self, coordinator: ModuleCoordinator, make_module, code: str, said: str
-    ) -> None:
+    async def test_the_error_of_a_broken_module_gives_the_reason(self, coordinator, make_module, code, said) -> None:
         source = FileSource(make_module("tool-broken", code))
         await coordinator.mount("module-source-resolver", MyCustomResolver(tool_broken=source))
         with pytest.raises(ModuleLoadError, match=f"tool-broken.*{said}"):
@@ -211,9 +201,7 @@ class TestModuleLoadError:
         assert isinstance(raised.value.__cause__, PermissionError)
 
     @pytest.mark.parametrize("answer", [None, "a/path"], ids=["none", "text"])
-    async def test_the_error_names_a_resolver_that_returns_no_source(
-        self, coordinator: ModuleCoordinator, answer: Any
-    ) -> None:
+    async def test_the_error_names_a_resolver_that_returns_no_source(self, coordinator, answer: Any) -> None:
         await coordinator.mount("module-source-resolver", MyCustomResolver(tool_odd=answer))
         with pytest.raises(ModuleLoadError, match=r"tool-odd.*MyCustomResolver"):
             await coordinator.loader.load("tool-odd")

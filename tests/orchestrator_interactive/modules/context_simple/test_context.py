@@ -212,9 +212,7 @@ async def test_compaction_changes_no_history_and_a_larger_budget_shows_everythin
         (None, None, True),
     ],
 )
-async def test_the_budget_is_the_given_one_or_the_providers_or_the_configured_one(
-    budget: int | None, defaults: dict[str, int] | None, *, is_cut: bool
-) -> None:
+async def test_the_budget_is_the_given_one_or_the_providers_or_the_configured_one(budget, defaults, *, is_cut) -> None:
     rows = [user("the task"), *tool_steps(40)]
     context = await a_context(*rows, max_tokens=1_000)
     view = await context.get_messages_for_request(token_budget=budget, provider=ProviderOf(defaults))

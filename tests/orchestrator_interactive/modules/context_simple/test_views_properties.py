@@ -44,9 +44,7 @@ budgets = st.lists(st.integers(-50, 5000) | st.floats(0.1, 1.5), min_size=1, max
 
 
 @given(histories(), budgets, st.booleans())
-async def test_every_view_is_valid_fits_the_budget_and_has_rows_of_the_history(
-    rows: list[Row], budgets: list[float], prompted: bool
-) -> None:
+async def test_every_view_is_valid_fits_the_budget_and_has_rows_of_the_history(rows, budgets, prompted) -> None:
     coordinator, recorder = a_coordinator(), EventRecorder()
     for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
         coordinator.hooks.register(event, recorder)
@@ -153,9 +151,7 @@ def minimum_size(history: list[Row], index: int) -> int:
 
 
 @given(histories(), st.lists(st.sampled_from(["a summary", "", "long " * 300]), max_size=5), st.integers(300, 3000))
-async def test_every_view_with_summaries_is_valid_and_notes_omitted_rows(
-    rows: list[Row], answers: list[str], budget: int
-) -> None:
+async def test_every_view_with_summaries_is_valid_and_notes_omitted_rows(rows, answers, budget) -> None:
     coordinator, recorder = a_coordinator(), EventRecorder()
     coordinator.hooks.register(events.CONTEXT_POST_COMPACT, recorder)
     context = await context_simple.mount(coordinator, {"strategy": "summary", "summary_max_tokens": 60})

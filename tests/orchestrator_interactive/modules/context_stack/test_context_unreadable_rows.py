@@ -55,9 +55,7 @@ async def plant(store: LogStore, written: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-async def test_the_conversation_continues_without_an_unreadable_row(
-    store: LogStore, odd: list[tuple[str, str]]
-) -> None:
+async def test_the_conversation_continues_without_an_unreadable_row(store, odd: list[tuple[str, str]]) -> None:
     await plant(store, odd)
     context = {"module": "context-stack", "config": {"conversation_id": "c"}}
     session = AmplifierSession({"session": {"orchestrator": {"module": "loop-interactive"}, "context": context}})

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,9 +100,7 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("given_text", "why"), UNUSABLE, ids=range(len(UNUSABLE)))
-async def test_the_model_reads_the_reason_and_is_called_again(
-    tmp_path: Path, server: AnthropicServer, given_text: str, why: str
-) -> None:
+async def test_the_model_reads_the_reason_and_is_called_again(tmp_path, server, given_text, why) -> None:
     async with talk(f"sqlite:{tmp_path}/logs.db", server) as now:
         server.reply(tool_call("note", None, given_text))
         server.reply(tool_call("note", {"text": "right"}))
@@ -118,9 +115,7 @@ async def test_the_model_reads_the_reason_and_is_called_again(
 
 
 @pytest.mark.parametrize("given_text", [deep(600), deep(960), deep(20_000), '{"text": '])
-async def test_the_conversation_continues_after_a_restart(
-    lasting_url: str, server: AnthropicServer, given_text: str
-) -> None:
+async def test_the_conversation_continues_after_a_restart(lasting_url, server, given_text) -> None:
     async with talk(lasting_url, server) as before:
         server.reply(tool_call("note", None, given_text))
         server.reply(text("I see."))
@@ -170,9 +165,7 @@ async def test_repeated_unusable_calls_reach_the_iteration_limit(sqlite_url: str
 @pytest.mark.parametrize(
     "where", [b'{"type": %s}', b'{"type": "content_block_start", "index": 0, "content_block": %s}']
 )
-async def test_a_deeply_nested_event_is_a_provider_failure(
-    sqlite_url: str, server: AnthropicServer, where: bytes
-) -> None:
+async def test_a_deeply_nested_event_is_a_provider_failure(sqlite_url, server, where: bytes) -> None:
     async with talk(sqlite_url, server) as now:
         server.reply_steps(b"event: content_block_start\ndata: " + where % deep(20_000).encode() + b"\n\n")
         server.reply(text("At the second try."))
@@ -181,9 +174,7 @@ async def test_a_deeply_nested_event_is_a_provider_failure(
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=st.lists(st.tuples(ANY_JSON, LEVELS, st.floats(0.5, 3)), min_size=1, max_size=8))
-async def test_the_next_message_is_answered_after_any_tool_input(
-    tmp_path: Path, calls: list[tuple[Any, int, float]]
-) -> None:
+async def test_the_next_message_is_answered_after_any_tool_input(tmp_path, calls) -> None:
     wholes = [('{"a": ' * levels + json.dumps(value) + "}" * levels, part) for value, levels, part in calls]
     given_texts = [whole[: int(len(whole) * part)] for whole, part in wholes]
     url, name = f"sqlite:{tmp_path}/logs.db", str(next(NAMES))
@@ -203,9 +194,7 @@ async def test_the_next_message_is_answered_after_any_tool_input(
 
 
 @pytest.mark.parametrize(("damage", "run"), [("b = -1", 4), ("data", 4)])
-async def test_calls_of_a_damaged_log_are_completed_within_the_limit_of_calls(
-    tmp_path: Path, server: AnthropicServer, damage: str, run: int
-) -> None:
+async def test_calls_of_a_damaged_log_are_completed_within_the_limit_of_calls(tmp_path, server, damage, run) -> None:
     calls = [ToolCall(id=f"c{number}", name="note", arguments={"text": str(number)}) for number in range(30)]
     rows = [user_row("go"), assistant_row((), calls), *(tool_row(each, "done") for each in calls[:6])]
     async with talk(f"sqlite:{tmp_path}/logs.db", server) as before:

@@ -59,9 +59,7 @@ async def error_of_a_call(base_url: str, **request: Any) -> LLMError:
         (529, "overloaded_error", "Overloaded", ProviderUnavailableError),
     ],
 )
-async def test_an_error_response_becomes_an_error_of_the_kernel(
-    server: AnthropicServer, status: int, kind: str, said: str, expected: type[LLMError]
-) -> None:
+async def test_an_error_response_becomes_an_error_of_the_kernel(server, status, kind, said, expected) -> None:
     server.fail(status, kind, said)
     error = await error_of_a_call(server.base_url)
     assert type(error) is expected
@@ -81,9 +79,7 @@ async def test_an_error_response_becomes_an_error_of_the_kernel(
         ("something_new", ProviderUnavailableError),
     ],
 )
-async def test_an_error_in_mid_stream_is_classified_by_its_type(
-    server: AnthropicServer, kind: str, expected: type[LLMError]
-) -> None:
+async def test_an_error_in_mid_stream_is_classified_by_its_type(server, kind: str, expected: type[LLMError]) -> None:
     server.reply_steps(message_start(), error_event(kind, "in the middle"))
     error = await error_of_a_call(server.base_url)
     assert type(error) is expected

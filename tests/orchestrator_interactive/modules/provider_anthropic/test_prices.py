@@ -49,9 +49,7 @@ async def test_caching_for_an_hour_has_its_own_price(server: AnthropicServer, mo
         ("claude-fable-5-1", "72.75"),
     ],
 )
-async def test_each_model_has_its_public_price(
-    server: AnthropicServer, mounted: MountedAnthropic, model: str, for_a_million_of_each: str
-) -> None:
+async def test_each_model_has_its_public_price(server, mounted, model: str, for_a_million_of_each: str) -> None:
     figures = {
         "input_tokens": MILLION,
         "cache_read_input_tokens": MILLION,
@@ -69,9 +67,7 @@ async def test_each_model_has_its_public_price(
         ({"input_tokens": 1, "cache_read_input_tokens": 100_000}, "0.0075005"),
     ],
 )
-async def test_a_long_prompt_has_the_higher_of_two_prices(
-    server: AnthropicServer, mounted: MountedAnthropic, prompt: dict[str, int], cost: str
-) -> None:
+async def test_a_long_prompt_has_the_higher_of_two_prices(server, mounted, prompt: dict[str, int], cost: str) -> None:
     assert await cost_of_a_call(mounted, server, "claude-haiku-5-5", **prompt, output_tokens=1000) == Decimal(cost)
 
 

@@ -34,9 +34,7 @@ from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
 
 
 class TestMounting:
-    async def test_without_a_key_nothing_is_mounted_and_the_log_has_a_remedy(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_without_a_key_nothing_is_mounted_and_the_log_has_a_remedy(self, monkeypatch) -> None:
         monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
         coordinator = a_coordinator()
         with capture_logs() as logs:
@@ -45,9 +43,7 @@ class TestMounting:
         assert logs[0]["event"] == "provider.not_mounted"
         assert "ANTHROPIC_API_KEY" in logs[0]["what_to_do"]
 
-    async def test_key_and_address_default_to_the_environment(
-        self, server: AnthropicServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_key_and_address_default_to_the_environment(self, server, monkeypatch) -> None:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
         coordinator = a_coordinator()
@@ -93,9 +89,7 @@ class TestMounting:
         await cleanups[2]()
         assert client.client.is_closed()
 
-    async def test_successive_calls_share_a_connection(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_successive_calls_share_a_connection(self, server, mounted) -> None:
         ports = []
         for _ in range(3):
             server.reply(text("hi"))
@@ -105,9 +99,7 @@ class TestMounting:
 
 
 class TestAnswers:
-    async def test_all_kinds_of_blocks_are_returned_in_order(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_all_kinds_of_blocks_are_returned_in_order(self, server, mounted) -> None:
         server.reply(
             thinking("let me ", "see", signature="sig"),
             redacted_thinking("opaque"),
@@ -168,9 +160,7 @@ class TestAnswers:
         gate.open()
         assert (await call).text == "Hello, world"
 
-    async def test_a_block_is_streamed_when_it_is_complete(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_block_is_streamed_when_it_is_complete(self, server, mounted) -> None:
         in_the_call, after_it = Gate(), Gate()
         server.reply(
             tool_call("read", None, '{"path": ', in_the_call, '"a.md"}', call_id="toolu_a"), text(after_it, "More.")
@@ -187,9 +177,7 @@ class TestAnswers:
         assert (await call).text == "More."
 
     @pytest.mark.parametrize("given", ['{"path": "a", "text": "Once up', ""], ids=["incomplete", "not begun"])
-    async def test_a_call_with_incomplete_input_is_dropped_and_reported(
-        self, server: AnthropicServer, mounted: MountedAnthropic, given: str
-    ) -> None:
+    async def test_a_call_with_incomplete_input_is_dropped_and_reported(self, server, mounted, given) -> None:
         server.reply(text("I write it."), tool_call("write", None, given), stop_reason="max_tokens")
         response = await mounted.complete()
         assert response.content == [TextBlock(text="I write it.")]
@@ -203,9 +191,7 @@ class TestAnswers:
         response = await mounted.complete()
         assert [(call.name, call.arguments) for call in response.tool_calls or ()] == [("now", {})]
 
-    async def test_a_tool_name_that_the_api_refuses_is_mapped_in_both_directions(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_tool_name_that_the_api_refuses_is_mapped_in_both_directions(self, server, mounted) -> None:
         def call_the_declared_tool(body: dict[str, Any]) -> Any:
             return message(tool_call(body["tools"][0]["name"], {"x": 1}))
 
@@ -214,9 +200,7 @@ class TestAnswers:
         assert response.tool_calls is not None
         assert response.tool_calls[0].name == "files.read:ü"
 
-    async def test_unknown_events_blocks_and_deltas_are_ignored(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_unknown_events_blocks_and_deltas_are_ignored(self, server, mounted) -> None:
         server.reply_steps(
             message_start(),
             {"type": "weather", "index": 7},
@@ -237,9 +221,7 @@ class TestAnswers:
         assert response.finish_reason == "something_new"
         assert stream.texts == ["be", "gin"]
 
-    async def test_a_refusal_is_a_response_with_its_reason(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_refusal_is_a_response_with_its_reason(self, server, mounted) -> None:
         details = {"type": "refusal", "category": None, "explanation": "This is not for me."}
         ending = {
             "type": "message_delta",
@@ -258,16 +240,12 @@ class TestAnswers:
     @pytest.mark.parametrize(
         "reason", ["max_tokens", "model_context_window_exceeded", "pause_turn", "refusal", "stop_sequence"]
     )
-    async def test_the_stop_reason_is_the_finish_reason(
-        self, server: AnthropicServer, mounted: MountedAnthropic, reason: str
-    ) -> None:
+    async def test_the_stop_reason_is_the_finish_reason(self, server, mounted, reason: str) -> None:
         server.reply(text("So far"), stop_reason=reason)
         response = await mounted.complete()
         assert (response.text, response.finish_reason) == ("So far", reason)
 
-    async def test_a_complete_message_does_not_wait_for_the_end_of_the_stream(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_complete_message_does_not_wait_for_the_end_of_the_stream(self, server, mounted) -> None:
         gate = Gate()
         server.reply_steps(*message(text("hi")), gate)
         assert (await mounted.complete()).text == "hi"
@@ -300,9 +278,7 @@ class TestModels:
         assert {"thinking", "vision"} <= set(x.capabilities)
         assert (y.context_window, y.max_output_tokens) == (200_000, 8192)
 
-    async def test_a_rejected_list_is_an_error_of_the_kernel(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_rejected_list_is_an_error_of_the_kernel(self, server, mounted) -> None:
         server.fail(403, "permission_error")
         with pytest.raises(AuthenticationError):
             await mounted.provider.list_models()

@@ -74,9 +74,7 @@ async def test_a_cancelled_call_keeps_its_usage(server: AnthropicServer, mounted
     assert stream.usage.input_tokens > 0
 
 
-async def test_many_concurrent_cancelled_calls_leave_nothing_open(
-    server: AnthropicServer, mounted: MountedAnthropic
-) -> None:
+async def test_many_concurrent_cancelled_calls_leave_nothing_open(server, mounted) -> None:
     gates = [Gate() for _ in range(CALLS)]
     for number, gate in enumerate(gates):
         server.reply_steps(*HELD[number % len(HELD)](gate))

@@ -14,9 +14,7 @@ from orchestrator_interactive.kernel.contracts.messages import TextBlock
 
 
 class TestRetrying:
-    async def test_a_temporary_failure_is_retried_with_an_event(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_temporary_failure_is_retried_with_an_event(self, server, mounted) -> None:
         server.fail(529, "overloaded_error", "Overloaded")
         server.fail(500)
         server.reply(text("hi"))
@@ -35,9 +33,7 @@ class TestRetrying:
         assert len(mounted.retries) == 3
 
     @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.002"), ("retry-after-ms", "2")])
-    async def test_a_retry_waits_as_long_as_the_api_requests(
-        self, server: AnthropicServer, mounted: MountedAnthropic, header: str, value: str
-    ) -> None:
+    async def test_a_retry_waits_as_long_as_the_api_requests(self, server, mounted, header: str, value: str) -> None:
         server.fail(429, "rate_limit_error", headers={header: value})
         server.reply(text("hi"))
         await mounted.complete()
@@ -79,9 +75,7 @@ class TestCallerWithAStream:
         assert (error.provider, error.model, error.status_code) == ("anthropic", "claude-opus-5", 429)
         assert (error.retryable, error.retry_after) == (True, 7)
 
-    async def test_a_broken_stream_is_not_retried_and_its_text_is_kept(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_a_broken_stream_is_not_retried_and_its_text_is_kept(self, server, mounted) -> None:
         server.reply(text("Hello, ", Cut()))
         stream = RecordingStream()
         with pytest.raises(ProviderUnavailableError) as failed:
@@ -113,9 +107,7 @@ class TestTimeouts:
                 await mounted.complete()
             assert len(mounted.retries) == 1
 
-    async def test_the_timeout_of_a_request_covers_the_whole_call(
-        self, server: AnthropicServer, mounted: MountedAnthropic
-    ) -> None:
+    async def test_the_timeout_of_a_request_covers_the_whole_call(self, server, mounted) -> None:
         server.reply(text("Hello, ", Gate()))
         with pytest.raises(LLMTimeoutError, match=r"within the 0\.05 seconds"):
             await mounted.complete(a_request(timeout=0.05))

@@ -91,9 +91,7 @@ async def test_it_mounts_four_tools_and_creates_the_folder(root: Path) -> None:
 
 
 @pytest.mark.parametrize("is_set", [True, False])
-async def test_the_default_root_is_the_folder_of_the_session_or_the_process(
-    root: Path, monkeypatch: pytest.MonkeyPatch, *, is_set: bool
-) -> None:
+async def test_the_default_root_is_the_folder_of_the_session_or_the_process(root, monkeypatch, *, is_set: bool) -> None:
     await asyncio.to_thread(root.mkdir)
     coordinator = a_coordinator()
     if is_set:
@@ -332,9 +330,7 @@ async def test_a_search_whose_process_ends_is_repeated_once(run: Run, root: Path
         assert error.endswith("Try again later.")
 
 
-async def test_a_cancelled_search_ends_its_process_which_has_no_secrets(
-    run: Run, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_search_ends_its_process_which_has_no_secrets(run, root, monkeypatch) -> None:
     monkeypatch.setenv("A_KEY", "secret")
     (root / "trap.txt").write_text("a" * 1_000 + "!")
     before = await processes_at_rest()
@@ -426,9 +422,7 @@ async def test_a_write_over_the_limit_leaves_the_file_unchanged(run: Run, root: 
         ("list_files", None, "list_files: "),
     ],
 )
-async def test_the_result_of_invalid_input_names_the_error(
-    tools: dict[str, Any], name: str, given: Any, reason: str
-) -> None:
+async def test_the_result_of_invalid_input_names_the_error(tools, name, given, reason) -> None:
     assert reason in refused(await tools[name].execute(given))
 
 

@@ -1,19 +1,15 @@
-"""Questions that a person decides, where the answer is odd, late, missing or remembered."""
-
-from __future__ import annotations
+"""Approvals whose answer is unusual, late, missing or remembered."""
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from agents import soon
 
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.testing import MockApprovalSystem, TestCoordinator
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 ASK = HookResult(action="ask_user", approval_prompt="May it?")
 QUICK = ASK.model_copy(update={"approval_timeout": 0.01})
@@ -35,17 +31,19 @@ async def _decided(approvals: Any, *questions: HookResult) -> list[str]:
     return [(await soon(coordinator.process_hook_result(question, "e", "h"))).action for question in questions]
 
 
-@pytest.mark.parametrize("answer", ["ALLOW", " allow\n", "Allow, but be careful"])
-async def test_case_and_what_surrounds_an_allow_do_not_matter(answer: str) -> None:
-    assert await _decided(MockApprovalSystem(answer), ASK) == ["continue"]
+@pytest.mark.parametrize(
+    ("answer", "action"),
+    [
+        *((answer, "continue") for answer in ("ALLOW", " allow\n", "Allow, but be careful")),
+        *((answer, "deny") for answer in (True, ["Allow"], b"Allow", "Do not allow")),
+    ],
+    ids=repr,
+)
+async def test_an_answer_allows_if_it_begins_with_allow_in_any_case(answer: Any, action: str) -> None:
+    assert await _decided(MockApprovalSystem(answer), ASK) == [action]
 
 
-@pytest.mark.parametrize("answer", [True, ["Allow"], b"Allow", "Do not allow"], ids=repr)
-async def test_what_does_not_begin_with_allow_is_a_no(answer: Any) -> None:
-    assert await _decided(MockApprovalSystem(answer), ASK) == ["deny"]
-
-
-async def test_an_answer_after_the_time_is_up_is_not_heard() -> None:
+async def test_an_answer_after_the_timeout_is_ignored() -> None:
     async def too_late() -> str:
         try:
             await asyncio.Event().wait()
@@ -56,7 +54,7 @@ async def test_an_answer_after_the_time_is_up_is_not_heard() -> None:
     assert await _decided(Asks(too_late), QUICK) == ["deny"]
 
 
-async def test_a_system_that_heeds_no_time_limit_is_left_behind() -> None:
+async def test_an_approval_system_that_ignores_the_timeout_is_not_waited_for() -> None:
     release, ended = asyncio.Event(), asyncio.Event()
 
     async def deaf() -> str:
@@ -75,7 +73,7 @@ async def test_a_system_that_heeds_no_time_limit_is_left_behind() -> None:
 
 @pytest.mark.parametrize("timeout_s", [0, -1])
 @pytest.mark.parametrize(("default", "action"), [("allow", "continue"), ("deny", "deny")])
-async def test_where_there_is_no_time_to_wait_the_default_counts(timeout_s: float, default: str, action: str) -> None:
+async def test_without_time_to_wait_the_default_counts(timeout_s: float, default: str, action: str) -> None:
     async def thinks() -> str:
         await asyncio.Event().wait()
         return "unreachable"
@@ -84,7 +82,7 @@ async def test_where_there_is_no_time_to_wait_the_default_counts(timeout_s: floa
     assert await _decided(Asks(thinks), ask) == [action]
 
 
-async def test_a_question_may_wait_for_ever() -> None:
+async def test_an_infinite_timeout_is_allowed() -> None:
     async def takes_a_while() -> str:
         await asyncio.sleep(0)
         return "Allow"
@@ -92,7 +90,7 @@ async def test_a_question_may_wait_for_ever() -> None:
     assert await _decided(Asks(takes_a_while), ASK.model_copy(update={"approval_timeout": math.inf})) == ["continue"]
 
 
-async def test_a_failure_without_words_is_named_by_its_kind() -> None:
+async def test_a_failure_without_a_message_is_named_by_its_type() -> None:
     async def fails() -> str:
         raise ConnectionError
 
@@ -101,30 +99,25 @@ async def test_a_failure_without_words_is_named_by_its_kind() -> None:
     assert "ConnectionError" in (await coordinator.process_hook_result(ASK, "e", "h")).reason
 
 
-@pytest.mark.parametrize("offered", ["Allow always", "allow ALWAYS"])
-async def test_always_is_remembered_where_it_was_offered_in_whatever_case(offered: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "requests"),
+    [
+        ({"approval_options": ["Allow always", "Deny"]}, 1),
+        ({"approval_options": ["allow ALWAYS", "Deny"]}, 1),
+        ({"approval_options": None}, 2),
+        ({"approval_options": ["Allow", "Deny"]}, 2),
+        ({"approval_options": ["Allow always", "Deny"], "approval_prompt": None}, 2),
+    ],
+    ids=["offered", "offered in another case", "no options", "not offered", "no prompt"],
+)
+async def test_always_is_remembered_for_a_prompt_that_offered_it(question: dict[str, Any], requests: int) -> None:
     approvals = MockApprovalSystem("Allow Always ")
-    ask = ASK.model_copy(update={"approval_options": [offered, "Deny"]})
+    ask = ASK.model_copy(update=question)
     assert await _decided(approvals, ask, ask) == ["continue", "continue"]
-    assert len(approvals.requests) == 1
+    assert len(approvals.requests) == requests
 
 
-@pytest.mark.parametrize("options", [None, ["Allow", "Deny"]])
-async def test_always_is_not_remembered_where_it_was_not_offered(options: list[str] | None) -> None:
-    approvals = MockApprovalSystem("Allow always")
-    ask = ASK.model_copy(update={"approval_options": options})
-    assert await _decided(approvals, ask, ask) == ["continue", "continue"]
-    assert len(approvals.requests) == 2
-
-
-async def test_always_does_not_hold_for_questions_without_words() -> None:
-    approvals = MockApprovalSystem("Allow always")
-    wordless = HookResult(action="ask_user", approval_options=["Allow always", "Deny"])
-    await _decided(approvals, wordless, wordless)
-    assert len(approvals.requests) == 2
-
-
-async def test_a_no_is_not_remembered() -> None:
+async def test_a_denial_is_not_remembered() -> None:
     answers = iter(["Deny", "Allow"])
 
     async def changes_its_mind() -> str:

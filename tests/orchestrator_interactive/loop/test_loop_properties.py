@@ -1,20 +1,33 @@
-"""Whenever messages come, urgent or not, change or are taken back, and whenever the run is stopped: none is lost."""
-
-from __future__ import annotations
+"""No message is lost, and history and requests stay valid, whenever messages, hooks and stops come."""
 
 import asyncio
+import random
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agents import ScriptedProvider, call, echo, faults, gated, make_agent, say, soon, use
+from agents import Agent, ScriptedProvider, ScriptedTool, call, echo, faults, gated, make_agent, say, soon, use
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from orchestrator_interactive import Injection, RunFinished
 from orchestrator_interactive.kernel import HookResult
+from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 
-EVENTS = ("execution:start", "prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post")
-ENDS = ("injection:applied", "execution:end", "orchestrator:complete")
+EVENTS = (
+    "execution:start",
+    "prompt:submit",
+    "provider:request",
+    "provider:response",
+    "tool:pre",
+    "tool:post",
+    "tool:error",
+    "injection:applied",
+    "cancel:requested",
+    "execution:end",
+    "orchestrator:complete",
+)
 TICKS = st.integers(0, 45)
 
 
@@ -46,8 +59,8 @@ class _World:
         tools = [echo(), gated(open_gate)]
         steps = (call(use("echo", "a"), use("wait", "b")), call(use("wait", "c")), *(say(str(n)) for n in range(60)))
         self.agent = await make_agent(provider=ScriptedProvider(*steps), tools=tools, stop_grace_s=0)
-        for event in (*EVENTS, *ENDS):
-            self.agent.hooks.register(event, self._on_hook)
+        for event in EVENTS:
+            self.agent.hooks.register(event, self._on_hook, name="ticks")
         self.agent.context.before = self._on_row
 
     async def first_run(self) -> None:
@@ -104,9 +117,7 @@ async def _conserved(messages: list[_Message], end: tuple[str, int] | None) -> N
     if end is None or end[0] != "cancel":
         assert faults(history) == []
     world.agent.context.before = None
-    for event in (*EVENTS, *ENDS):
-        for name in world.agent.hooks.list_handlers(event)[event]:
-            world.agent.hooks.unregister(name)
+    world.agent.hooks.unregister("ticks")
     await world.agent.run("next")
     rows = [row for row in await world.agent.history() if "injections" in (row.get("metadata") or {})]
     assert [i for row in rows for i in row["metadata"]["injections"]] == world.accepted
@@ -123,3 +134,77 @@ def test_each_accepted_message_is_delivered_exactly_once_and_in_order(
     messages: list[_Message], end: tuple[str, int] | None
 ) -> None:
     asyncio.run(_conserved(messages, end))
+
+
+class _Random:
+    """The delays of all parts and the results of the hooks, both from a seed."""
+
+    def __init__(self, number: int) -> None:
+        self._random = random.Random(number)  # noqa: S311 - nothing secret
+
+    async def delay(self, *_: Any) -> None:
+        for _step in range(self._random.randrange(4)):
+            await asyncio.sleep(0)
+
+    async def result(self, event: str, data: dict[str, Any]) -> HookResult:
+        await self.delay()
+        if event == "tool:pre" and data["tool_call_id"] == "d" and self._likely():
+            return HookResult(action="deny", reason="no")
+        return HookResult(
+            action="inject_context",
+            context_injection=f"noted at {event}",
+            context_injection_role=self._random.choice(["system", "user", "assistant"]),
+            ephemeral=self._likely(),
+            append_to_last_tool_result=self._likely(),
+        )
+
+    def _likely(self) -> bool:
+        return self._random.random() < 0.5
+
+
+async def _agent(seeded: _Random) -> Agent:
+    batch = call(use("slow", "a"), use("echo", "b"), use("nope", "c"), use("slow", "d"), text="Let me see.")
+    tools = [ScriptedTool("slow", seeded.delay), echo()]
+    agent = await make_agent(batch, call(use("slow", "e")), *(say("ok") for _ in range(3)), tools=tools, stop_grace_s=0)
+    agent.context.before = agent.context.after = seeded.delay
+    for event in EVENTS:
+        agent.hooks.register(event, seeded.result, name="noter")
+    return agent
+
+
+def _interrupt(agent: Agent, run: asyncio.Task[str], how: str) -> None:
+    match how:
+        case "graceful" | "immediate":
+            agent.stop(immediate=how == "immediate")
+        case "cancel":
+            run.cancel()
+        case "steer":
+            with suppress(RunFinished):
+                agent.inject("more")
+
+
+async def _valid(how: str, step: int, number: int) -> None:
+    agent = await _agent(_Random(number))
+    run = agent.start()
+    for _ in range(step):
+        await asyncio.sleep(0)
+    _interrupt(agent, run, how)
+    await soon(asyncio.wait([run]))
+    if not run.cancelled():
+        run.result()
+    found = faults(await agent.history())
+    with capture_logs() as logs:
+        agent.hooks.unregister("noter")
+        agent.provider.drop_the_rest()
+        agent.provider.add(say("next answer"))
+        assert await agent.run("next") == "next answer"
+    assert [refusal for request in agent.provider.requests for refusal in problems_of(request)] == []
+    # A run that is cancelled while the calls are committed has no results: the next request adds them.
+    assert found == [] or (how == "cancel" and all(fault.startswith("call without") for fault in found))
+    assert found or "request.repaired" not in {entry["event"] for entry in logs}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(["graceful", "immediate", "cancel", "steer"]), st.integers(0, 150), st.integers(0, 1_000_000))
+def test_history_and_requests_are_valid_whenever_a_run_is_interrupted(how: str, step: int, number: int) -> None:
+    asyncio.run(_valid(how, step, number))

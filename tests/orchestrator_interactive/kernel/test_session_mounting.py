@@ -1,15 +1,13 @@
-"""What modules mount and return, and what becomes of those that fail or mount nothing."""
-
-from __future__ import annotations
+"""What modules mount and return, and what happens to those that fail or mount nothing."""
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from agents import Recorder, StaticLoader
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
 from orchestrator_interactive.testing import (
     MockContextManager,
     MockProvider,
@@ -17,9 +15,6 @@ from orchestrator_interactive.testing import (
     ScriptedOrchestrator,
     TestCoordinator,
 )
-
-if TYPE_CHECKING:
-    from orchestrator_interactive.kernel import ModuleCoordinator
 
 
 async def _orchestrator(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Any:
@@ -39,11 +34,11 @@ async def _silent(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> A
 
 
 def _session(plan: dict[str, Any], **mounts: Any) -> AmplifierSession:
-    shelf: Any = StaticLoader(**{"o": _orchestrator, "c": _context, "broken": _broken, "silent": _silent, **mounts})
-    return AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, **plan}, loader=shelf)
+    loader: Any = StaticLoader(**{"o": _orchestrator, "c": _context, "broken": _broken, "silent": _silent, **mounts})
+    return AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, **plan}, loader=loader)
 
 
-async def test_a_tool_that_can_be_called_and_was_only_returned_is_mounted_and_not_called() -> None:
+async def test_a_callable_tool_that_is_only_returned_is_mounted_and_not_called() -> None:
     class CallableTool(MockTool):
         calls = 0
 
@@ -58,7 +53,7 @@ async def test_a_tool_that_can_be_called_and_was_only_returned_is_mounted_and_no
     assert CallableTool.calls == 0
 
 
-async def test_a_tool_that_stands_mounted_in_another_is_not_mounted_beside_it() -> None:
+async def test_a_returned_tool_is_not_mounted_if_its_module_has_mounted_another() -> None:
     async def mount(coordinator: Any, _config: Any) -> Any:
         await coordinator.mount("tools", MockTool("wrapper"))
         return MockTool("wrapped")
@@ -76,7 +71,7 @@ async def test_a_later_module_that_only_returns_its_tool_replaces_an_earlier_one
         assert session.coordinator.get("tools", "t").output == "second"
 
 
-async def test_a_partial_function_is_a_clean_up() -> None:
+async def test_a_returned_partial_function_is_a_cleanup() -> None:
     order: list[str] = []
 
     async def mount(_coordinator: Any, _config: Any) -> Any:
@@ -87,7 +82,7 @@ async def test_a_partial_function_is_a_clean_up() -> None:
     assert order == ["closed"]
 
 
-async def test_of_a_module_that_failed_halfway_nothing_is_offered() -> None:
+async def test_a_module_that_fails_halfway_mounts_nothing() -> None:
     async def mount(coordinator: Any, _config: Any) -> None:
         await coordinator.mount("tools", MockTool("t", "another's"))
         await coordinator.mount("tools", MockTool("half"))
@@ -101,18 +96,18 @@ async def test_of_a_module_that_failed_halfway_nothing_is_offered() -> None:
     assert {name: tool.output for name, tool in session.coordinator.get("tools").items()} == {"t": "the first"}
 
 
-async def test_a_hook_hears_of_the_modules_that_failed_before_it_was_there() -> None:
-    heard = Recorder()
+async def test_a_hook_learns_of_modules_that_failed_before_it_was_mounted() -> None:
+    recorder = Recorder()
 
     async def mount(coordinator: Any, _config: Any) -> None:
-        heard.listen(coordinator.hooks, "module:load_failed")
+        recorder.listen(coordinator.hooks, "module:load_failed")
 
     await _session({"tools": ["broken"], "hooks": ["listens"]}, listens=mount).initialize()
-    assert [data["module_id"] for data in heard.of("module:load_failed")] == ["broken"]
+    assert [data["module_id"] for data in recorder.of("module:load_failed")] == ["broken"]
 
 
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "error"),
     [
         ({"providers": ["silent"]}, "silent mounted nothing"),
         ({"providers": ["broken"], "tools": ["silent"]}, "broken: no key$"),
@@ -120,14 +115,12 @@ async def test_a_hook_hears_of_the_modules_that_failed_before_it_was_there() -> 
     ],
     ids=["nothing", "failure", "others"],
 )
-async def test_without_a_provider_the_error_says_why_of_those_that_should_be_one(
-    plan: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(RuntimeError, match=f"'providers'.*{told}"):
+async def test_without_a_provider_the_error_says_why_each_one_is_missing(plan: dict[str, Any], error: str) -> None:
+    with pytest.raises(RuntimeError, match=f"'providers'.*{error}"):
         await _session(plan).execute("hello")
 
 
-async def test_a_context_or_a_loader_that_counts_nothing_yet_is_one() -> None:
+async def test_a_context_or_a_loader_of_length_zero_works() -> None:
     class Countable:
         def __len__(self) -> int:
             return 0
@@ -150,13 +143,13 @@ async def test_a_context_or_a_loader_that_counts_nothing_yet_is_one() -> None:
 
 
 @pytest.mark.parametrize("point", ["orchestrator", "context", "providers", "tools"])
-def test_nothing_cannot_be_mounted(point: str) -> None:
+def test_none_cannot_be_mounted(point: str) -> None:
     with pytest.raises(ValueError, match="module is None"):
         TestCoordinator().mount(point, None, name="x")
 
 
 @pytest.mark.parametrize("name", [5, b"x", ["x"], "  "], ids=repr)
-def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+def test_a_name_that_is_not_text_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match="Name required"):
         TestCoordinator().mount("tools", MockTool(), name=name)
 
