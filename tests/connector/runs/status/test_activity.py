@@ -93,20 +93,6 @@ def test_the_words_of_a_tool_are_truncated():
     assert "\n" not in phrase
 
 
-@pytest.mark.parametrize(
-    ("tool", "words"),
-    [
-        ("read_file", "Reading file"),
-        ("searchIssues", "Searching issues"),
-        ("web.fetch_page", "Using web fetch page"),
-        ("bash", "Using bash"),
-        ("", "Using a tool"),
-    ],
-)
-def test_a_tool_without_a_label_is_shown_by_its_name(tool, words):
-    assert after(("tool:start", {"tool": tool, "id": "1"})).phrase() == f"⚙️ {words}…"
-
-
 def test_steps_messages_and_retries_are_counted():
     end = {"tool": "bash", "id": "1"}
     activity = after(
