@@ -170,6 +170,30 @@ class TestAtTheSameInstant:
         await agent.run()
         assert await delivered(agent) == ["now"]
 
+    @pytest.mark.parametrize("steps", range(12))
+    async def test_a_message_around_the_last_drain_is_read_in_this_run_or_refused(self, steps: int, text: str) -> None:
+        agent = await make_agent(say("one"), say("two"))
+        accepted: list[bool] = []
+        offered = asyncio.Event()
+
+        def offer_after(steps: int) -> None:
+            if steps:
+                asyncio.get_running_loop().call_soon(offer_after, steps - 1)
+                return
+            offered.set()
+            try:
+                agent.inject(Injection(text, id="now"))
+            except RunFinished:
+                accepted.append(False)
+            else:
+                accepted.append(True)
+
+        answers = iter([steps])
+        agent.context.act("after", lambda row: row["role"] == "assistant" and [offer_after(each) for each in answers])
+        await agent.run()
+        await offered.wait()
+        assert await delivered(agent) == ["now"] * accepted[0]
+
     async def test_a_message_from_the_last_step_of_the_provider_is_read(self, text: str) -> None:
         agent = await make_agent(doing(lambda: agent.inject(text), say("one")), say("two"))
         assert await agent.run() == "two"
