@@ -92,7 +92,7 @@ def test_every_linked_or_named_file_exists(page, root):
 async def test_the_tests_of_the_example_pass(project):
     # Without the plugin of amplifier-core.
     command = ("-m", "pytest", "-q", "-p", "no:amplifier_module", "-p", "no:cacheprovider")
-    assert "5 passed" in await output_of(*command, cwd=project)
+    assert "6 passed" in await output_of(*command, cwd=project)
 
 
 async def test_the_tool_can_be_installed_and_is_found_by_its_entry_point(tmp_path, monkeypatch, project):
