@@ -184,13 +184,13 @@ def history(**members):
     return client(__init__=init)
 
 
-async def messages_without_metadata(self, place, turn=None, oldest=""):
-    async for message in ThreadHistory.messages(self, place, turn, oldest):
+async def messages_without_metadata(self, place, slot=None, oldest=""):
+    async for message in ThreadHistory.messages(self, place, slot, oldest):
         yield {**message, "metadata": None}
 
 
-async def no_newer_messages(self, place, turn=None, oldest=""):
-    async for message in ThreadHistory.messages(self, place, turn, oldest):
+async def no_newer_messages(self, place, slot=None, oldest=""):
+    async for message in ThreadHistory.messages(self, place, slot, oldest):
         if not oldest:
             yield message
 
@@ -321,7 +321,7 @@ DEFECTS = {
         *("which was acknowledged when", "existing threads", "late events", "slow Slack", "failing Slack"),
         without=("kills", "pauses", "two conversations"),
         tasks=partial(BackgroundTasks, older_first_s=0.0),
-        seeds=(195, 957),
+        seeds=(382, 957),
     ),
     "the store loses edits": defect("is the last accepted one", "edits", table=table(fetch=lose_edits)),
     "the store loses runs": defect("has not ended", "kills", table=change_claims(lose_run)),
@@ -348,7 +348,7 @@ DEFECTS = {
         "was refused without a reason",
         table=change_writes(lambda _, c: replace(c, closed={seq: end or "refused" for seq, end in c.closed.items()})),
     ),
-    "pending cleanup is lost": defect("is left", "kills", table=change_writes(lose_cleanup), seeds=(47, 84)),
+    "pending cleanup is lost": defect("is left", "kills", table=change_writes(lose_cleanup), seeds=(6, 84)),
     "the end of a run is lost": defect(
         "had its end notice", "kills", "permanent model errors", table=change_writes(lose_end)
     ),
@@ -407,12 +407,12 @@ DEFECTS = {
     "a second stop has no effect": defect(
         *("had to end at once", "stops"),
         sessions=sessions(stop=lambda self, instance, conversation, **_: Sessions.stop(self, instance, conversation)),
-        seeds=(173, 200),
+        seeds=(60, 173),
     ),
     "a stop applies to any run": defect(
         *("was stopped without a stop for it", "stops", "slow store"),
         table=change_stops(lambda data: {name: value for name, value in data.items() if name not in ("ts", "run")}),
-        seeds=(48, 141),
+        seeds=(115, 141),
     ),
     "leases and logs accept every process": defect(
         *("which another process owns", "replicas"),
