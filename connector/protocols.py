@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 # A mention consists of the bot's name alone; a catch-up asks to read the later messages of a thread from Slack.
-Kind = Literal["message", "edit", "withdrawal", "stop", "mention", "catch_up"]
+EntryKind = Literal["message", "edit", "withdrawal", "stop", "mention", "catch_up"]
 # How an entry leaves its inbox: blank: delivered, which the log records; withdrawn by its author; refused with a reason
 # that its author sees; or done, for entries that are not messages.
 End = Literal["", "withdrawn", "refused", "done"]
@@ -96,7 +96,7 @@ class InboxEntry:
     """
 
     id: str
-    kind: Kind
+    kind: EntryKind
     data: Mapping[str, Any]
     seq: int = 0
 

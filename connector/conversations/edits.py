@@ -59,7 +59,7 @@ class EditHandler:
             if was_taken_over and not await self._is_latest(edit):
                 await self._state.close(entry)
             else:
-                await self._tell(entry, replace(correction, instance=target.instance))
+                await self._queue_change(entry, replace(correction, instance=target.instance))
             return
         inbox.replace(edited)
         record = run.record.to_dict() if run is not None and run.first.id == edited.id else None
@@ -84,18 +84,18 @@ class EditHandler:
         elif run is not None and target.id == run.first.id and not run.is_over:
             await self._stop(entry, deletion.message.user, deletion.written_s)
         else:
-            await self._tell(entry, replace(taken_back, instance=target.instance))
+            await self._queue_change(entry, replace(taken_back, instance=target.instance))
 
     async def _on_late(self, entry: InboxEntry, change: PendingMessage) -> None:
         """Report a change of a message that has left the inbox, if the model has read that message."""
         for agent in self._state.workspace.router.names(first=change.instance):
             if await self._state.delivered(agent, {change.message.id}):
-                await self._tell(entry, replace(change, instance=agent))
+                await self._queue_change(entry, replace(change, instance=agent))
                 return
         # An entry with the message's own id is a change that arrived before the message, which it replaces for good.
         await self._state.close(entry, "withdrawn" if entry.id == change.message.id else "done")
 
-    async def _tell(self, entry: InboxEntry, change: PendingMessage) -> None:
+    async def _queue_change(self, entry: InboxEntry, change: PendingMessage) -> None:
         """Queue a late change for the model: as an injection into the active run, or for the next run."""
         closed = self._without_corrections(change.message.id)
         data = {**change.to_dict(), "is_late": True}

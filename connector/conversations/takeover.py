@@ -42,15 +42,15 @@ class Takeover:
         """
         claim = self._state.lease.claim
         try:
-            standing = run_record.parse_run_record(claim.run or {})
+            stored = run_record.parse_run_record(claim.run or {})
         except UnreadableEntry:
             log.exception("run.unreadable", conversation=self._state.id)
             return await self._abandon(claim.run or {})
-        match standing:
+        match stored:
             case RunRecord():
-                return await self._resume(standing)
+                return await self._resume(stored)
             case PendingCleanup():
-                self._state.cleanup.resume(standing)
+                self._state.cleanup.resume(stored)
                 return claim.entries
 
     async def refuse(self, entry: InboxEntry) -> None:

@@ -214,11 +214,11 @@ class ConversationWorker:
 
     async def _catch_up(self, entry: InboxEntry, catch_up: ThreadCatchUp) -> None:
         """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""
-        patience = asyncio.get_running_loop().call_later(self._background.older_first_s, self._expect_no_more, entry.id)
+        timer = asyncio.get_running_loop().call_later(self._background.older_first_s, self._expect_no_more, entry.id)
         try:
             await self._state.workspace.catch_up(catch_up)
         finally:
-            patience.cancel()
+            timer.cancel()
             task = asyncio.current_task()
             if task is None or not task.cancelling():  # cancelled: the next owner of the parked conversation reads it
                 self._caught_up.append(entry)

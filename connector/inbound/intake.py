@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from connector.events import MessageDeletion, MessageEdit, ReactionAdded, SlackMessage
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
-    from connector.protocols import Kind, RunService
+    from connector.protocols import EntryKind, RunService
     from connector.runs.background_tasks import WorkspaceContext
 
     Ask = Callable[[], Awaitable[dict[str, Any] | None]]
@@ -201,7 +201,7 @@ class Intake:
                 await self._store_change("withdrawal", deletion, await self._router.resolve(message), placeholder=None)
 
     async def _store_change(
-        self, kind: Kind, change: MessageEdit | MessageDeletion, routed: Routed, *, placeholder: Kind | None
+        self, kind: EntryKind, change: MessageEdit | MessageDeletion, routed: Routed, *, placeholder: EntryKind | None
     ) -> None:
         """Store an edit or a deletion.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from connector.records.run_artifacts import RunArtifacts
 from connector.runs.outbox import Outbox
-from connector.runs.status.message import Status
+from connector.runs.status.message import StatusMessage
 from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
 from connector.slack_api.best_effort import best_effort
 from connector.slack_api.history import FoundPost
@@ -49,7 +49,7 @@ class RunView:
         self._lease = lease
         self._owner = owner
         existing = FoundPost(background.client.history, self._place) if record.was_taken_over else None
-        self._status = Status(
+        self._status = StatusMessage(
             background.client, lease, record, self, existing, spacing_s=background.options.status_interval_s
         )
         self._outbox = Outbox(background.client, lease, record, persona, existing, on_closed=owner.on_closed)

@@ -20,7 +20,7 @@ class _Bucket:
     limit: Limit | None = None
 
     def is_full(self, now_s: float) -> bool:
-        """Whether the bucket equals an unused one."""
+        """Return whether the bucket equals an unused one."""
         limit, passed_s = self.limit, now_s - self.at_s
         return limit is not None and passed_s >= 0 and self.left + passed_s * limit.per_s >= limit.burst
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _GET_URL, _COMPLETE, _DELETE = "files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"
 # Longer than any link, so that none is cut.
-_BEGINNING_CHARS = LONGEST + 100
+_PREVIEW_CHARS = LONGEST + 100
 # Bounds on the part of an answer that is parsed for its beginning and its headings.
-_CONVERTED_CHARS = 2 * _BEGINNING_CHARS
+_CONVERTED_CHARS = 2 * _PREVIEW_CHARS
 _OUTLINED_CHARS = 100_000
 _OUTLINED_LINES = 2000
 _TITLED_CHARS = 10_000
@@ -54,9 +54,9 @@ _outliner.core.ruler.disable("inline")
 def summary_of(markdown: str) -> tuple[str, ...]:
     """Return the messages that replace a long answer in the thread: its beginning, its headings, a note on the file."""
     tokens = _outliner.parse("\n".join(markdown[:_OUTLINED_CHARS].split("\n", _OUTLINED_LINES)[:_OUTLINED_LINES]))
-    end = _end_of_beginning(markdown, tokens)
+    end = _end_of_preview(markdown, tokens)
     beginning = "\n".join(markdown.splitlines()[:end])
-    first, *more = pieces(markdown_to_slack(beginning[:_CONVERTED_CHARS]), _BEGINNING_CHARS) or [""]
+    first, *more = pieces(markdown_to_slack(beginning[:_CONVERTED_CHARS]), _PREVIEW_CHARS) or [""]
     is_cut = bool(more) or len(beginning) > _CONVERTED_CHARS
     headings = _headings(tokens, end)
     outline = [f"• {escape(_plain(each))}" for each in headings[:_HEADINGS]]
@@ -153,7 +153,7 @@ async def delete(client: SlackClient, file_id: str) -> None:
     await client.call(_DELETE, {"file": file_id}, CallSlot(), done=("file_not_found", "file_deleted"))
 
 
-def _end_of_beginning(markdown: str, tokens: Sequence[Token]) -> int:
+def _end_of_preview(markdown: str, tokens: Sequence[Token]) -> int:
     """Return the line after the first paragraphs, at most up to the first heading below them."""
     ends = list(accumulate(map(len, markdown.splitlines()), initial=0))
     end = 0
@@ -161,7 +161,7 @@ def _end_of_beginning(markdown: str, tokens: Sequence[Token]) -> int:
         if token.level or token.map is None:
             continue
         is_next_part = token.type == "heading_open" and end > 0
-        if is_next_part or ends[min(end, len(ends) - 1)] > _BEGINNING_CHARS:
+        if is_next_part or ends[min(end, len(ends) - 1)] > _PREVIEW_CHARS:
             break
         end = token.map[1]
     return end

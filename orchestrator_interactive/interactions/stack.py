@@ -405,6 +405,6 @@ class InteractionStack:
 
 
 def _ends_alike(one: Tree, other: Tree) -> bool:
-    """Whether the current branches have the same states: a segment keeps its states or is replaced by another."""
+    """Return whether the current branches have the same states. A segment keeps its states, or another replaces it."""
     head, there = one.head, other.head
     return one.current == other.current and (head.parent, head.base, head.end) == (there.parent, there.base, there.end)

@@ -13,6 +13,7 @@ from orchestrator_interactive.kernel.contracts.conversion import local_errors, t
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError, InjectionTooLargeError
 from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
+from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection
@@ -22,8 +23,6 @@ log = structlog.get_logger(__name__)
 
 _CHARS_PER_TOKEN = 4
 
-# How long to wait for the approval system after its request was cancelled.
-_CANCEL_GRACE_S = 0.3
 
 _ALWAYS = "allow always"
 
@@ -194,7 +193,7 @@ class Approvals:
         finally:
             if not request_task.done():
                 request_task.cancel()
-                await asyncio.wait({request_task}, timeout=_CANCEL_GRACE_S)
+                await asyncio.wait({request_task}, timeout=CANCEL_GRACE_S)
         return request_task.result()
 
     async def _request(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:

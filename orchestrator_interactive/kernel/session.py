@@ -22,7 +22,7 @@ from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, conver
 from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
-from orchestrator_interactive.kernel.timeout import with_timeout
+from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S, with_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-
-# Time limit of the handlers of `cancel:completed`.
-_CANCEL_COMPLETED_TIMEOUT_S = 0.3
 
 _CONTRACTS: dict[str, type] = {
     "orchestrator": Orchestrator,
@@ -262,9 +259,7 @@ class AmplifierSession:
         token.reset()
         payload = {"was_immediate": was_immediate}
         try:
-            await with_timeout(
-                _CANCEL_COMPLETED_TIMEOUT_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload)
-            )
+            await with_timeout(CANCEL_GRACE_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload))
         except TimeoutError:
             log.warning("session.cancel_completed_timeout")
         finally:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-# Time limit after a stop request.
-_STOP_GRACE_S = 0.3
+# Time for cancelled code to end, in seconds.
+CANCEL_GRACE_S = 0.3
 
 
 async def with_timeout(timeout_s: float, awaitable: Awaitable[T], stop: CancellationToken | None = None) -> T:
@@ -45,7 +45,7 @@ async def with_timeout(timeout_s: float, awaitable: Awaitable[T], stop: Cancella
 
 
 def _reschedule(limit: asyncio.Timeout) -> None:
-    soon = asyncio.get_running_loop().time() + _STOP_GRACE_S
+    soon = asyncio.get_running_loop().time() + CANCEL_GRACE_S
     if not limit.expired() and (limit.when() or soon) >= soon:
         limit.reschedule(soon)
 

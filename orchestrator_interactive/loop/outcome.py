@@ -11,7 +11,7 @@ from orchestrator_interactive.transcript.rows import marked, metadata_of
 if TYPE_CHECKING:
     Row = dict[str, Any]
 
-Status = Literal["success", "incomplete", "cancelled", "suspended", "error"]
+RunStatus = Literal["success", "incomplete", "cancelled", "suspended", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class RunOutcome:
     """The outcome of a run; `reason` and `detail` explain the status "incomplete"."""
 
     text: str
-    status: Status
+    status: RunStatus
     reason: str | None = None
     detail: str | None = None
 

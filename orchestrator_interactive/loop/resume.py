@@ -111,8 +111,8 @@ class ResumeState:
     def outcome(self) -> RunOutcome | None:
         """The outcome of the run, if its last row is a final answer."""
         last = self.rows[-1]
-        goes_on = last["role"] != "assistant" or call_ids(last) or partial_reason_of(last) in ("length", "urgent")
-        return None if goes_on or self.lost else outcome_in(last, self.interim_texts.pending_text)
+        continues = last["role"] != "assistant" or call_ids(last) or partial_reason_of(last) in ("length", "urgent")
+        return None if continues or self.lost else outcome_in(last, self.interim_texts.pending_text)
 
     def completed(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
         """Return the calls with a result, in the order of their rows."""

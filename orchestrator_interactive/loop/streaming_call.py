@@ -41,15 +41,15 @@ class StreamingCall:
     def __init__(self, model: Model, request: ChatRequest, stream: ResponseStream) -> None:
         self._model = model
         self._stream = stream
-        self._work = CancellableTask(_completed(model, request, stream))
+        self._task = CancellableTask(_completed(model, request, stream))
         self._was_interrupted = False
 
     async def end(self, ending: CancellationToken, inbox: InjectionQueue) -> None:
         """Wait until the call has ended or was cancelled."""
-        self._watchdog = _Watchdog(self._work, self._stream, self._model.stall_timeout_s)
+        self._watchdog = _Watchdog(self._task, self._stream, self._model.stall_timeout_s)
         try:
-            with ending.watch(self._work.cancel), inbox.watch(self._on_message):
-                await self._work.wait()
+            with ending.watch(self._task.cancel), inbox.watch(self._on_message):
+                await self._task.wait()
         finally:
             self._watchdog.disarm()
             self._stream.close()
@@ -62,8 +62,8 @@ class StreamingCall:
     @property
     def answer(self) -> ChatResponse | None:
         """The answer, if it is complete."""
-        finished = self._work.has_outcome() and self._work.task.exception() is None
-        answer = self._work.task.result() if finished else None
+        finished = self._task.has_outcome() and self._task.task.exception() is None
+        answer = self._task.task.result() if finished else None
         return answer if isinstance(answer, ChatResponse) else None
 
     @property
@@ -74,17 +74,17 @@ class StreamingCall:
             return LLMTimeoutError(
                 f"The model sent no data for {model.stall_timeout_s or 0:g} seconds.", provider=model.name
             )
-        if not self._work.has_outcome():
+        if not self._task.has_outcome():
             return ProviderUnavailableError("The call to the model was cancelled.", provider=model.name)
-        if error := self._work.task.exception():
+        if error := self._task.task.exception():
             return error
-        kind = type(self._work.task.result()).__name__
+        kind = type(self._task.task.result()).__name__
         return LLMError(f"The provider returned {kind} instead of a ChatResponse.", provider=model.name)
 
     def _on_message(self, injection: Injection) -> None:
-        if injection.urgent and not self._work.task.done():
+        if injection.urgent and not self._task.task.done():
             self._was_interrupted = True
-            self._work.cancel()
+            self._task.cancel()
 
 
 async def _completed(model: Model, request: ChatRequest, stream: ResponseStream) -> ChatResponse:
@@ -99,7 +99,7 @@ class _Watchdog:
     """Cancels a model call whose stream has stalled."""
 
     def __init__(self, work: CancellableTask[ChatResponse], stream: ResponseStream, timeout_s: float | None) -> None:
-        self._work, self._stream, self._timeout_s = work, stream, timeout_s
+        self._task, self._stream, self._timeout_s = work, stream, timeout_s
         self.has_expired = False
         self._seen_pieces = -1
         self._timer: asyncio.TimerHandle | None = None
@@ -114,7 +114,7 @@ class _Watchdog:
             return
         if self._stream.pieces == self._seen_pieces:
             self.has_expired = True
-            self._work.cancel()
+            self._task.cancel()
         else:
             self._seen_pieces = self._stream.pieces
             self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._check)

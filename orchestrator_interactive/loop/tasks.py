@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import structlog
 
+from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
@@ -14,9 +16,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-
-# Time for a cancelled task to end before the loop abandons it, in seconds.
-CANCEL_GRACE_S = 0.3
 
 
 class CancellableTask(Generic[T]):

@@ -16,10 +16,11 @@ from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.kernel.hooks import CONTINUE, without_denial
+from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
 from orchestrator_interactive.kernel.tool_progress import reporting
 from orchestrator_interactive.loop.large_results import examined, moved_to_file
 from orchestrator_interactive.loop.run import RunDenied, changed
-from orchestrator_interactive.loop.tasks import CANCEL_GRACE_S, CancellableTask
+from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import (
     NOT_STARTED,
     TIMED_OUT,
@@ -90,20 +91,20 @@ class ToolExecution:
         self._is_filtered = False
         self._refused = refused
         self._on_over: Callable[[], object] | None = None
-        self._work = CancellableTask(self._execute_call())
-        self._work.on_over = self._release_slots
+        self._task = CancellableTask(self._execute_call())
+        self._task.on_over = self._release_slots
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended or was cancelled."""
-        return self._work.is_over
+        return self._task.is_over
 
     def watch(self, on_over: Callable[[], object] | None) -> None:
         """Call `on_over` when it is over."""
         self._on_over = on_over
 
     def cancel(self) -> None:
-        self._work.cancel()
+        self._task.cancel()
 
     def drop(self) -> None:
         """Cancel an early call that the complete answer does not contain."""
@@ -112,7 +113,7 @@ class ToolExecution:
 
     async def end(self) -> None:
         """Wait until it is over."""
-        await self._work.wait()
+        await self._task.wait()
 
     def _release_slots(self) -> None:
         # Also for a tool that ignores cancellation: it must not block waiting calls.
@@ -167,7 +168,7 @@ class ToolExecution:
     def _on_timeout(self, timeout_s: float) -> None:
         log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
         self._timed_out, self._timeout_s = True, timeout_s
-        self._work.cancel()
+        self._task.cancel()
 
     def close(self) -> dict[str, Any]:
         """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
@@ -207,7 +208,7 @@ class ToolExecution:
 
     def _record_crash(self) -> None:
         """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
-        error = self._work.task.exception() if self._work.has_outcome() else None
+        error = self._task.task.exception() if self._task.has_outcome() else None
         if error is not None:
             log.error("tool.execution_failed", tool=self.call.name, exc_info=error)
             self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")

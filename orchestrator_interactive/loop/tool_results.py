@@ -16,7 +16,7 @@ from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, l
 from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ToolCall
     from orchestrator_interactive.kernel.contracts.models import HookResult
@@ -43,12 +43,6 @@ Block = dict[str, Any]
 # process ended; the run's next owner reports it.
 ToolOutcome = Literal["finished", "failed", "cancelled", "unknown", "lost"]
 _OUTCOMES: tuple[ToolOutcome, ...] = get_args(ToolOutcome)
-# Outcomes of rows without the metadata `call_outcome`, by their text.
-_OUTCOME_BY_TEXT: Mapping[str, ToolOutcome] = {
-    NOT_STARTED: "cancelled",
-    UNKNOWN_OUTCOME: "unknown",
-    PROCESS_ENDED: "lost",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +117,15 @@ def results_in(row: dict[str, Any]) -> list[tuple[str, CallOutcome]]:
     ids, call_outcome = metadata.get("results"), metadata.get("call_outcome")
     if not isinstance(ids, list):
         return []
-    if not isinstance(call_outcome, dict):  # without `call_outcome`, a row has either normal or lost results
-        return [(str(each), CallOutcome("lost" if PROCESS_ENDED in text_of(row) else "finished")) for each in ids]
-    return [(str(each), _from_dict(call_outcome.get(str(each))) or CallOutcome("finished")) for each in ids]
+    outcomes = call_outcome if isinstance(call_outcome, dict) else {}
+    return [(str(each), _from_dict(outcomes.get(str(each))) or CallOutcome("finished")) for each in ids]
 
 
 def _outcome_in_row(row: dict[str, Any]) -> CallOutcome:
     """Return the outcome of the call whose result is this row."""
-    metadata, content = metadata_of(row), row.get("content")
-    if recorded := _from_dict(metadata.get("call_outcome")):
-        return recorded
-    if not metadata.get("is_error"):
-        return CallOutcome("finished")
-    return CallOutcome(_OUTCOME_BY_TEXT.get(content, "failed") if isinstance(content, str) else "failed")
+    metadata = metadata_of(row)
+    recorded = _from_dict(metadata.get("call_outcome"))
+    return recorded or CallOutcome("failed" if metadata.get("is_error") else "finished")
 
 
 def _from_dict(data: Any) -> CallOutcome | None:

@@ -81,7 +81,7 @@ def usage_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
 
 
 def usage_from_dict(data: Any) -> UsageTotals:
-    """Parse the form of `UsageTotals.told`; zero if it is malformed."""
+    """Parse the form of `UsageTotals.to_dict`; zero if it is malformed."""
     try:
         input_, output, cache_read, cache_write = (int(data.get(count) or 0) for count in _COUNTS)
         cost = None if data.get("cost_usd") is None else Decimal(data["cost_usd"])

@@ -14,20 +14,20 @@ from orchestrator_interactive.kernel.interop import to_local_coordinator
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
-Status = Literal["pending", "in_progress", "done"]
+TodoStatus = Literal["pending", "in_progress", "done"]
 
-_MARKS: dict[Status, str] = {"pending": "☐", "in_progress": "▶", "done": "☑"}
+_MARKS: dict[TodoStatus, str] = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 
 
 @dataclass(frozen=True, slots=True)
 class TodoItem:
     text: str
-    status: Status
+    status: TodoStatus
 
 
 class _Item(Options):
     text: str = Field(min_length=1, max_length=500, description="The task, in a few words.")
-    status: Status = "pending"
+    status: TodoStatus = "pending"
 
     @field_validator("text", mode="before")
     @classmethod

@@ -127,7 +127,7 @@ def cluster(server: Server) -> RedisCluster:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether a later retry may succeed."""
+    """Return whether a later retry may succeed."""
     if isinstance(error, _PERMANENT):
         return False
     return isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_WORDS)

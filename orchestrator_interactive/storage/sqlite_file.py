@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BUSY_TIMEOUT_S = 5.0
 # "aslg": identifies the file as a conversation log.
 APPLICATION_ID = 0x61736C67
-VERSION = 2
+VERSION = 1
 
 # Fencing tokens, in their own table: a log that does not exist may have one.
 _FENCES = """CREATE TABLE fences (
@@ -41,10 +41,6 @@ _SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
-# Statements that migrate from a version to the next one.
-_MIGRATIONS = {
-    1: ("ALTER TABLE logs ADD COLUMN change TEXT NOT NULL DEFAULT ''", _FENCES, "PRAGMA user_version = 2"),
-}
 
 _REMEDIES = {
     "SQLITE_BUSY": f"another process has held it locked for {BUSY_TIMEOUT_S:.0f} seconds. Try again, or end it",
@@ -59,7 +55,7 @@ _REMEDIES = {
 
 
 def open_database(path: Path, prepare: Callable[[sqlite3.Connection], None] | None = None) -> sqlite3.Connection:
-    """Open a connection for the calling thread; the file is created or migrated as needed.
+    """Open a connection for the calling thread; the file is created if needed.
 
     `prepare` is called in the same transaction.
 
@@ -76,8 +72,8 @@ def open_database(path: Path, prepare: Callable[[sqlite3.Connection], None] | No
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE")
-        version = _version(connection, path)  # another process may have created or migrated it
-        for statement in _SCHEMA if not version else _MIGRATIONS.get(version, ()):
+        version = _version(connection, path)  # another process may have created it
+        for statement in () if version else _SCHEMA:
             connection.execute(statement)
         if prepare is not None:
             prepare(connection)
@@ -95,12 +91,12 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds the lock."""
+    """Return whether another connection holds the lock."""
     return _name(error).startswith("SQLITE_BUSY")
 
 
 def is_transient(error: sqlite3.Error) -> bool:
-    """Whether a retry may succeed later: the file is locked, or its disk is full or unavailable."""
+    """Return whether a retry may succeed later: the file is locked, or its disk is full or unavailable."""
     return _name(error).startswith(("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR"))
 
 

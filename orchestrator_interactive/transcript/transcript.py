@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.request_validation import RequestProblem
 
     Row = dict[str, Any]
-    Report = Callable[[str, str], None]
+    ReportProblem = Callable[[str, str], None]
 
 log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ class Transcript:
 class _Draft:
     """Messages that pass the request check, and the state needed to extend them."""
 
-    def __init__(self, report: Report, check: RequestCheck | None = None) -> None:
+    def __init__(self, report: ReportProblem, check: RequestCheck | None = None) -> None:
         self.messages: list[Message] = []
         self.check = check or RequestCheck()
         self._report = report

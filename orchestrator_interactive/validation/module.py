@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
     from orchestrator_interactive.validation.report import ModuleType
-    from orchestrator_interactive.validation.runner import Ending, Message
+    from orchestrator_interactive.validation.runner import CallResult, Message
     from orchestrator_interactive.validation.sandbox import Sandbox
 
 _IMPORT_LIMIT_S = 60.0  # some modules import a lot
@@ -171,7 +171,7 @@ async def _check_module(
             validator.emit(_unchecked(module_type, f"It also {_mounts(module_type)}.", "Validate without --type."))
 
 
-async def _mount_once(validator: Validator, sandboxes: Sandboxes, service_url: str) -> tuple[Sandboxes, Ending]:
+async def _mount_once(validator: Validator, sandboxes: Sandboxes, service_url: str) -> tuple[Sandboxes, CallResult]:
     """Mount a module with the given options; for a provider also with a dummy key and the mock server's URL."""
 
     async def mount(sandboxes: Sandboxes) -> Sandbox:

@@ -22,7 +22,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
 from orchestrator_interactive.kernel.interop import accepts_both, to_local_error
 from orchestrator_interactive.testing import MockApprovalSystem, MockContextManager, MockProvider, MockTool
-from orchestrator_interactive.validation.runner import RULES, Ending, NotCheckedError, cancel_in_time, kind
+from orchestrator_interactive.validation.runner import RULES, CallResult, NotCheckedError, cancel_in_time, kind
 from orchestrator_interactive.validation.tool_pairs import pair_problems
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Recording:
 
     scenario: Scenario
     hooks: RecordingHooks
-    ended: Ending = field(default_factory=Ending)
+    ended: CallResult = field(default_factory=CallResult)
     asked: int = 0
     calls: int = 0
     requests: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)

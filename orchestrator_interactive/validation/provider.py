@@ -23,7 +23,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.validation.catching_server import ANSWER_SIGNATURE
 from orchestrator_interactive.validation.runner import (
-    Ending,
+    CallResult,
     NotCheckedError,
     ToleratedError,
     called,
@@ -73,10 +73,10 @@ class Trials:
         changed: fields of the request that `complete` changed.
     """
 
-    models: Ending
-    asked: Ending
-    refused: Ending | None
-    cancelled: Ending | None
+    models: CallResult
+    asked: CallResult
+    refused: CallResult | None
+    cancelled: CallResult | None
     knows_models: bool
     caught: tuple[Caught, ...]
     changed: tuple[str, ...]
@@ -131,13 +131,13 @@ async def _try(validator: Validator, provider: Any, server: CatchingServer) -> T
     )
 
 
-async def _cancel(validator: Validator, provider: Any, server: CatchingServer) -> Ending | None:
+async def _cancel(validator: Validator, provider: Any, server: CatchingServer) -> CallResult | None:
     """Cancel a call of `complete` when its request has arrived; return how it ended, `None` if none arrived."""
     call = called(partial(provider.complete, _native(provider, _conversation())))
     task = asyncio.create_task(validator.caught(call))
     arrived = await server.wait_for_request(validator.limit_s / 2)
     if not await cancel_in_time(task):
-        return Ending(hung=True, problem="continues after its cancellation") if arrived else None
+        return CallResult(hung=True, problem="continues after its cancellation") if arrived else None
     return await validator.ending(task) if arrived else None
 
 
@@ -308,7 +308,7 @@ def sends_the_conversation(trials: Trials) -> Iterator[str]:
 
 def raises_llm_errors(trials: Trials) -> Iterator[str]:
     _sent(trials)
-    refused = trials.refused or Ending()
+    refused = trials.refused or CallResult()
     if not (isinstance(refused.error, Exception) and isinstance(to_local_error(refused.error), LLMError)):
         yield f"After HTTP status 400 it {refused.problem or 'returns an answer'}."
 

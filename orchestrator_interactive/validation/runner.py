@@ -46,7 +46,7 @@ RULES = read_rules()
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CallResult:
     """How a call of the module's code ended. `problem` says how, as in "raises OSError"; blank if it returned."""
 
     value: Any = None
@@ -111,9 +111,9 @@ class Validator:
         """
         rule = self._start(key, texts)
         try:
-            ended = Ending(list(problems))
+            ended = CallResult(list(problems))
         except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - third-party code: reported, not handled
-            ended = Ending(error=e, problem=self._ended(e))
+            ended = CallResult(error=e, problem=self._ended(e))
         self._finish(rule, ended, otherwise)
 
     async def scenario(self, key: str, problems: Coroutine[Any, Any, list[str]], otherwise: str = "") -> bool:
@@ -121,25 +121,27 @@ class Validator:
         rule = self._start(key, {})
         return self._finish(rule, await self._run(problems, self.limit_s), otherwise)
 
-    async def perform(self, doing: str, coroutine: Coroutine[Any, Any, Any], limit_s: float | None = None) -> Ending:
+    async def perform(
+        self, doing: str, coroutine: Coroutine[Any, Any, Any], limit_s: float | None = None
+    ) -> CallResult:
         """Run code whose outcome the rules check later. After the limit it is cancelled, then abandoned."""
         self.emit(ValidationStep(doing, limit_s or self.limit_s))
         return await self._run(coroutine, limit_s or self.limit_s)
 
-    async def caught(self, coroutine: Coroutine[Any, Any, Any]) -> Ending:
+    async def caught(self, coroutine: Coroutine[Any, Any, Any]) -> CallResult:
         """Await third-party code in a task of its own; a SystemExit would end the event loop."""
         try:
-            return Ending(await coroutine)
+            return CallResult(await coroutine)
         except (Exception, SystemExit, KeyboardInterrupt) as e:  # noqa: BLE001 - third-party code: reported, not handled
-            return Ending(error=e, problem=self._ended(e))
+            return CallResult(error=e, problem=self._ended(e))
 
-    async def ending(self, task: asyncio.Task[Ending]) -> Ending:
+    async def ending(self, task: asyncio.Task[CallResult]) -> CallResult:
         """Return how a task of `caught` ended; if it has not ended, cancel it."""
         if not task.done():
             stopped = "" if await cancel_in_time(task) else ", and continues after its cancellation"
-            return Ending(hung=True, problem=f"does not end within {self.limit_s:g} seconds{stopped}")
+            return CallResult(hung=True, problem=f"does not end within {self.limit_s:g} seconds{stopped}")
         error = asyncio.CancelledError()
-        return Ending(error=error, problem=self._ended(error)) if task.cancelled() else task.result()
+        return CallResult(error=error, problem=self._ended(error)) if task.cancelled() else task.result()
 
     def error_text(self, error: BaseException) -> str:
         """Return an error as one line, with the line of the module that raised it."""
@@ -147,7 +149,7 @@ class Validator:
         where = line_in(error, self.location)
         return shortened(f"{type(error).__name__}{f': {text}' if text else ''}{f' ({where})' if where else ''}")
 
-    async def _run(self, coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Ending:
+    async def _run(self, coroutine: Coroutine[Any, Any, Any], limit_s: float) -> CallResult:
         task = asyncio.create_task(self.caught(coroutine))
         await asyncio.wait({task}, timeout=limit_s)
         return await self.ending(task)
@@ -164,7 +166,7 @@ class Validator:
         self.emit(ValidationStep(rule.rule, self.limit_s, rule))
         return rule
 
-    def _finish(self, rule: ValidationFinding, ended: Ending, otherwise: str) -> bool:
+    def _finish(self, rule: ValidationFinding, ended: CallResult, otherwise: str) -> bool:
         match ended.error:
             case NotCheckedError() as e:
                 finding = replace(rule, outcome="not checked", problem=str(e), fix=e.fix or rule.fix)

@@ -24,7 +24,7 @@ from orchestrator_interactive.validation.runner import NotCheckedError, Tolerate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from orchestrator_interactive.validation.runner import Ending, Validator
+    from orchestrator_interactive.validation.runner import CallResult, Validator
     from orchestrator_interactive.validation.sandbox import Registration, Sandboxes
 
 _TOOL_NAME = re.compile(r"(?=.{1,64}$)[a-z][a-z0-9]*(_[a-z0-9]+)*")  # the providers' APIs allow 64 characters
@@ -64,7 +64,7 @@ class Trial:
     call: str
     valid: bool
     given: Mapping[str, Any]
-    ending: Ending
+    ending: CallResult
 
     @property
     def result(self) -> Any:

@@ -12,7 +12,7 @@ _CHANNEL = re.compile(r"[CG][A-Z0-9]{2,}")
 _MOST_PORT = 65_535
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     host: str
     port: int
 
@@ -74,7 +74,7 @@ class SlackConfig(BaseModel):
         return given
 
 
-def address_of(listen: str) -> Address:
+def address_of(listen: str) -> ListenAddress:
     """Parse an address such as `127.0.0.1:3000` or `[::1]:3000`.
 
     Raises:
@@ -85,4 +85,4 @@ def address_of(listen: str) -> Address:
     is_host = bool(bare) and not any(sign in "/@ []" for sign in bare) and (":" not in bare or bare != host)
     if not is_host or not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) <= _MOST_PORT:
         raise ValueError("must be a host and a port, such as 127.0.0.1:3000")
-    return Address(bare, int(port))
+    return ListenAddress(bare, int(port))

@@ -24,7 +24,7 @@ from service.tables import counted
 
 if TYPE_CHECKING:
     from service.config.config import Environment
-    from service.config.slack import Address, SlackConfig
+    from service.config.slack import ListenAddress, SlackConfig
     from service.doctor.findings import DoctorFinding
     from service.doctor.web_api import WebApi
 
@@ -104,7 +104,7 @@ async def check_http(api: WebApi, config: SlackConfig, environment: Environment)
     return passed("HTTP transport", f"{config.listen} is free to listen on. {_WHERE}")
 
 
-async def _is_ours(api: WebApi, address: Address, secret: str) -> bool:
+async def _is_ours(api: WebApi, address: ListenAddress, secret: str) -> bool:
     """Send a signed `url_verification` request, as Slack does, and check that the challenge is returned."""
     challenge, timestamp = secrets.token_hex(8), str(int(time.time()))
     body = json.dumps({"type": "url_verification", "challenge": challenge}).encode()

@@ -64,7 +64,7 @@ async def open_budget(url: str) -> RedisBudget | None:
 
 
 def refuse_unprepared(url: str) -> None:
-    """Raise StoreError if opening the store at this URL would create or migrate its tables."""
+    """Raise StoreError if opening the store at this URL would create its tables."""
     if _scheme(url) == "sqlite":
         refuse_older(sqlite_path(url))
 

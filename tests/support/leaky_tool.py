@@ -1,4 +1,4 @@
-"""A tool module that tells secrets in every way that a tool can: see `test_service_secrets.py`."""
+"""A tool module that reveals secrets in every way that a tool can: see `test_secrets.py`."""
 
 from __future__ import annotations
 

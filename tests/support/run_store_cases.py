@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from connector.protocols import InboxEntry, Kind, LeaseLost, StateChanges
+from connector.protocols import EntryKind, InboxEntry, LeaseLost, StateChanges
 from service.store.base import RunStore
 from service.store.serialization import GRACE_S, MAX_DUE_IN_S
 
@@ -27,7 +27,7 @@ def _case(case: Case) -> Case:
     return case
 
 
-def entry(name: object, kind: Kind = "message", **data: object) -> InboxEntry:
+def entry(name: object, kind: EntryKind = "message", **data: object) -> InboxEntry:
     return InboxEntry(f"m{name}", kind, data or {"text": f"{name}"})
 
 

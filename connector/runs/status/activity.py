@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from connector import texts
 from connector.formatting.text_utils import counted, one_line, use_of
-from connector.runs.status.todo_list import TODO_TOOL, Todo, todo_of
+from connector.runs.status.todo_list import TODO_TOOL, TodoList, todo_of
 
 _GEAR = "⚙️"
 _LABEL_CHARS = 120
@@ -26,7 +26,7 @@ class _Tool(NamedTuple):
 
     label: str
     progress: str = ""
-    todo: Todo | None = None
+    todo: TodoList | None = None
 
     @property
     def phrase(self) -> str:
@@ -58,7 +58,7 @@ class Activity:
         todo: the agent's latest to-do list.
     """
 
-    todo: Todo = ()
+    todo: TodoList = ()
     _tools: dict[str, _Tool] = field(default_factory=dict)
     _latest: _Tool | None = None
     _is_thinking: bool = False

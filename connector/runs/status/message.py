@@ -31,7 +31,6 @@ log = structlog.get_logger(__name__)
 _REPLACEMENTS = 2
 # The key of a status message is the run id, this suffix, and the ts of the message that it replaces, if any.
 STATUS_KEY = ":status"
-STATUS_SPACING_S = 2.0
 # Events that show that a resumed run is working. A run whose log was complete only ends.
 _AT_WORK = frozenset({"waiting", "thinking", "tool:start", "retrying", "fallback", "compacting"})
 
@@ -62,7 +61,7 @@ async def remove_status(client: SlackClient, channel: str, ts: str, run: str = "
         await client.update(channel, ts, lambda: Content(texts.DONE), CallSlot())
 
 
-class Status:
+class StatusMessage:
     """The status message of an active run. It is posted again if it was deleted or cannot be edited."""
 
     def __init__(  # noqa: PLR0913 - its dependencies
@@ -73,7 +72,7 @@ class Status:
         owner: StatusOwner,
         existing: FoundPost | None,
         *,
-        spacing_s: float = STATUS_SPACING_S,
+        spacing_s: float,
     ) -> None:
         """`existing` finds posts that were there at the takeover; `None`: the run begins in this process.
 

@@ -25,10 +25,10 @@ class StatusTodo:
     status: str
 
 
-Todo = tuple[StatusTodo, ...]
+TodoList = tuple[StatusTodo, ...]
 
 
-def todo_of(args: Any) -> Todo | None:
+def todo_of(args: Any) -> TodoList | None:
     """Parse the list that a call sets; `None`: it sets none. The arguments come from a model and are not validated."""
     items = args.get("items") if isinstance(args, dict) and args.get("action", "set") == "set" else None
     if not isinstance(items, list):
@@ -43,7 +43,7 @@ def _item(given: Any) -> StatusTodo | None:
     return StatusTodo(given["text"], status if isinstance(status, str) and status in _MARKS else "pending")
 
 
-def lines(todo: Todo) -> list[str]:
+def lines(todo: TodoList) -> list[str]:
     """Render the list: the progress, and the items around the current one."""
     done = sum(item.status == "done" for item in todo)
     shown, before = _around(todo)
@@ -53,7 +53,7 @@ def lines(todo: Todo) -> list[str]:
     return [f"To do: {done} of {len(todo)} done", *more[0], *items, *more[1]]
 
 
-def _around(todo: Todo) -> tuple[Sequence[StatusTodo], int]:
+def _around(todo: TodoList) -> tuple[Sequence[StatusTodo], int]:
     """Return the shown items, and the number of items before them."""
     at_work = [place for place, item in enumerate(todo) if item.status == "in_progress"]
     to_come = [place for place, item in enumerate(todo) if item.status == "pending"]

@@ -30,7 +30,7 @@ def lines(item: Item) -> Iterator[str]:
             yield ""
             yield f"── Task {item.episode} ── {day_and_time(item.ts)} ──"
         case ExportedText():
-            yield _head(item, item.name, item.remarks)
+            yield _head(item, item.name, item.notes)
             yield from _body(item.parts)
         case ExportedQuestion():
             verb = f"Asks {item.name}" if item.target == "agent" else f"Calls {item.name}"
@@ -47,14 +47,14 @@ def _result(result: CallResult | None) -> Iterator[str]:
     if result is None:
         yield f"{_INDENT}→ no result"
         return
-    yield _head(result, f"→ {result.outcome}", result.remarks)
+    yield _head(result, f"→ {result.outcome}", result.notes)
     yield from _body(result.parts)
 
 
 def _head(
-    item: ExportedText | ExportedQuestion | ExportMark | CallResult, title: str, remarks: Iterable[str] = ()
+    item: ExportedText | ExportedQuestion | ExportMark | CallResult, title: str, notes: Iterable[str] = ()
 ) -> str:
-    details = "; ".join(remarks)
+    details = "; ".join(notes)
     line = f"{title} ({details})" if details else title
     return f"{item.index:>6}  {time_of_day(item.ts)}  {_in_a_line(line)}"
 

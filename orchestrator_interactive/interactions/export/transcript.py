@@ -51,7 +51,7 @@ class ExportedText:
     Args:
         who: "person", "agent", or "note" for other texts.
         name: heading.
-        remarks: additional details.
+        notes: additional details.
     """
 
     index: int
@@ -59,7 +59,7 @@ class ExportedText:
     who: Literal["person", "agent", "note"]
     name: str
     parts: tuple[ExportPart, ...]
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class CallResult:
     ts: float
     outcome: Literal["done", "failed", "at work"]
     parts: tuple[ExportPart, ...]
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,8 @@ class _Held:
             self.items[place] = replace(question, result=result)
         else:
             name = getattr(state, "tool_name", None) or "another agent"
-            remarks = (f"of the call {call_id}", *result.remarks)
-            self.items.append(ExportedText(result.index, result.ts, "note", f"Result of {name}", result.parts, remarks))
+            notes = (f"of the call {call_id}", *result.notes)
+            self.items.append(ExportedText(result.index, result.ts, "note", f"Result of {name}", result.parts, notes))
 
 
 def _question(node: Node, call: RenderedCall) -> ExportedQuestion:
@@ -195,10 +195,10 @@ def _call_result(node: Node, state: ToolResultState | AgentResultState) -> CallR
     elif meta.get("pending"):
         outcome = "at work"
     ratings = {name: getattr(state, name, None) for name in ("reward", "score")}
-    remarks = [f"{name} {value}" for name, value in ratings.items() if value is not None]
+    notes = [f"{name} {value}" for name, value in ratings.items() if value is not None]
     if "whole" in meta:
-        remarks.append("shortened for the model")
-    return CallResult(node.index, node.envelope["ts"], outcome, tuple(result_parts(state.result)), tuple(remarks))
+        notes.append("shortened for the model")
+    return CallResult(node.index, node.envelope["ts"], outcome, tuple(result_parts(state.result)), tuple(notes))
 
 
 def _items_of(node: Node, state: BaseState) -> Iterator[Item]:
@@ -206,18 +206,18 @@ def _items_of(node: Node, state: BaseState) -> Iterator[Item]:
     index, ts = node.index, node.envelope["ts"]
     match state:
         case UserMessageState(text=content):
-            who, name, remarks = _speaker(node, _meta(state))
-            yield ExportedText(index, ts, who, name, tuple(parts_of(content)), (*remarks, *_details(state)))
+            who, name, notes = _speaker(node, _meta(state))
+            yield ExportedText(index, ts, who, name, tuple(parts_of(content)), (*notes, *_details(state)))
         case UserResponseState(text=content):
             yield ExportedText(
                 index, ts, "person", "Person", tuple(parts_of(content)), ("in response", *_details(state))
             )
         case AssistantMessageState(content=content, is_reflection=is_reflection):
-            parts, remarks = tuple(parts_of(content)), tuple(_details(state))
+            parts, notes = tuple(parts_of(content)), tuple(_details(state))
             if is_reflection:
-                yield ExportedText(index, ts, "note", "Judgement", parts, remarks)
+                yield ExportedText(index, ts, "note", "Judgement", parts, notes)
             else:
-                yield ExportedText(index, ts, "agent", "Agent", parts, remarks)
+                yield ExportedText(index, ts, "agent", "Agent", parts, notes)
         case WaitingState():
             whom = {"llm": "the model", "user_input": "a person", "agent": "another agent"}.get(state.kind, "a tool")
             which = f" ({state.correlation_id})" if state.correlation_id else ""

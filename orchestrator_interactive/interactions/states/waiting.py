@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 
 from orchestrator_interactive.interactions.states.base import UNDERWAY, BaseState
 
-Kind = Literal["tool", "agent", "llm", "user_input"]
+WaitKind = Literal["tool", "agent", "llm", "user_input"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -21,16 +21,16 @@ class WaitingState(BaseState):
         correlation_id: id of the call or request that it waits for.
     """
 
-    kind: Kind
+    kind: WaitKind
     deadline: float | None = None
     correlation_id: str | None = None
 
     follows: ClassVar[frozenset[str] | None] = UNDERWAY
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"A conversation waits for one of {', '.join(get_args(Kind))}; not for {self.kind!r}.")
+        if self.kind not in get_args(WaitKind):
+            raise ValueError(f"A conversation waits for one of {', '.join(get_args(WaitKind))}; not for {self.kind!r}.")
 
     def is_over(self, now_s: float | None = None) -> bool:
-        """Whether the deadline has passed; `now_s` in seconds since the epoch."""
+        """Return whether the deadline has passed; `now_s` in seconds since the epoch."""
         return self.deadline is not None and (time.time() if now_s is None else now_s) >= self.deadline

@@ -68,7 +68,7 @@ def fenced(key: Key) -> Fenced:
 
 
 def is_within(node: Node, since: float, until: float, kinds: Sequence[str]) -> bool:
-    """Whether the state is within the bounds of a scan."""
+    """Return whether the state is within the bounds of a scan."""
     envelope = node.envelope
     return since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds)
 

@@ -158,7 +158,7 @@ def _update_log(file: sqlite3.Connection, key: Key, change: Change) -> int | Non
 
 
 def _is_last(file: sqlite3.Connection, key: Key, change: Change) -> bool:
-    """Whether this change is already the last one written, so that this call is a retry."""
+    """Return whether this change is already the last one written, so that this call is a retry."""
     row = file.execute(_CHANGE, (key.conversation_id, key.agent_id)).fetchone()
     return row is not None and row[0] == change.id
 

@@ -57,12 +57,12 @@ class MessageHistory:
 
 
 def is_from_user(row: Row) -> bool:
-    """Whether users wrote it: a prompt, or an injected message."""
+    """Return whether users wrote it: a prompt, or an injected message."""
     return row["role"] == "user" and not is_of_a_hook(row) and "results" not in metadata_of(row)
 
 
 def is_result(row: Row) -> bool:
-    """Whether it holds tool results, regular or late."""
+    """Return whether it holds tool results, regular or late."""
     return row["role"] == "tool" or "results" in metadata_of(row)
 
 

@@ -55,7 +55,7 @@ class Summariser:
         self._not_before_s = 0.0
 
     def is_ready(self) -> bool:
-        """Whether no back-off after a failure is running."""
+        """Return whether no back-off after a failure is running."""
         return not self._failures or asyncio.get_running_loop().time() >= self._not_before_s
 
     async def ask(self, provider: Any, request: ChatRequest) -> tuple[str, Usage | None]:

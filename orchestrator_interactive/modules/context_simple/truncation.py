@@ -85,7 +85,7 @@ class _Candidates:
         return Truncation(tuple(self.indices[i] for i in shown), self.indices[-1] + 1)
 
     def is_answered(self, place: int) -> bool:
-        """Whether the model or a tool produced rows between this candidate and the next one."""
+        """Return whether the model or a tool produced rows between this candidate and the next one."""
         until = self.indices[place + 1] if place + 1 < self.end else self.indices[place] + 1
         return any(is_of_the_model(row) or row["role"] == "tool" for row in self._history[self.indices[place] : until])
 

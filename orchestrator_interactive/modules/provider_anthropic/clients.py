@@ -14,7 +14,7 @@ from httpx2 import create_ssl_context
 if TYPE_CHECKING:
     import ssl
 
-Address = tuple[str, str]
+ClientKey = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class ClientLease:
     """A use of a shared client; `release` may be called more than once."""
 
     client: AsyncAnthropic
-    _clients: dict[Address, _Shared] = field(repr=False)
-    _address: Address = field(repr=False)
+    _clients: dict[ClientKey, _Shared] = field(repr=False)
+    _address: ClientKey = field(repr=False)
     _held: bool = True
 
     async def release(self) -> None:
@@ -51,7 +51,7 @@ class ClientPool:
     """
 
     def __init__(self) -> None:
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Address, _Shared]] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ClientKey, _Shared]] = WeakKeyDictionary()
 
     def lease(self, api_key: str, base_url: str) -> ClientLease:
         clients = self._by_loop.setdefault(asyncio.get_running_loop(), {})

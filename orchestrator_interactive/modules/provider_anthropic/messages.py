@@ -143,7 +143,7 @@ def _assistant_block(block: ContentBlock, model: str) -> list[ApiBlock]:
 
 
 def _thought_by(block: ThinkingBlock | RedactedThinkingBlock, model: str) -> bool:
-    """Whether this model produced the thinking: newer models reject thinking of other models."""
+    """Return whether this model produced the thinking: newer models reject thinking of other models."""
     thought_by: str = (block.model_extra or {}).get("model", model)
     return thought_by == model
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from orchestrator_interactive.modules.provider_demo.conversation import Task
-    from orchestrator_interactive.modules.provider_demo.rows import InjectedText, ToolUse
+    from orchestrator_interactive.modules.provider_demo.rows import DemoToolCall, InjectedText
     from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
 _ABOUT_ME = (
@@ -52,12 +52,14 @@ def answer(subject: DemoSubject, tool_names: Collection[str]) -> str:
 def while_waiting(subject: DemoSubject) -> str:
     """Compose the text while tools are still running: which ones, and replies to messages. See LEADS."""
     awaited = " and ".join(named(use) for use in subject.task.pending)
-    queries = dict.fromkeys(wish.query for _, wish in subject.wishes if isinstance(wish, intents.Search))
+    queries = dict.fromkeys(
+        requested.query for _, requested in subject.requests if isinstance(requested, intents.Search)
+    )
     found = [search_results(subject, query) for query in queries if hits(subject.task, query)]
     return _joined([f"I am still waiting for {awaited}; then I go on.", *found, _in_between(subject)])
 
 
-def afterwards(uses: Sequence[ToolUse]) -> str:
+def afterwards(uses: Sequence[DemoToolCall]) -> str:
     """Compose the text about results that arrived after the answer."""
     lines = [f"- {named(use)} {'failed' if use.failed else 'is done'}: {_short(use.output)}" for use in uses]
     return "\n".join(("**The rest has come in.** I had answered without it:", *lines))
@@ -77,7 +79,7 @@ def _to_the_prompt(subject: DemoSubject, tool_names: Collection[str]) -> str:
             text = "\n\n".join(part for path in paths if (part := excerpt(subject, path)))
         case intents.Write() as write:
             text = _written(task, write)
-        case intents.Todo() as todo:
+        case intents.TodoIntent() as todo:
             text = _todo(task, todo)
         case intents.Search():
             pass  # its results lead the answer
@@ -114,7 +116,7 @@ def _written(task: Task, write: intents.Write) -> str:
     return f"I could not write `{write.path}`: in this turn I have no tool for it."
 
 
-def _todo(task: Task, todo: intents.Todo) -> str:
+def _todo(task: Task, todo: intents.TodoIntent) -> str:
     shown = [use for use in task.used if use.name == "todo" and use.succeeded]
     if shown:
         return f"**The to-do list**\n{shown[-1].output}"
@@ -143,38 +145,38 @@ def _known_name(task: Task) -> str | None:
 
 
 def _in_between(subject: DemoSubject) -> str:
-    if not subject.wishes:
+    if not subject.requests:
         return ""
     lines = [
-        f"- “{_one_line(wrote.line)}”{', at once' if wrote.is_urgent else ''}: {_done_about(subject, wrote, wish)}"
-        for wrote, wish in subject.wishes
+        f"- “{_one_line(wrote.line)}”{', at once' if wrote.is_urgent else ''}: {_done_about(subject, wrote, requested)}"
+        for wrote, requested in subject.requests
     ]
     return "\n".join(("**While I was working you also wrote:**", *lines))
 
 
-def _done_about(subject: DemoSubject, wrote: InjectedText, wish: intents.Intent) -> str:
-    if subject.is_steered and wrote is subject.wishes[0][0] and not isinstance(wish, intents.Search):
+def _done_about(subject: DemoSubject, wrote: InjectedText, requested: intents.Intent) -> str:
+    if subject.is_steered and wrote is subject.requests[0][0] and not isinstance(requested, intents.Search):
         return "that is what this answers."
-    match wish:
+    match requested:
         case intents.Search(query):
             return _about_search(subject.task, query)
         case intents.Read() | intents.Write():
-            return _about_files(subject, wish)
+            return _about_files(subject, requested)
         case intents.DemoAnswer():
             return "I stopped there and answered with what I had."
         case _:
             return "I have read it. It asks for nothing that a demo can do, so I only take note of it."
 
 
-def _about_files(subject: DemoSubject, wish: intents.Read | intents.Write) -> str:
-    if isinstance(wish, intents.Write):
+def _about_files(subject: DemoSubject, requested: intents.Read | intents.Write) -> str:
+    if isinstance(requested, intents.Write):
         done = any(use.name == "write_file" and use.succeeded for use in subject.task.used)
-        return f"I wrote `{wish.path}`." if done else "I could not write it."
-    if any(use.input.get("path") in wish.paths for use in subject.task.pending):
+        return f"I wrote `{requested.path}`." if done else "I could not write it."
+    if any(use.input.get("path") in requested.paths for use in subject.task.pending):
         return "I am reading it."
-    if all(subject.text_of(path) is None for path in wish.paths):
+    if all(subject.text_of(path) is None for path in requested.paths):
         return "I could not read it."
-    return "I read it:\n" + "\n".join(f"  {_indented(excerpt(subject, path))}" for path in wish.paths)
+    return "I read it:\n" + "\n".join(f"  {_indented(excerpt(subject, path))}" for path in requested.paths)
 
 
 def _about_search(task: Task, query: str) -> str:

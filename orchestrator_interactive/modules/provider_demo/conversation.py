@@ -10,10 +10,10 @@ from orchestrator_interactive.modules.provider_demo.rows import (
     PAUSE,
     DemoQuestion,
     DemoText,
+    DemoToolCall,
     Event,
     InjectedText,
     LateResults,
-    ToolUse,
     events_in,
 )
 
@@ -38,18 +38,18 @@ class Task:
     prompt: str
     steps: tuple[Event, ...]
     before: tuple[Event, ...]
-    afterwards: tuple[ToolUse, ...] = ()
+    afterwards: tuple[DemoToolCall, ...] = ()
 
     @property
     def wrote(self) -> list[InjectedText]:
         return [step for step in self.steps if isinstance(step, InjectedText)]
 
     @property
-    def used(self) -> list[ToolUse]:
-        return [step for step in self.steps if isinstance(step, ToolUse)]
+    def used(self) -> list[DemoToolCall]:
+        return [step for step in self.steps if isinstance(step, DemoToolCall)]
 
     @property
-    def pending(self) -> list[ToolUse]:
+    def pending(self) -> list[DemoToolCall]:
         """The calls that are still running."""
         return [use for use in self.used if use.is_pending]
 
@@ -71,7 +71,7 @@ class Task:
         answers = [event.text for event in self.before if _is_answer(event) and isinstance(event, DemoText)]
         return answers[-1] if answers else ""
 
-    def result(self, name: str, given: dict[str, Any]) -> ToolUse | None:
+    def result(self, name: str, given: dict[str, Any]) -> DemoToolCall | None:
         """Return the latest result of exactly this call."""
         return next((use for use in reversed(self.used) if use.name == name and use.input == given), None)
 

@@ -51,7 +51,7 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class TodoIntent:
     """`items` is empty to show the list only."""
 
     items: tuple[str, ...]
@@ -72,7 +72,7 @@ class Chat:
     pass
 
 
-Intent = Introduce | Meet | AskName | Write | Search | Read | Review | Todo | Wait | DemoAnswer | Chat
+Intent = Introduce | Meet | AskName | Write | Search | Read | Review | TodoIntent | Wait | DemoAnswer | Chat
 
 # Bounded, and matched at word starts only, so that long messages stay fast.
 _PATH = r"(?<![\w./-])[./]{0,6}\w[\w./-]{0,200}\.(?:md|txt|csv|json|ya?ml|toml|py|js|html|rst|ini|cfg|log)\b"
@@ -143,7 +143,7 @@ def intent_of(text: str) -> Intent:
     return _write(text) or _search(text) or _read(text) or _general(text)
 
 
-def wish_of(text: str) -> Intent:
+def intent_in(text: str) -> Intent:
     """Return the intent of a message to a running task; `Chat` if it only needs an acknowledgement."""
     if _STOP.search(text):
         return DemoAnswer()
@@ -155,8 +155,8 @@ def wish_of(text: str) -> Intent:
 
 def steered_intent_of(text: str) -> Intent:
     """Return the intent of a message that arrived just after the answer."""
-    intent, wish = intent_of(text), wish_of(text)
-    return wish if isinstance(intent, Chat | Review) and isinstance(wish, Search) else intent
+    intent, requested = intent_of(text), intent_in(text)
+    return requested if isinstance(intent, Chat | Review) and isinstance(requested, Search) else intent
 
 
 def wait_s(text: str) -> float:
@@ -205,7 +205,7 @@ def _general(text: str) -> Intent:
     if _REVIEW.search(text):
         return Review()
     if _TODO.search(text):
-        return Todo(_items(text))
+        return TodoIntent(_items(text))
     if wait_s(text):
         return Wait()
     return Introduce() if _GREETING.search(text) else Chat()

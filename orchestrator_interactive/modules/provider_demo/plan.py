@@ -80,11 +80,11 @@ def _pause(subject: DemoSubject) -> tuple[str, float]:
     """Return the text and duration of the requested pause; an interrupted pause continues."""
     if subject.is_to_answer_now:
         return "", 0.0
-    wished_s = left_s = intents.wait_s(subject.task.prompt)
+    requested_s = left_s = intents.wait_s(subject.task.prompt)
     for said in subject.task.cut_pauses:
         left_s *= max(0, _PAUSE_WORDS - len(said.split())) / _PAUSE_WORDS
-    if left_s == wished_s:
-        return (f"{PAUSE}{wished_s:g} seconds, as you asked.\n\n" if wished_s else ""), wished_s
+    if left_s == requested_s:
+        return (f"{PAUSE}{requested_s:g} seconds, as you asked.\n\n" if requested_s else ""), requested_s
     return (f"{PAUSE}{left_s:.0f} seconds are still left.\n\n", left_s) if left_s >= 2 else ("", 0.0)
 
 
@@ -105,8 +105,8 @@ def _scripted(task: Task) -> DemoStep | None:
 def _next_calls(subject: DemoSubject, tool_names: Collection[str]) -> list[Call]:
     """Return the calls for messages first, then those of the task unless a message asks for the answer."""
     task = subject.task
-    wishes = [wish for _, wish in subject.wishes if not isinstance(wish, intents.Review)]
-    calls = [call for wish in wishes for call in _not_called(task, wish, tool_names)]
+    requests = [requested for _, requested in subject.requests if not isinstance(requested, intents.Review)]
+    calls = [call for requested in requests for call in _not_called(task, requested, tool_names)]
     if not calls and not subject.is_to_answer_now:
         calls = _not_called(task, subject.intent, tool_names)
     return [call for i, call in enumerate(calls) if call not in calls[:i]]
@@ -140,7 +140,7 @@ def _rounds(task: Task, intent: intents.Intent) -> Iterator[list[Call]]:
         case intents.Write(path, content, append):
             if text := content or task.last_answer:
                 yield [("write_file", {"path": path, "content": text + "\n", "append": append})]
-        case intents.Todo(items):
+        case intents.TodoIntent(items):
             yield [("todo", {"items": [_item(text) for text in items]} if items else {"action": "show"})]
 
 
@@ -177,7 +177,7 @@ def _item(text: str, status: str = "pending") -> dict[str, str]:
 
 def _lead(subject: DemoSubject, calls: Sequence[Call]) -> str:
     """Return the text before the first calls, and before calls that a message caused. See LEADS."""
-    if subject.wishes and not subject.is_steered and calls[0][0] != "list_files":
+    if subject.requests and not subject.is_steered and calls[0][0] != "list_files":
         queries = [f"“{given['query']}”" for name, given in calls if name == "search_files"]
         return f"You also mention {' and '.join(queries)}: I look for that first." if queries else ""
     if subject.task.used:

@@ -10,7 +10,7 @@ from orchestrator_interactive.modules.provider_demo.suggestions import suggestio
 
 if TYPE_CHECKING:
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings
-    from orchestrator_interactive.modules.provider_demo.rows import ToolUse
+    from orchestrator_interactive.modules.provider_demo.rows import DemoToolCall
     from orchestrator_interactive.modules.provider_demo.subject import DemoSubject
 
 _MAX_HITS = 10
@@ -74,7 +74,7 @@ def failures(subject: DemoSubject) -> str:
     return "\n".join(("**What did not work**", *map(_failure_line, subject.failures)))
 
 
-def named(use: ToolUse) -> str:
+def named(use: DemoToolCall) -> str:
     """Name a tool call and its subject."""
     about = next((use.input[key] for key in ("path", "query") if isinstance(use.input.get(key), str)), "")
     return f"`{use.name}`{f' of `{about}`' if about else ''}"
@@ -122,5 +122,5 @@ def _hit_lines(found: list[Hit]) -> list[str]:
     return [*shown, f"- … and {len(found) - _MAX_HITS} more"] if len(found) > _MAX_HITS else shown
 
 
-def _failure_line(use: ToolUse) -> str:
+def _failure_line(use: DemoToolCall) -> str:
     return f"- {named(use)}: {sentence(use.output)}"

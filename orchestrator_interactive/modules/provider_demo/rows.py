@@ -54,7 +54,7 @@ class DemoText:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolUse:
+class DemoToolCall:
     """A tool call with its result. If `is_pending`, the tool is still running."""
 
     name: str
@@ -72,10 +72,10 @@ class ToolUse:
 class LateResults:
     """Results of pending calls that have arrived."""
 
-    uses: tuple[ToolUse, ...]
+    uses: tuple[DemoToolCall, ...]
 
 
-Event = DemoQuestion | InjectedText | DemoText | ToolUse | LateResults
+Event = DemoQuestion | InjectedText | DemoText | DemoToolCall | LateResults
 
 
 def events_in(messages: Iterable[Message]) -> list[Event]:
@@ -125,7 +125,7 @@ class _Reader:
         self.events += wrote
 
     def _came_late(self, text: str) -> bool:
-        """Whether the text has results of known calls; a user could write the same prefix."""
+        """Return whether the text has results of known calls; a user could write the same prefix."""
         found = [_LATE.fullmatch(entry) for entry in _entries(text)]
         uses = [self._result(entry[1], entry[4], failed=bool(entry[3])) for entry in found if entry]
         known = tuple(use for use in uses if use is not None)
@@ -142,10 +142,10 @@ class _Reader:
             self._open_calls[call_id] = len(self.events)
             self.events.append(use)
 
-    def _result(self, call_id: str, output: str, *, failed: bool) -> ToolUse | None:
+    def _result(self, call_id: str, output: str, *, failed: bool) -> DemoToolCall | None:
         index = self._open_calls.get(call_id)
         call = None if index is None else self.events[index]
-        if index is None or not isinstance(call, ToolUse):
+        if index is None or not isinstance(call, DemoToolCall):
             return None
         is_pending = output.strip() == STILL_RUNNING
         if not is_pending:
@@ -179,19 +179,19 @@ def _is_only_a_pause(text: str) -> bool:
     return (text.startswith(PAUSE) and "\n\n" not in text) or PAUSE.startswith(text)
 
 
-def _calls(message: Message) -> list[tuple[str, ToolUse]]:
+def _calls(message: Message) -> list[tuple[str, DemoToolCall]]:
     blocks = message.content if isinstance(message.content, list) else []
-    calls = [(block.id, ToolUse(block.name, block.input)) for block in blocks if isinstance(block, ToolCallBlock)]
+    calls = [(block.id, DemoToolCall(block.name, block.input)) for block in blocks if isinstance(block, ToolCallBlock)]
     return calls or [_function_call(call) for call in getattr(message, "tool_calls", None) or ()]
 
 
-def _function_call(call: dict[str, Any]) -> tuple[str, ToolUse]:
+def _function_call(call: dict[str, Any]) -> tuple[str, DemoToolCall]:
     function = call.get("function") or {}
     try:
         given = parse_json(function.get("arguments") or "{}")
     except ValueError:
         given = {}
-    return str(call.get("id")), ToolUse(str(function.get("name")), given if isinstance(given, dict) else {})
+    return str(call.get("id")), DemoToolCall(str(function.get("name")), given if isinstance(given, dict) else {})
 
 
 def _results(message: Message) -> Iterator[tuple[str, str, bool]]:

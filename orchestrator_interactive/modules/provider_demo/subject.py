@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.modules.provider_demo.conversation import Task
     from orchestrator_interactive.modules.provider_demo.findings import FileFindings
-    from orchestrator_interactive.modules.provider_demo.rows import InjectedText, ToolUse
+    from orchestrator_interactive.modules.provider_demo.rows import DemoToolCall, InjectedText
 
 MAX_FILES = 6
 _LISTED = re.compile(r"(.+) \([\d,]+ bytes\)")
@@ -30,25 +30,25 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DemoSubject:
-    """An analysed task. `wishes` are the messages during the task with their intents."""
+    """An analysed task. `requests` are the messages during the task with their intents."""
 
     task: Task
     intent: intents.Intent
-    wishes: tuple[tuple[InjectedText, intents.Intent], ...]
+    requests: tuple[tuple[InjectedText, intents.Intent], ...]
     is_steered: bool
 
     @property
     def queries(self) -> list[str]:
         """All search queries, of messages first, then of the prompt."""
-        wanted = (*(wish for _, wish in self.wishes), self.intent)
-        return list(dict.fromkeys(wish.query for wish in wanted if isinstance(wish, intents.Search)))
+        wanted = (*(requested for _, requested in self.requests), self.intent)
+        return list(dict.fromkeys(requested.query for requested in wanted if isinstance(requested, intents.Search)))
 
     @property
     def is_to_answer_now(self) -> bool:
-        return any(isinstance(wish, intents.DemoAnswer) for _, wish in self.wishes)
+        return any(isinstance(requested, intents.DemoAnswer) for _, requested in self.requests)
 
     @property
-    def failures(self) -> list[ToolUse]:
+    def failures(self) -> list[DemoToolCall]:
         return [use for use in self.task.used if use.failed]
 
     def has_used(self, name: str) -> bool:
@@ -62,7 +62,7 @@ class DemoSubject:
     def text_of(self, path: str) -> str | None:
         return next((use.output for use in self._succeeded("read_file") if use.input.get("path") == path), None)
 
-    def _succeeded(self, name: str) -> Sequence[ToolUse]:
+    def _succeeded(self, name: str) -> Sequence[DemoToolCall]:
         return [use for use in self.task.used if use.name == name and use.succeeded]
 
 
@@ -70,10 +70,10 @@ def subject_of(task: Task) -> DemoSubject:
     """Analyse a task."""
     is_steered = bool(task.wrote) and task.wrote[0].text == task.prompt
     intent = intents.steered_intent_of(task.prompt) if is_steered else intents.intent_of(task.prompt)
-    wishes = [(wrote, _possible(intents.wish_of(wrote.text), is_steered=is_steered)) for wrote in task.wrote]
+    requests = [(wrote, _possible(intents.intent_in(wrote.text), is_steered=is_steered)) for wrote in task.wrote]
     if is_steered:
-        wishes[0] = (wishes[0][0], intent)
-    return DemoSubject(task, intent, tuple(wishes), is_steered)
+        requests[0] = (requests[0][0], intent)
+    return DemoSubject(task, intent, tuple(requests), is_steered)
 
 
 def search_call(query: str) -> tuple[str, dict[str, Any]]:
@@ -101,6 +101,10 @@ def listed_files(task: Task) -> list[str]:
     return [path for path in paths if path.lower().endswith(_TEXT_FILES)][:MAX_FILES]
 
 
-def _possible(wish: intents.Intent, *, is_steered: bool) -> intents.Intent:
+def _possible(requested: intents.Intent, *, is_steered: bool) -> intents.Intent:
     """Ignore a request to save the answer while there is no answer yet."""
-    return intents.Chat() if isinstance(wish, intents.Write) and wish.content is None and not is_steered else wish
+    return (
+        intents.Chat()
+        if isinstance(requested, intents.Write) and requested.content is None and not is_steered
+        else requested
+    )

@@ -96,7 +96,7 @@ def usage_of(top: Path, max_files: int | None = None) -> FolderUsage:
 
 
 def is_left_behind(path: str | Path) -> bool:
-    """Whether a temporary file or folder is too old to be still in use."""
+    """Return whether a temporary file or folder is too old to be still in use."""
     return time.time() - os.lstat(path).st_mtime > _LEFT_AFTER_S
 
 

@@ -162,7 +162,7 @@ class _Scan:
 
 
 def is_short(parts: tuple[str, ...] | list[str]) -> bool:
-    """Whether the length of a path (folders and a name) is within the limits."""
+    """Return whether the length of a path (folders and a name) is within the limits."""
     sizes_bytes = [len(os.fsencode(part)) for part in parts]
     return (
         len(parts) <= MAX_FOLDERS + 1

@@ -140,7 +140,7 @@ class SqliteRunStore:
 
 
 def refuse_older(path: Path) -> None:
-    """Raise StoreError if opening the file would create or migrate its tables."""
+    """Raise StoreError if opening the file would create its tables."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
             ((version,),) = file.execute("PRAGMA user_version")

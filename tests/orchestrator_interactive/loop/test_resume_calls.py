@@ -20,8 +20,7 @@ Row = dict[str, Any]
 A = use("do", "a", text="x")
 STARTED = [user_row("go"), assistant_row((), [A])]
 LOST_A = {"tool": "do", "id": "a", "label": "Doing x", "outcome": "unknown"}
-# What earlier versions have stored for a failed call.
-OLD = {"is_error": True}
+FAILED = {"is_error": True}
 
 
 def doing() -> ScriptedTool:
@@ -206,27 +205,23 @@ class TestEveryOutcome:
 
 class TestRowsWithoutAnOutcome:
     @pytest.mark.parametrize(
-        ("row", "outcome", "is_named"),
+        ("row", "outcome"),
         [
-            (tool_row(A, "x"), "finished", False),
-            (tool_row(A, "No.", failed=True), "failed", False),
-            ({**tool_row(A, NOT_STARTED), "metadata": OLD}, "cancelled", False),
-            ({**tool_row(A, UNKNOWN_OUTCOME), "metadata": OLD}, "unknown", False),
-            ({**tool_row(A, PROCESS_ENDED), "metadata": OLD}, "unknown", True),
-            ({**tool_row(A, "x"), "metadata": {"call_outcome": {"outcome": "exploded"}}}, "finished", False),
-            ({**tool_row(A, [{"type": "text", "text": "x"}]), "metadata": OLD}, "failed", False),
+            (tool_row(A, "x"), "finished"),
+            (tool_row(A, "No.", failed=True), "failed"),
+            ({**tool_row(A, "x"), "metadata": {"call_outcome": {"outcome": "exploded"}}}, "finished"),
+            ({**tool_row(A, [{"type": "text", "text": "x"}]), "metadata": FAILED}, "failed"),
         ],
     )
-    async def test_the_outcome_is_read_from_the_text(self, row: Row, outcome: str, *, is_named: bool) -> None:
+    async def test_the_outcome_is_that_of_the_result(self, row: Row, outcome: str) -> None:
         agent = await killed([*STARTED, row], say("ok"), tools=[doing()])
         assert await resumed(agent) == "ok"
         assert agent.outcomes() == {"a": outcome}
-        assert lost(agent) == ([LOST_A] if is_named else [])
+        assert lost(agent) == []
 
-    @pytest.mark.parametrize(("text", "outcome"), [("x", "finished"), (f"failed: {PROCESS_ENDED}", "unknown")])
-    async def test_the_outcome_of_a_late_result_is_read_from_its_text(self, text: str, outcome: str) -> None:
-        late = {**user_row(f"{LATE_PREFIX}\n- call a, do: {text}"), "metadata": {"results": ["a"]}}
+    async def test_a_late_result_is_finished(self) -> None:
+        late = {**user_row(f"{LATE_PREFIX}\n- call a, do: x"), "metadata": {"results": ["a"]}}
         agent = await killed([*STARTED, still_running_row(A), late], say("ok"), tools=[doing()])
         assert await resumed(agent) == "ok"
-        assert agent.outcomes() == {"a": outcome}
+        assert agent.outcomes() == {"a": "finished"}
         assert len(await late_results(agent)) == 1

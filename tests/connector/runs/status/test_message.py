@@ -10,7 +10,7 @@ from connector.events import SlackMessage
 from connector.protocols import Claim
 from connector.records.inbox import PendingMessage
 from connector.records.run_record import RunRecord
-from connector.runs.status.message import Status, remove_status
+from connector.runs.status.message import StatusMessage, remove_status
 from connector.slack_api.history import FoundPost
 from local_slack import ErrorResponse, RateLimited
 
@@ -68,7 +68,7 @@ def show(client, record):
     async def show(taken_over: RunRecord | None = None):
         run, place = Run(), record.first.message.place
         before = FoundPost(client.history, place) if taken_over else None
-        status = Status(client, run, taken_over or record, run, before, spacing_s=0.01)
+        status = StatusMessage(client, run, taken_over or record, run, before, spacing_s=0.01)
         async with asyncio.TaskGroup() as tasks:
             status.begin(tasks)
             yield status, run

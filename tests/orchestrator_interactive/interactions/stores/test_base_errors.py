@@ -14,14 +14,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stored_logs import KEY, TREE, indices, plant, state, states
+from stored_logs import KEY, indices, plant, state, states
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.interactions.errors import Fenced
 from orchestrator_interactive.interactions.records import Key, damaged
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
-from orchestrator_interactive.interactions.tree import to_dict
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from orchestrator_interactive.storage.sqlite import Database
 
@@ -31,26 +29,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.sampled_from("eolp01"), inner, max_size=4),
     max_leaves=12,
 )
-
-
-# The schema of version 1, which has no fences.
-_VERSION_1 = f"""
-CREATE TABLE logs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, agent TEXT NOT NULL,
-    version INTEGER NOT NULL, end INTEGER NOT NULL, written REAL NOT NULL, UNIQUE (conversation, agent));
-CREATE TABLE trees (log INTEGER PRIMARY KEY, tree TEXT NOT NULL);
-CREATE TABLE nodes (
-    log INTEGER NOT NULL, segment INTEGER NOT NULL, idx INTEGER NOT NULL,
-    v INTEGER NOT NULL, t TEXT NOT NULL, ts REAL NOT NULL, compressed INTEGER NOT NULL, data NOT NULL,
-    about TEXT NOT NULL, PRIMARY KEY (log, segment, idx));
-CREATE TABLE agents (id TEXT PRIMARY KEY, config TEXT NOT NULL) WITHOUT ROWID;
-PRAGMA application_id = 0x61736C67;
-PRAGMA user_version = 1;
-INSERT INTO logs VALUES (7, '{KEY.conversation_id}', 'alpha', 1, 1, 1000.0);
-INSERT INTO trees VALUES (7, '{json.dumps(to_dict(TREE))}');
-INSERT INTO nodes VALUES (7, 0, 0, 1, 'Said', 1000.0, 0, '{{}}', '{{"e": 1}}');
-INSERT INTO agents VALUES ('a', '{{}}');
-"""  # noqa: S608 - all of it is in this file
 
 
 async def make_file(path, nodes=()):
@@ -125,22 +103,6 @@ async def test_a_file_of_another_kind_is_refused(tmp_path, statements, said):
     with pytest.raises(StoreError, match=said):
         await open_store(f"sqlite:{path}")
     assert path.read_bytes() == before
-
-
-async def test_a_file_of_version_1_is_upgraded_with_its_logs(tmp_path):
-    path = tmp_path / "logs.db"
-    with closing(sqlite3.connect(path)) as file, file:
-        file.executescript(_VERSION_1)
-    first, second = await asyncio.gather(*[open_store(f"sqlite:{path}") for _ in range(2)])
-    assert (await first.load(KEY)).tree.head.end == 1
-    await first.fence(KEY, 2)
-    with pytest.raises(Fenced):
-        await second.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2), fence=1))
-    await second.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2), fence=2))
-    assert await indices(first, KEY) == [0, 1]
-    assert await first.agents() == {"a": "{}"}
-    for store in (first, second):
-        await store.aclose()
 
 
 async def test_a_file_replaced_while_open_is_an_error(tmp_path):
