@@ -137,8 +137,7 @@ def lose_cleanup(_found, changes):
 
 
 def lose_end(_found, changes):
-    record = {name: value for name, value in (changes.run or {}).items() if name not in ("failed", "is_over")}
-    return replace(changes, run=record) if record else changes
+    return replace(changes, run={**changes.run, "is_over": False}) if changes.run else changes
 
 
 def lose_held(_found, changes):
