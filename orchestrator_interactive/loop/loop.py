@@ -22,8 +22,7 @@ from orchestrator_interactive.loop.injection_queue import injection_row
 from orchestrator_interactive.loop.model_call import INTERRUPTED, ModelCaller
 from orchestrator_interactive.loop.outcome import SUSPENDED, Incomplete, RunOutcome, incomplete_row, outcome_of
 from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended
-from orchestrator_interactive.loop.tool_batch import ToolBatch
-from orchestrator_interactive.loop.tool_calls import ToolExecutor
+from orchestrator_interactive.loop.tool_calls import AnswerCalls, ToolExecutor
 from orchestrator_interactive.loop.tool_results import unknown_row
 from orchestrator_interactive.loop.usage import with_usage
 from orchestrator_interactive.transcript.answer_parts import mark_partial
@@ -125,7 +124,7 @@ class Loop:
             raise RunSuspended
         for each in unknown:
             await run.commit(unknown_row(each.call))
-        await ToolBatch(run, self.calls).repeat(
+        await AnswerCalls(run, self.calls).repeat(
             [each.call for each in repeated], state.last_calls - len(repeated), self._inbox
         )
         if state.lost:
@@ -214,7 +213,7 @@ class Loop:
         ]
         row = with_usage(assistant_row(content, calls), answer.usage)
         row = mark_partial(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
-        await ToolBatch(self._run, self.calls).run(row, calls, self._inbox)
+        await AnswerCalls(self._run, self.calls).run(row, calls, self._inbox)
         forcing = (call for call in calls if call.name in self._options.force_respond_tools)
         self._must_answer = any(problem_of(call.arguments) is None for call in forcing)
 
