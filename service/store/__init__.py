@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.stores import sqlite_path
 from orchestrator_interactive.storage.errors import StoreError
-from service.store.sqlite.store import SqliteRunStore, refuse_older
+from service.store.sqlite.store import SqliteRunStore, refuse_unprepared_file
 
 if TYPE_CHECKING:
     from service.store.base import RunStore
@@ -66,7 +66,7 @@ async def open_budget(url: str) -> RedisBudget | None:
 def refuse_unprepared(url: str) -> None:
     """Raise StoreError if opening the store at this URL would create its tables."""
     if _scheme(url) == "sqlite":
-        refuse_older(sqlite_path(url))
+        refuse_unprepared_file(sqlite_path(url))
 
 
 def _redis_store() -> type[RedisRunStore]:

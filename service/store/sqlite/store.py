@@ -139,19 +139,17 @@ class SqliteRunStore:
             self._lock = None
 
 
-def refuse_older(path: Path) -> None:
+def refuse_unprepared_file(path: Path) -> None:
     """Raise StoreError if opening the file would create its tables."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
             ((version,),) = file.execute("PRAGMA user_version")
             ((tables,),) = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'run_conversations'")
-            is_older = not tables or version < sqlite_file.VERSION or schema.version(file) < schema.VERSION
+            is_unprepared = not tables or version < sqlite_file.VERSION or schema.version(file) < schema.VERSION
     except (sqlite3.Error, TypeError):
         return  # opening it reports the error
-    if is_older:
-        raise StoreError(
-            f"{path} has not been used by a service of this version. Start the service once to prepare it."
-        )
+    if is_unprepared:
+        raise StoreError(f"{path} has not been used by a service yet. Start the service once to prepare it.")
 
 
 def _locked(path: Path) -> int:

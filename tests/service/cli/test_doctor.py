@@ -90,8 +90,8 @@ async def test_the_store_of_a_running_service_can_be_checked(slack, environment,
     assert [report[name] for name in ("runs_on", "leases", "accepted", "delivered")] == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("change", ["PRAGMA user_version = 1", "DROP TABLE run_conversations"])
-def test_a_file_of_an_earlier_version_is_refused_and_left_unchanged(sqlite_url, change):
+@pytest.mark.parametrize("change", ["PRAGMA user_version = 0", "DROP TABLE run_conversations"])
+def test_a_file_that_no_service_has_prepared_is_refused_and_left_unchanged(sqlite_url, change):
     def schema():
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:"))) as file:
             return [*file.execute("PRAGMA user_version"), *file.execute("SELECT sql FROM sqlite_master")]
