@@ -178,7 +178,7 @@ async def commit_without_answers(self, key, change):
 def history(**members):
     def init(self, *given):
         SlackClient.__init__(self, *given)
-        self.history = override(ThreadHistory, **members)(self)
+        self.history = override(ThreadHistory, **members)(self.call)
 
     return client(__init__=init)
 
@@ -311,6 +311,7 @@ DEFECTS = {
     "an existing thread is not read after a mention": defect(
         *("was acknowledged and is lost", "existing threads", "no look-ups", "kills"),
         client=history(messages=no_newer_messages),
+        seeds=(60,),
     ),
     "the store does not detect duplicates": defect("rows.", "doubled events", table=table(admit=forget_id)),
     "the loop gets the newer of two messages first": defect(
@@ -355,7 +356,7 @@ DEFECTS = {
     "a held message is lost": defect(
         *("was held back, and a later stop", "stops", "slow store", "impatient people"),
         table=change_writes(withdraw_held),
-        seeds=(584, 617),
+        seeds=(349,),
     ),
     "a stop is older than the run": defect(
         *("was stopped without a stop for it", "stops", "flaky store", "slow store", "late events"),
@@ -437,7 +438,7 @@ DEFECTS = {
         "was delivered, and its reactions are", without=DELAYS, client=client(react=react_without_eyes)
     ),
     "a tool with side effects is repeated": defect(
-        "was executed 2 times", "kills", tool=override(Tool, __init__=repeatable)
+        "was executed 2 times", "kills", tool=override(Tool, __init__=repeatable), seeds=(141,)
     ),
     "a stop does nothing": defect("was stopped at", "stops", sessions=sessions(stop=lambda *_, **__: True)),
     "a stop is lost": defect("got a stop at", "stops", without=DELAYS, table=table(fetch=lose_stops), seeds=(66, 83)),
