@@ -129,6 +129,12 @@ def bounded(value: Any, max_levels: int = MAX_NESTING) -> Any:
 
     The number of parts in the copy is bounded; marks replace the rest.
     """
+    if type(value) is dict and max_levels:
+        for part in value.values():
+            if isinstance(part, _CONTAINERS):
+                break
+        else:  # most rows of results have one level
+            return value
     return value if nesting(value, max_levels) <= max_levels else _Copy().of(value, max_levels)
 
 

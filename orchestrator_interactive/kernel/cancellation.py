@@ -54,6 +54,7 @@ class CancellationToken:
 
     def __init__(self) -> None:
         self._state = CancellationState.NONE
+        self.is_cancelled = False
         self._watchers: dict[object, Callable[[], object]] = {}
         self._children: set[CancellationToken] = set()
         self._callbacks: list[Callable[[], Awaitable[None]]] = []
@@ -62,10 +63,6 @@ class CancellationToken:
     @property
     def state(self) -> str:
         return self._state.value
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._state is not CancellationState.NONE
 
     @property
     def is_graceful(self) -> bool:
@@ -85,6 +82,7 @@ class CancellationToken:
 
     def reset(self) -> None:
         self._state = CancellationState.NONE
+        self.is_cancelled = False
 
     @property
     def running_tools(self) -> set[str]:
@@ -136,6 +134,7 @@ class CancellationToken:
 
     def _advance(self, state: CancellationState) -> bool:
         self._state = state
+        self.is_cancelled = True
         for callback in list(self._watchers.values()):
             with ErrorBoundary(log, "cancellation.watcher_failed"):
                 callback()

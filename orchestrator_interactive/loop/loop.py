@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -22,33 +22,36 @@ from orchestrator_interactive.kernel.contracts.messages import (
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.loop.injection_queue import injection_row, notice_row
 from orchestrator_interactive.loop.model_call import INTERRUPTED, Model, ModelCaller
-from orchestrator_interactive.loop.outcome import SUSPENDED, Incomplete, RunOutcome, incomplete_row, outcome_of
+from orchestrator_interactive.loop.outcome import (
+    SUSPENDED,
+    Incomplete,
+    RunOutcome,
+    incomplete_row,
+    outcome_of,
+    usage_in,
+    with_usage,
+)
 from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended, changed
 from orchestrator_interactive.loop.tool_calls import ToolExecutor
 from orchestrator_interactive.loop.tool_results import lost_results_row
-from orchestrator_interactive.loop.usage import usage_in, with_usage
 from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.filtering import refused_row
 from orchestrator_interactive.transcript.framing import without_frames
 from orchestrator_interactive.transcript.rows import assistant_row, delivered_ids_in, distinct, user_row
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Any
 
     from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ContentBlock
     from orchestrator_interactive.kernel.contracts.protocols import Provider
-    from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, Receipts
-    from orchestrator_interactive.loop.options import LoopOptions
+    from orchestrator_interactive.loop.injection_queue import Injection, Receipts
     from orchestrator_interactive.loop.run import Run
-    from orchestrator_interactive.loop.session_state import SessionState
     from orchestrator_interactive.transcript.answer_parts import PartialReason
 
 log = structlog.get_logger(__name__)
 
 INJECTION_APPLIED = "injection:applied"
-
-Call = TypeVar("Call", ToolCall, ToolCallBlock)
 
 # Finish reasons of answers that were truncated at a length limit, and of refused answers.
 _TRUNCATED = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
@@ -80,17 +83,13 @@ class LoopState:
 class Loop:
     """One run: from the prompt, or from the state in the log, to the answer."""
 
-    def __init__(
-        self, run: Run, inbox: InjectionQueue, receipts: Receipts, options: LoopOptions, session_state: SessionState
-    ) -> None:
+    def __init__(self, run: Run, receipts: Receipts) -> None:
         self.run = run
-        self.inbox = inbox
         self.receipts = receipts
-        self.options = options
-        self.session_state = session_state
         self.state = LoopState()
-        self.calls = ToolExecutor(run, options, inbox)
+        self.calls = ToolExecutor(run)
         self._began_s = asyncio.get_running_loop().time()
+        self._is_out_of_time = False
 
     async def execute(self, begin: Callable[[Loop], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
         """Run `begin` and the loop, and settle all tool calls on every exit path.
@@ -99,15 +98,15 @@ class Loop:
             LLMError: the model could not answer.
         """
         run, calls = self.run, self.calls
-        with run.stop.watch(calls.begin_stop), self.inbox.watch(calls.on_injection):
+        with run.stop.watch(calls.begin_stop), self.run.inbox.watch(calls.on_injection):
             try:
-                with self._time_limit():
-                    if run.coordinator is not None:
-                        run.coordinator.reset_turn()
-                    await begin(self)
-                    caller = ModelCaller(run, providers, calls, self.inbox, self.options)
-                    with closing(caller), self.inbox.watch(caller.on_injection):
-                        return await self._loop(caller)
+                self._set_time_limit()
+                if run.coordinator is not None:
+                    run.coordinator.reset_turn()
+                await begin(self)
+                caller = ModelCaller(run, providers, calls)
+                with run.inbox.watch(caller.on_injection), run.ending.watch(caller.cancel):
+                    return await self._loop(caller)
             except RunDenied as e:
                 await run.show(run.interim_texts.flush())
                 return RunOutcome(f"Operation denied: {run.without_secrets(str(e))}", "incomplete", "denied")
@@ -127,21 +126,13 @@ class Loop:
                 raise
             finally:
                 await calls.end()
-                calls.close()
+                run.deadlines.close()
 
-    @contextmanager
-    def _time_limit(self) -> Iterator[None]:
+    def _set_time_limit(self) -> None:
         """Cancel tools after `max_duration_s`, and stop the run when the time for its final answer is over."""
-        self._is_out_of_time = False
-        clock, limit_s, timers = asyncio.get_running_loop(), self.options.max_duration_s, list[asyncio.TimerHandle]()
-        if limit_s is not None:
-            timers.append(clock.call_later(limit_s, self.calls.begin_stop))
-            timers.append(clock.call_later(limit_s + _FINAL_ANSWER_S, self._run_out_of_time))
-        try:
-            yield
-        finally:
-            for timer in timers:
-                timer.cancel()
+        if (limit_s := self.run.options.max_duration_s) is not None:
+            self.run.deadlines.set("last answer", limit_s, self.calls.begin_stop)
+            self.run.deadlines.set("end", limit_s + _FINAL_ANSWER_S, self._run_out_of_time)
 
     def _run_out_of_time(self) -> None:
         self._is_out_of_time = True
@@ -149,7 +140,7 @@ class Loop:
 
     async def start(self, prompt: str, message_id: str | None, left_pending: frozenset[str]) -> None:
         """Announce a new run, and commit its prompt after the messages that an earlier run left pending."""
-        run, session_state = self.run, self.session_state
+        run, session_state = self.run, self.run.session_state
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
         if not session_state.knows_log:
@@ -158,9 +149,10 @@ class Loop:
         if count := len(session_state.notices):
             await run.context.add_message(notice_row(session_state.notices[:count]))
             del session_state.notices[:count]
-        waiting = self.inbox.drain()
-        self.inbox.restore([each for each in waiting if each.id not in left_pending])  # written after the prompt
-        await self.deliver(tuple(each for each in waiting if each.id in left_pending))
+        waiting = self.run.inbox.drain()
+        self.run.inbox.restore([each for each in waiting if each.id not in left_pending])  # written after the prompt
+        if left := tuple(each for each in waiting if each.id in left_pending):
+            await self.deliver(left)
         await run.commit(user_row(without_frames(sendable(changed(hook_result, "prompt", prompt))), message_id))
 
     async def _load_log(self) -> None:
@@ -169,16 +161,16 @@ class Loop:
         await self.remove_delivered(rows)
         if lost := lost_results_row(rows):
             await self.run.context.add_message(lost)
-        if self.session_state.usage is None:
-            self.session_state.usage = usage_in(rows)
-        self.session_state.knows_log = True
+        if self.run.session_state.usage is None:
+            self.run.session_state.usage = usage_in(rows)
+        self.run.session_state.knows_log = True
 
     async def remove_delivered(self, rows: Sequence[dict[str, Any]]) -> None:
         """Remove pending messages whose row was committed just before the earlier run was interrupted."""
         committed = {message_id for row in rows for message_id in delivered_ids_in(row)}
-        if delivered := [each for each in self.inbox.waiting() if each.id in committed]:
+        if delivered := [each for each in self.run.inbox.waiting() if each.id in committed]:
             for each in delivered:
-                self.inbox.withdraw(each.id)
+                self.run.inbox.withdraw(each.id)
             self._note_delivered(delivered)
             await self._report_delivered(delivered)
 
@@ -187,12 +179,8 @@ class Loop:
         if state.answered is not None and await self._is_done():
             return state.answered
         while True:
-            run.check_end()
-            if self.calls.has_postponed:
-                await self.calls.commit_finished()
-            await self.deliver(self.inbox.drain())  # injection points 1 and, after tools, 3
+            await self._commit_news()
             tools_allowed = self._is_within_limits() and not state.must_answer
-            await run.progress("thinking", iteration=run.iterations + 1)
             answer = await caller.ask(tools_allowed=tools_allowed)
             if answer is None:  # repeat the model call with the injections that have arrived
                 continue
@@ -207,33 +195,46 @@ class Loop:
             outcome = await self._commit_text(answer)
             if outcome is None:
                 continue
-            if self.calls.has_postponed:
+            if self.calls.postponed:
                 await self.calls.wait_for_change()
             elif await self._is_done():
-                if self.options.max_cost_usd is not None and run.usage.cost_usd is None:
-                    log.warning("run.cost_unknown", max_cost_usd=str(self.options.max_cost_usd))
+                if self.run.options.max_cost_usd is not None and run.usage.cost_usd is None:
+                    log.warning("run.cost_unknown", max_cost_usd=str(self.run.options.max_cost_usd))
                 return outcome
+
+    async def _commit_news(self) -> None:
+        """Commit what the next model call is to read: results of postponed calls, and pending injections."""
+        run = self.run
+        run.check_end()
+        if self.calls.postponed:
+            await self.calls.commit_finished()
+        if injections := self.run.inbox.drain():  # injection points 1 and, after tools, 3
+            await self.deliver(injections)
+        if run.on_progress is not None:
+            await run.progress("thinking", iteration=run.iterations + 1)
 
     async def _is_done(self) -> bool:
         """Return whether the queue was empty and is now closed; else commit the pending injections."""
         self.run.check_end()
-        late = self.inbox.drain_or_close()  # injection point 2
-        await self.deliver(late)
+        if late := self.run.inbox.drain_or_close():  # injection point 2
+            await self.deliver(late)
         return not late
 
     def _is_within_limits(self) -> bool:
         """Return whether the run is within its limits; if not, note which it reached: the next answer is the last."""
-        options, usage = self.options, self.run.usage
-        now_s = asyncio.get_running_loop().time()
+        options, usage = self.run.options, self.run.usage
         if self.state.turns >= options.max_iterations:
             self.state.limit = "max_iterations"
         elif options.max_tokens is not None and usage.tokens >= options.max_tokens:
             self.state.limit = "max_tokens"
         elif options.max_cost_usd is not None and (usage.cost_usd or 0) >= options.max_cost_usd:
             self.state.limit = "max_cost_usd"
-        elif options.max_duration_s is not None and now_s - self._began_s >= options.max_duration_s:
+        elif options.max_duration_s is not None and self._elapsed_s() >= options.max_duration_s:
             self.state.limit = "max_duration_s"
         return self.state.limit is None
+
+    def _elapsed_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._began_s
 
     async def _run_tools(self, caller: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
         """Run the requested tools; after `force_respond_tools` the model must answer in text."""
@@ -241,18 +242,15 @@ class Loop:
         state.turns += 1
         state.continuations = 0
         content, calls = distinct(answer.content, calls, partial(self._is_used, caller.model))
-        calls = [_with_writable(call, "arguments") for call in calls]
-        ids = {call.id for call in calls}
-        content = [
-            _with_writable(block, "input") if isinstance(block, ToolCallBlock) else block
-            for block in content
-            if not isinstance(block, ToolCallBlock) or block.id in ids
-        ]
+        content, calls = _storable(content, calls)
         row = with_usage(assistant_row(content, calls), answer.usage)
-        row = mark_partial(row, "urgent" if answer.finish_reason == INTERRUPTED else None)
+        if answer.finish_reason == INTERRUPTED:
+            row = mark_partial(row, "urgent")
         await self.calls.run_answer(row, calls)
-        forcing = [call for call in calls if call.name in self.options.force_respond_tools]
-        state.must_answer = any(problem_of(call.arguments) is None for call in forcing)
+        if self.run.options.force_respond_tools:
+            for call in calls:
+                if call.name in self.run.options.force_respond_tools and problem_of(call.arguments) is None:
+                    state.must_answer = True
 
     def _is_used(self, model: Model, call_id: str) -> bool:
         # The rendered conversation may omit calls of this run.
@@ -294,11 +292,9 @@ class Loop:
         If the commit fails, they return to the front of the queue. A text completed by this row is shown before the
         delivery of the messages is reported.
         """
-        if not injections:
-            return
         row = injection_row(injections)
         with ExitStack() as undo:
-            undo.callback(self.inbox.restore, injections)
+            undo.callback(self.run.inbox.restore, injections)
             await self.run.context.add_message(row)
             undo.pop_all()
         self.state.continuations = 0
@@ -317,11 +313,22 @@ class Loop:
         await self.run.progress(INJECTION_APPLIED, **data)
 
 
-def _with_writable(call: Call, name: str) -> Call:
-    """Return the call with arguments that can be stored; providers and hooks may have supplied others."""
-    given = getattr(call, name)
-    arguments = writable(given)
-    return call if arguments is given else call.model_copy(update={name: arguments})
+def _storable(
+    content: Sequence[ContentBlock], calls: Sequence[ToolCall]
+) -> tuple[Sequence[ContentBlock], Sequence[ToolCall]]:
+    """Return the blocks and calls with arguments that can be stored, without blocks of calls that are not made."""
+    made: dict[str, ToolCall] = {}
+    for call in calls:
+        arguments = writable(call.arguments)  # providers and hooks may have supplied others
+        made[call.id] = call if arguments is call.arguments else call.model_copy(update={"arguments": arguments})
+    blocks: list[ContentBlock] = []
+    for block in content:
+        if not isinstance(block, ToolCallBlock):
+            blocks.append(block)
+        elif block.id in made:
+            given = writable(block.input)
+            blocks.append(block if given is block.input else block.model_copy(update={"input": given}))
+    return blocks, list(made.values())
 
 
 def _is_thinking(block: ContentBlock) -> bool:

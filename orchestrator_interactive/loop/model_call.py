@@ -15,10 +15,10 @@ from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
 from orchestrator_interactive.kernel.timeout import with_timeout
+from orchestrator_interactive.loop.outcome import usage_totals, with_usage
 from orchestrator_interactive.loop.retry import RetryPolicy
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
-from orchestrator_interactive.loop.tasks import CancellableTask, Deadlines
-from orchestrator_interactive.loop.usage import usage_totals, with_usage
+from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.framing import without_frames
 from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, Usage
     from orchestrator_interactive.kernel.contracts.models import ContextInjection, HookResult
     from orchestrator_interactive.kernel.contracts.protocols import Provider
-    from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
-    from orchestrator_interactive.loop.options import LoopOptions
-    from orchestrator_interactive.loop.run import Run
+    from orchestrator_interactive.loop.injection_queue import Injection
+    from orchestrator_interactive.loop.run import LoopOptions, Run
     from orchestrator_interactive.loop.tool_calls import ToolExecutor
 
 log = structlog.get_logger(__name__)
@@ -68,38 +67,32 @@ class ModelCaller:
         run: Run,
         providers: Mapping[str, Provider],
         calls: ToolExecutor,
-        inbox: InjectionQueue,
-        options: LoopOptions,
     ) -> None:
         self._run = run
         self._providers = providers
         self._calls = calls
-        self._inbox = inbox
-        self._options = options
-        self._thinking = {"extended_thinking": True} if options.extended_thinking else {}
-        self._retry_policy = RetryPolicy(run, _in_order(providers, options.default_provider), options)
+        self._retry_policy = RetryPolicy(run, _in_order(providers, run.options.default_provider))
         self._models: dict[str, Model] = {}
-        self._deadlines = Deadlines()
+        self.model = self._model_to_call()
         self._call: StreamingCall | None = None
 
-    def close(self) -> None:
-        """Cancel the timers."""
-        self._deadlines.close()
+    def cancel(self) -> None:
+        """Cancel the call in flight, because the run ends."""
+        if self._call is not None:
+            self._call.task.cancel()
 
     def on_injection(self, injection: Injection) -> None:
         """Interrupt the call in flight if the message is urgent."""
         if injection.urgent and self._call is not None:
             self._call.interrupt()
 
-    @property
-    def model(self) -> Model:
-        """The model to call now."""
+    def _model_to_call(self) -> Model:
         name = self._retry_policy.provider
         if name not in self._models:
             provider = to_local_provider(self._providers[name])
-            stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._options.stall_timeout_s
+            stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._run.options.stall_timeout_s
             model = provider.get_info().defaults.get("model")
-            requests = RequestBuilder(provider, self._run.tools, self._run.message_cache.transcript)
+            requests = RequestBuilder(provider, self._run.tools, self._run.session_state.cached_messages().transcript)
             self._models[name] = Model(name, provider, model, requests, stall_timeout_s)
         return self._models[name]
 
@@ -114,17 +107,19 @@ class ModelCaller:
             RunDenied: a hook denied the request or the answer.
             LLMError: the provider failed or stalled, and neither retries nor fallback helped.
         """
-        model, ephemeral = self.model, self._run.take_ephemeral()
+        model = self.model = self._model_to_call()
+        ephemeral = self._run.take_ephemeral()
         rows, request = await self._request(model, ephemeral, tools_allowed=tools_allowed)
-        if self._inbox.has_urgent:  # it arrived during hooks or compaction
+        if self._run.inbox.has_urgent:  # it arrived during hooks or compaction
             self._run.restore_ephemeral(ephemeral)
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
         stream = ResponseStream(early)
-        call = self._call = StreamingCall(model, request, stream, self._deadlines, self._thinking)
+        call = self._call = StreamingCall(self._run, model, request, stream)
         try:
-            with self._run.ending.watch(call.task.cancel):
-                await call.task.wait()
+            if self._run.ending.is_cancelled:
+                call.task.cancel()
+            await call.task.wait()
         finally:
             self._call = None
             call.close()
@@ -176,7 +171,7 @@ class ModelCaller:
             # Hooks get copies of the context's rows, and change them through their result.
             payload = {
                 "provider": model.name,
-                "messages": self._run.message_cache.copies.of(rows),
+                "messages": self._run.session_state.cached_messages().copies.of(rows),
                 "model": model.model,
             }
             hook_result = await run.consult(events.PROVIDER_REQUEST, payload)
@@ -184,7 +179,7 @@ class ModelCaller:
             # The context has the lasting injections by now; modified rows lack them.
             rows = await self._rows(model) if lasting and modified is rows else [*modified, *lasting]
             ephemeral = ephemeral + run.take_ephemeral()
-        shown, after = _with_ephemeral(rows, ephemeral)
+        shown, after = _with_ephemeral(rows, ephemeral) if ephemeral else (rows, ())
         request = model.requests.build(shown, after, tools_allowed=tools_allowed)
         if hook_result.data and hook_result.data.get("model") is not None:
             chosen = changed(hook_result, "model", model.model or "")
@@ -193,7 +188,7 @@ class ModelCaller:
 
     async def _rows(self, model: Model) -> list[Row]:
         reading = self._run.context.get_messages_for_request(
-            token_budget=self._run.token_budgets.get(model.name), provider=model.provider
+            token_budget=self._run.session_state.token_budgets.get(model.name), provider=model.provider
         )
         try:
             return await with_timeout(_MAX_READ_S, reading, self._run.ending)
@@ -205,18 +200,16 @@ class ModelCaller:
 class StreamingCall:
     """A call in flight, with a stall timeout."""
 
-    def __init__(
-        self, model: Model, request: ChatRequest, stream: ResponseStream, deadlines: Deadlines, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, run: Run, model: Model, request: ChatRequest, stream: ResponseStream) -> None:
         self._model = model
         self._stream = stream
-        self._deadlines = deadlines
+        self._deadlines = run.deadlines
         self._seen_pieces = 0
         self._has_stalled = False
         self.was_interrupted = False
-        self.task = CancellableTask(_completed(model, request, stream, options))
+        self.task = CancellableTask(_completed(model, request, stream, run.options))
         if model.stall_timeout_s is not None:
-            deadlines.set(self, model.stall_timeout_s, self._check_progress)
+            run.deadlines.set(self, model.stall_timeout_s, self._check_progress)
 
     def interrupt(self) -> None:
         if not self.task.is_over:
@@ -259,11 +252,10 @@ class StreamingCall:
             self._deadlines.set(self, self._model.stall_timeout_s or 0, self._check_progress)
 
 
-async def _completed(
-    model: Model, request: ChatRequest, stream: ResponseStream, options: dict[str, Any]
-) -> ChatResponse:
+async def _completed(model: Model, request: ChatRequest, stream: ResponseStream, options: LoopOptions) -> ChatResponse:
+    thinking = {"extended_thinking": True} if options.extended_thinking else {}
     try:
-        return await model.provider.complete(request, stream=stream, **options)
+        return await model.provider.complete(request, stream=stream, **thinking)
     except SystemExit as e:  # a provider must not end the process
         raise ProviderUnavailableError("The provider tried to end the process.", provider=model.name) from e
 

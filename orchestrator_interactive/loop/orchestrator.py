@@ -16,13 +16,10 @@ from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import to_local_coordinator, to_local_hooks, to_local_tool
 from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, Receipts
 from orchestrator_interactive.loop.loop import Loop
-from orchestrator_interactive.loop.options import LoopOptions
-from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome
+from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, SessionState, usage_from_dict
 from orchestrator_interactive.loop.resume import resume_run, text_since
-from orchestrator_interactive.loop.run import Run
-from orchestrator_interactive.loop.session_state import SessionState
+from orchestrator_interactive.loop.run import LoopOptions, Run
 from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.loop.usage import usage_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -199,9 +196,10 @@ class InteractiveOrchestrator:
             home,
             home.cancellation if home else CancellationToken(),
             on_progress,
+            self._options,
+            self._queue,
+            self._session_state,
             secret_filter=home.get_capability("secrets.filter") if home else None,
-            token_budgets=self._session_state.token_budgets,
-            message_cache=self._session_state.cached_messages(),
         )
 
     async def _run_loop(
@@ -227,7 +225,7 @@ class InteractiveOrchestrator:
         self._queue.open()
         self._receipts.begin()
         self._session_state.cancel_release()
-        return Loop(run, self._queue, self._receipts, self._options, self._session_state)
+        return Loop(run, self._receipts)
 
     async def _run_to_end(self, run: Run, loop: Loop, loop_task: CancellableTask[RunOutcome]) -> RunOutcome:
         """Wait for the run, report its end, and become free for the next one."""

@@ -1,17 +1,29 @@
-"""The outcome of a run, and its form in the run's last row."""
+"""What a run leaves: its outcome, its usage, and the state that the orchestrator keeps for the next one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from copy import deepcopy
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import ref
 
 from orchestrator_interactive.transcript.answer_parts import partial_reason_of
 from orchestrator_interactive.transcript.rows import marked, metadata_of
+from orchestrator_interactive.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    Row = dict[str, Any]
+    from collections.abc import Callable, Iterable
 
+    from orchestrator_interactive.kernel.contracts.messages import Usage
+
+Row = dict[str, Any]
 RunStatus = Literal["success", "incomplete", "cancelled", "suspended", "error"]
+
+# Lifetime of the message cache after a run, in seconds: with more than _MANY_ROWS rows, and with fewer.
+_MANY_ROWS = 100
+_LONG_LIFETIME_S, _SHORT_LIFETIME_S = 60.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +69,168 @@ def outcome_in(row: Row, text: str) -> RunOutcome:
         case {"reason": str(reason), "detail": str() | None as detail}:
             return outcome_of(text, Incomplete(reason, detail))
     return outcome_of(text, None)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """Sums of tokens and cost. `cost_usd` sums the calls with a known cost; `None`: no call has one."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: Decimal | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def plus(self, other: UsageTotals) -> UsageTotals:
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return UsageTotals(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            sum(costs, Decimal()) if costs else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form in progress events and in the log's rows."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "cost_usd": None if self.cost_usd is None else str(self.cost_usd),
+        }
+
+
+NO_USAGE = UsageTotals()
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+def usage_totals(usage: Usage | None) -> UsageTotals:
+    """Return the usage of one model call."""
+    if usage is None:
+        return NO_USAGE
+    return UsageTotals(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens or 0,
+        usage.cache_write_tokens or 0,
+        usage.cost_usd,
+    )
+
+
+def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
+    """Add the usage of an answer to its row, if the provider reports it."""
+    return row if usage is None else marked(row, usage=usage_totals(usage).to_dict())
+
+
+def usage_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
+    """Return the usage of the answers in these rows."""
+    total = NO_USAGE
+    for row in rows:
+        if data := metadata_of(row).get("usage"):
+            total = total.plus(usage_from_dict(data))
+    return total
+
+
+def usage_from_dict(data: Any) -> UsageTotals:
+    """Parse the form of `UsageTotals.to_dict`; zero if it is malformed."""
+    try:
+        input_, output, cache_read, cache_write = (int(data.get(count) or 0) for count in _COUNTS)
+        cost = None if data.get("cost_usd") is None else Decimal(data["cost_usd"])
+    except (AttributeError, ValueError, TypeError, ArithmeticError):
+        return NO_USAGE
+    known = cost is not None and cost.is_finite()
+    return UsageTotals(input_, output, cache_read, cache_write, cost if known else None)
+
+
+class Copies:
+    """Copies of a conversation's rows for the hooks. Each row is copied once.
+
+    A change that a hook makes in place is visible to other hooks only.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._copies: list[Row] = []
+
+    def of(self, rows: list[Row]) -> list[Row]:
+        """Return the copies in a new list."""
+        new = rows[len(self._rows) :]
+        self._rows.extend(new)
+        if self._rows != rows:
+            self._rows, self._copies, new = list(rows), [], rows
+        self._copies.extend(deepcopy(new))
+        return self._copies.copy()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCache:
+    """The conversation in the form for providers and in the form for hooks."""
+
+    transcript: Transcript = field(default_factory=Transcript)
+    copies: Copies = field(default_factory=Copies)
+
+
+@dataclass(slots=True, weakref_slot=True)
+class SessionState:
+    """State between runs.
+
+    Args:
+        notices: notices for the next run.
+        usage: usage of all runs so far; `None`: not read from the log yet.
+        knows_log: this state reflects every row of the log.
+        token_budgets: by provider, after a request that was too long for it.
+        message_cache: the cached conversation; `None`: not cached.
+    """
+
+    notices: list[str] = field(default_factory=list)
+    usage: UsageTotals | None = None
+    knows_log: bool = False
+    token_budgets: dict[str, int] = field(default_factory=dict)
+    message_cache: MessageCache | None = None
+
+    _release_context: Callable[[], object] | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    def cached_messages(self) -> MessageCache:
+        """Return the cached conversation, for the next run."""
+        if self.message_cache is None:
+            self.message_cache = MessageCache()
+        return self.message_cache
+
+    def note_end(self, usage: UsageTotals, outcome: RunOutcome) -> None:
+        """Add the usage of a run that has ended."""
+        if self.usage is not None:
+            self.usage = self.usage.plus(usage)
+        # After any other outcome, the log may differ from this state.
+        self.knows_log = self.knows_log and outcome.status in ("success", "incomplete")
+
+    def schedule_release(self, release_context: Callable[[], object] | None) -> None:
+        """Schedule the release of the cache, and of the context's, if no run starts in time."""
+        rows = self.message_cache.transcript.length if self.message_cache else 0
+        lifetime_s = _LONG_LIFETIME_S if rows > _MANY_ROWS else _SHORT_LIFETIME_S
+        self._release_context = release_context
+        # A weak reference: the timer must not keep a dropped session alive.
+        self._timer = asyncio.get_running_loop().call_later(lifetime_s, _release, ref(self))
+
+    def cancel_release(self) -> None:
+        """Cancel the scheduled release: a run starts, or the session ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def release(self) -> None:
+        """Release everything that can be read again."""
+        self.message_cache, self._timer = None, None
+        if self._release_context is not None:
+            self._release_context()
+
+
+def _release(reference: ref[SessionState]) -> None:
+    if (state := reference()) is not None:
+        state.release()

@@ -9,11 +9,10 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
-from orchestrator_interactive.loop.outcome import outcome_in
+from orchestrator_interactive.loop.outcome import outcome_in, usage_in
 from orchestrator_interactive.loop.run import RunSuspended
 from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_of
 from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in, unknown_row
-from orchestrator_interactive.loop.usage import usage_in
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, partial_reason_of
 from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
 from orchestrator_interactive.transcript.rows import (
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.protocols import Tool
     from orchestrator_interactive.loop.loop import Loop
-    from orchestrator_interactive.loop.outcome import RunOutcome
-    from orchestrator_interactive.loop.usage import UsageTotals
+    from orchestrator_interactive.loop.outcome import RunOutcome, UsageTotals
     from orchestrator_interactive.transcript.answer_parts import InterimText
 
     Row = dict[str, Any]
@@ -54,21 +52,21 @@ async def resume_run(loop: Loop) -> None:
     hook_result = await run.emit(events.EXECUTION_START, {"prompt": prompt, "resumed": True})
     rows = await run.context.get_messages()  # hooks may have changed them
     state = resume_state_of(rows)
-    loop.session_state.usage = state.earlier_usage
+    run.session_state.usage = state.earlier_usage
     run.usage, run.iterations, run.interim_texts = state.usage, state.iterations, state.interim_texts
     for ids, iteration in state.deliveries:
         loop.receipts.deliver(ids, iteration)
     await run.progress("executing", prompt=state.prompt, run=run.id)
     await loop.remove_delivered(rows)
     await _settle_calls(loop, state)
-    loop.session_state.knows_log = True
+    run.session_state.knows_log = True
     await run.await_hooks(run.route(hook_result, events.EXECUTION_START), events.EXECUTION_START)
 
 
 async def _settle_calls(loop: Loop, state: ResumeState) -> None:
     run, calls, tools = loop.run, loop.calls, loop.run.tools
     loop.state.turns, loop.state.continuations = state.turns, state.continuations
-    loop.state.must_answer = not state.last_tools.isdisjoint(loop.options.force_respond_tools)
+    loop.state.must_answer = not state.last_tools.isdisjoint(run.options.force_respond_tools)
     repeated, unknown = state.unanswered(tools)
     calls.add_completed([*state.completed(tools), *unknown, *state.late(tools)])
     lost = calls.lost

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from orchestrator_interactive.loop.options import LoopOptions
     from orchestrator_interactive.loop.run import Run
 
 log = structlog.get_logger(__name__)
@@ -43,10 +42,9 @@ _FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
 class RetryPolicy:
     """Retries and fallback of one run; `names` are its providers in the order to call them."""
 
-    def __init__(self, run: Run, names: Sequence[str], options: LoopOptions) -> None:
+    def __init__(self, run: Run, names: Sequence[str]) -> None:
         self._run = run
         self._names = list(names)
-        self._options = options
         self._failures = 0
         self._has_shrunk = False
         self._first_error: Exception | None = None
@@ -69,7 +67,7 @@ class RetryPolicy:
         """
         if isinstance(error, ContextLengthError) and not self._has_shrunk:
             self._has_shrunk = True
-            budget = self._run.token_budgets[self.provider] = int(sum(map(estimate, rows)) * _SHRINK_TO)
+            budget = self._run.session_state.token_budgets[self.provider] = int(sum(map(estimate, rows)) * _SHRINK_TO)
             log.warning("context.too_long", provider=self.provider, token_budget=budget)
         elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
             await self._wait(error, delay_s)
@@ -80,10 +78,10 @@ class RetryPolicy:
 
     def _delay_s(self, error: LLMError) -> float | None:
         """Return the delay before the retry, in seconds; None if this provider is not to be retried."""
-        if not error.retryable or self._failures >= self._options.max_retries:
+        if not error.retryable or self._failures >= self._run.options.max_retries:
             return None
         doubled = 2.0 ** min(self._failures, 60)  # a larger exponent may overflow
-        backoff_s = min(self._options.retry_base_delay_s * doubled, _MAX_BACKOFF_S)
+        backoff_s = min(self._run.options.retry_base_delay_s * doubled, _MAX_BACKOFF_S)
         jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - jitter, not security
         if error.retry_after is None:
             return backoff_s - jitter_s
@@ -94,7 +92,7 @@ class RetryPolicy:
         data = {"provider": self.provider, "attempt": self._failures, "delay_s": delay_s, "error": str(error)}
         log.info("provider.retry", **data)
         await self._run.announce(events.PROVIDER_RETRY, data)
-        await self._run.progress("retrying", **data, max_attempts=self._options.max_retries, reason=_reason(error))
+        await self._run.progress("retrying", **data, max_attempts=self._run.options.max_retries, reason=_reason(error))
         waiting = CancellableTask(asyncio.sleep(delay_s))
         with self._run.ending.watch(waiting.cancel):
             await waiting.wait()

@@ -1,14 +1,16 @@
-"""One execution of the loop: its dependencies, its log, its progress events and its hooks."""
+"""One execution of the loop: its options, its dependencies, its log, its progress events and its hooks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal  # noqa: TC003 - pydantic reads the annotation at run time
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from uuid import uuid4
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
+from orchestrator_interactive.config import Options
 from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded, nesting
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
@@ -16,9 +18,8 @@ from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, without_denial
 from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import with_timeout
-from orchestrator_interactive.loop.session_state import MessageCache
-from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.loop.usage import NO_USAGE, UsageTotals
+from orchestrator_interactive.loop.outcome import NO_USAGE, UsageTotals
+from orchestrator_interactive.loop.tasks import CancellableTask, Deadlines
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_visible_text
 from orchestrator_interactive.transcript.rows import marked
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.models import ContextInjection, HookResult
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, ProgressCallback, Tool
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.loop.injection_queue import InjectionQueue
+    from orchestrator_interactive.loop.outcome import SessionState
     from orchestrator_interactive.transcript.answer_parts import InterimText
 
 log = structlog.get_logger(__name__)
@@ -38,6 +41,46 @@ T = TypeVar("T")
 _PROGRESS_TIMEOUT_S = 10.0
 # Time limit of all hooks of one event, in seconds; each hook has its own, shorter limit.
 _HOOKS_TIMEOUT_S = 3600.0
+
+
+class LoopOptions(Options):
+    """Options of the loop in a mount plan.
+
+    Args:
+        max_iterations: turns with tool calls in one run; the model call after them offers no tools.
+        max_cost_usd: cost limit of one run, in US dollars; applies if the provider reports costs.
+        max_tokens: limit of input plus output tokens of one run.
+        max_duration_s: duration of one run, in seconds, after which the next answer is the last; it has 60 s more.
+        force_respond_tools: tools after which the model must answer in text.
+        tool_timeout_s: time limit of a tool call, in seconds, if the tool has no `timeout_s`.
+        max_parallel_tools: tool calls of one answer that run in parallel; the others wait in order.
+        max_calls_per_answer: tool calls of one answer that run; the others fail with a reason for the model.
+        max_result_chars: characters of a tool result that the model reads; the log keeps more.
+        stop_grace_s: time for running tools to finish after a graceful stop, in seconds.
+        stall_timeout_s: longest time without data from a model call, in seconds.
+        max_retries: retries of a failed model call before the fallback to another provider.
+        retry_base_delay_s: delay before the first retry, in seconds; it doubles each time.
+        max_waiting: limit of pending injections.
+        extended_thinking: passed to the provider with each model call, as the keyword argument of this name.
+        default_provider: name of the provider to call first; default: the first mounted one.
+    """
+
+    max_iterations: int = Field(default=100, ge=1)
+    max_cost_usd: Decimal | None = Field(default=None, gt=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_duration_s: float | None = Field(default=None, gt=0)
+    force_respond_tools: frozenset[str] = frozenset({"dispatch_worker"})
+    tool_timeout_s: float = Field(default=600, gt=0)
+    max_parallel_tools: int = Field(default=8, ge=1)
+    max_calls_per_answer: int = Field(default=64, ge=1)
+    max_result_chars: int = Field(default=100_000, ge=100)
+    stop_grace_s: float = Field(default=0.5, ge=0)
+    stall_timeout_s: float = Field(default=120, gt=0)
+    max_retries: int = Field(default=3, ge=0)
+    retry_base_delay_s: float = Field(default=1.0, ge=0)
+    max_waiting: int = Field(default=100, ge=1)
+    extended_thinking: bool = False
+    default_provider: str | None = None
 
 
 class SecretFilter(Protocol):
@@ -77,7 +120,9 @@ class Run:
         stop: stop of this run; follows `session_stop` and the cancellation of the caller.
         ending: follows `stop` and a suspension; cancels everything except tools.
         secret_filter: removes secrets from tool texts.
-        token_budgets: by provider, after a request that was too long for it.
+        inbox: pending messages.
+        session_state: what the orchestrator keeps between runs.
+        deadlines: one timer for the time limits of its model call and its tools.
         iterations: answers of the model so far.
         usage: usage of the model calls so far.
         interim_texts: texts for people so far.
@@ -90,10 +135,12 @@ class Run:
     coordinator: ModuleCoordinator | None
     session_stop: CancellationToken
     on_progress: ProgressCallback | None
+    options: LoopOptions
+    inbox: InjectionQueue
+    session_state: SessionState
     id: str = field(default_factory=lambda: uuid4().hex)
     secret_filter: SecretFilter | None = None
-    token_budgets: dict[str, int] = field(default_factory=dict)
-    message_cache: MessageCache = field(default_factory=MessageCache)
+    deadlines: Deadlines = field(default_factory=Deadlines)
     iterations: int = 0
     usage: UsageTotals = NO_USAGE
     interim_texts: InterimTexts = field(default_factory=InterimTexts)
@@ -177,7 +224,8 @@ class Run:
 
     async def emit_text(self, row: dict[str, Any]) -> None:
         """Show the text that a committed row completes, if any."""
-        await self.show(self.interim_texts.add(row))
+        if (part := self.interim_texts.add(row)) is not None:
+            await self.show(part)
 
     async def show(self, part: InterimText | None) -> None:
         """Emit a part as a separate text for people."""

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import ToolCall
     from orchestrator_interactive.kernel.contracts.protocols import Tool
-    from orchestrator_interactive.loop.options import LoopOptions
     from orchestrator_interactive.loop.run import Run
-    from orchestrator_interactive.loop.tasks import Deadlines
 
 log = structlog.get_logger(__name__)
 
@@ -65,8 +63,6 @@ class ToolExecution:
         self,
         run: Run,
         call: ToolCall,
-        options: LoopOptions,
-        deadlines: Deadlines,
         on_over: Callable[[ToolExecution], object],
     ) -> None:
         self._run = run
@@ -75,28 +71,22 @@ class ToolExecution:
         self.result: ToolResult | None = None
         self.hook_results: list[tuple[str, HookResult]] = []
         self._tool: Tool | None = run.tools.get(call.name)
-        self._timeout_s = options.tool_timeout_s
+        self._timeout_s = run.options.tool_timeout_s
         self._timed_out = False
-        self._most_chars = options.max_result_chars
         self._input = call.arguments
         self._label: str | None = None
         self._announced_at = 0.0
         self._stage_at_close: Stage = "waiting"
+        self.lacks_events = False  # it was cancelled after it was announced
         self._row: dict[str, Any] | None = None
         self._is_dropped = False
         self._outcome: ToolOutcome = "cancelled"
         self._reports: _Reports | None = None
-        self._deadlines = deadlines
         self._is_filtered = False
         self._on_over = on_over
-        self._is_over = False
+        self.is_over = False
         self._task: CancellableTask[None] | None = None
         self._has_begun: asyncio.Future[None] | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended or was cancelled."""
-        return self._is_over
 
     def problem(self) -> str | None:
         """Return why the call cannot begin; None if it can."""
@@ -109,18 +99,20 @@ class ToolExecution:
 
     def refuse(self, problem: str) -> None:
         """Fail without having begun."""
-        self.result, self._is_over = failure(problem), True
+        self.result, self.is_over = failure(problem), True
 
     def begin(self) -> None:
         self._task = CancellableTask(self._execute_call(), self._set_over)
-        self._signal_begin()
+        if self._has_begun is not None:
+            self._signal_begin()
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        elif not self._is_over:
+        elif not self.is_over:
             self._set_over()
-            self._signal_begin()
+            if self._has_begun is not None:
+                self._signal_begin()
 
     def drop(self) -> None:
         """Cancel an early call that the complete answer does not contain."""
@@ -129,7 +121,7 @@ class ToolExecution:
 
     async def end(self) -> None:
         """Wait until it is over. Cancelling the waiter cancels the call."""
-        if self._task is None and not self._is_over:
+        if self._task is None and not self.is_over:
             self._has_begun = asyncio.get_running_loop().create_future()
             try:
                 await self._has_begun
@@ -144,7 +136,7 @@ class ToolExecution:
             self._has_begun.set_result(None)
 
     def _set_over(self) -> None:
-        self._is_over = True
+        self.is_over = True
         self._on_over(self)
 
     async def _execute_call(self) -> None:
@@ -170,12 +162,12 @@ class ToolExecution:
         run.session_stop.register_tool_start(self.call.id, self.call.name)
         own_s = getattr(tool, "timeout_s", None)
         self._timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else self._timeout_s
-        self._deadlines.set(self, self._timeout_s, self._on_timeout)
+        self._run.deadlines.set(self, self._timeout_s, self._on_timeout)
         try:
             with reporting(self._report):
                 result = self.result = await examined(await _result_of(tool, self._input))
         finally:
-            self._deadlines.clear(self)
+            self._run.deadlines.clear(self)
             run.session_stop.register_tool_complete(self.call.id)
         if not self._is_closed():
             await self._finalise(result)
@@ -195,8 +187,10 @@ class ToolExecution:
     def close(self) -> dict[str, Any]:
         """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
         if self._row is None:
-            self._record_crash()
+            if self._task is not None and self._task.error is not None:
+                self._record_crash(self._task.error)
             self._stage_at_close, self.stage = self.stage, "closed"
+            self.lacks_events = self._stage_at_close in {"announced", "running", "known", "checked"}
             self._outcome = self._outcome_at_close()
             if self.result is None:
                 self.result = failure(self._cancel_reason())
@@ -208,7 +202,7 @@ class ToolExecution:
 
     def _row_of(self, result: ToolResult) -> dict[str, Any]:
         hide = str if self._is_filtered else partial(self._run.without_secrets, known_only=result.success)
-        return result_row(self.call, result, self._most_chars, hide)
+        return result_row(self.call, result, self._run.options.max_result_chars, hide)
 
     def _cancel_reason(self) -> str:
         if self._stage_at_close != "running":
@@ -228,17 +222,10 @@ class ToolExecution:
             self._label = self._label_for(self._tool)
         return CompletedCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
 
-    def _record_crash(self) -> None:
+    def _record_crash(self, error: Exception) -> None:
         """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
-        error = self._task.error if self._task is not None else None
-        if error is not None:
-            log.error("tool.execution_failed", tool=self.call.name, exc_info=error)
-            self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")
-
-    @property
-    def owes_events(self) -> bool:
-        """Whether the closed call was cancelled after it was announced."""
-        return self._stage_at_close in {"announced", "running", "known", "checked"}
+        log.error("tool.execution_failed", tool=self.call.name, exc_info=error)
+        self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")
 
     async def report_cancelled(self) -> None:
         """Emit the missing end events of a cancelled call, with a short time limit for each."""
@@ -250,11 +237,11 @@ class ToolExecution:
 
     async def _within_grace(self, emitting: Coroutine[Any, Any, None]) -> None:
         task = CancellableTask(emitting)
-        self._deadlines.set(task, CANCEL_GRACE_S, task.cancel)
+        self._run.deadlines.set(task, CANCEL_GRACE_S, task.cancel)
         try:
             await task.wait()
         finally:
-            self._deadlines.clear(task)
+            self._run.deadlines.clear(task)
         if not task.is_finished:
             log.warning("tool.progress_abandoned", tool=self.call.name)
 
@@ -292,7 +279,9 @@ class ToolExecution:
         if is_large(result):
             coordinator = self._run.coordinator
             save = coordinator.get_capability("workspace.save") if coordinator else None
-            self.result = await moved_to_file(result, self.call.id, self._most_chars, save, self._run.without_secrets)
+            self.result = await moved_to_file(
+                result, self.call.id, self._run.options.max_result_chars, save, self._run.without_secrets
+            )
             self._is_filtered = True
             if self._is_closed():
                 return

@@ -12,7 +12,6 @@ from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import is_plain
 from orchestrator_interactive.loop.run import RunDenied
-from orchestrator_interactive.loop.tasks import Deadlines
 from orchestrator_interactive.loop.tool_call import ToolExecution, is_side_effect_free
 from orchestrator_interactive.loop.tool_results import TOO_MANY, late_results_row, still_running_row
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock
-    from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
-    from orchestrator_interactive.loop.options import LoopOptions
+    from orchestrator_interactive.loop.injection_queue import Injection
     from orchestrator_interactive.loop.run import Run
     from orchestrator_interactive.loop.tool_results import CompletedCall
 
@@ -38,28 +36,20 @@ class ToolExecutor:
     stop cancels all calls at once.
     """
 
-    def __init__(self, run: Run, options: LoopOptions, inbox: InjectionQueue) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._options = options
-        self._inbox = inbox
-        self._slots = _Slots(options.max_parallel_tools)
-        self._deadlines = Deadlines()
+        self._slots = _Slots(run.options.max_parallel_tools)
         self._open: dict[ToolExecution, None] = {}
         self._ids: set[str] = set()
         self._early: dict[str, ToolExecution] = {}
-        self._postponed: list[ToolExecution] = []
+        self.postponed: list[ToolExecution] = []  # running calls whose answer has got its row
         self._completed: list[CompletedCall] = []
         # Calls that are over, in the order of their ends; `_collect` takes those of its answer.
         self._ended: deque[ToolExecution] = deque()
         self._changed: asyncio.Future[None] | None = None
         self._is_urgent = False
-        self._grace_timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
         self._is_cancelled = False
-
-    @property
-    def has_postponed(self) -> bool:
-        """Whether postponed calls have no result yet."""
-        return bool(self._postponed)
 
     @property
     def early_ids(self) -> Collection[str]:
@@ -78,11 +68,11 @@ class ToolExecutor:
 
     def to_event(self) -> list[dict[str, Any]]:
         """Return the settled calls for progress events, without dropped calls that were repeated later."""
-        settled = enumerate(self._completed)
-        return [each.to_event() for place, each in settled if not self._was_repeated(each, place + 1)]
-
-    def _was_repeated(self, call: CompletedCall, since: int) -> bool:
-        return call.was_dropped and any(map(call.is_same_as, self._completed[since:]))
+        return [
+            each.to_event()
+            for place, each in enumerate(self._completed)
+            if not (each.was_dropped and any(map(each.is_same_as, self._completed[place + 1 :])))
+        ]
 
     def is_used(self, call_id: str) -> bool:
         """Return whether a call of the run has this id, not counting early calls."""
@@ -115,7 +105,7 @@ class ToolExecutor:
         Calls beyond `max_calls_per_answer` are refused.
         """
         early = {call.id: self._early.pop(call.id) for call in calls if self._has_begun(call)} if self._early else {}
-        most = self._options.max_calls_per_answer
+        most = self._run.options.max_calls_per_answer
         room = max(most - earlier_calls - len(early), 0)
         if len(calls) - len(early) > room:
             log.warning("tool.calls_refused", calls=earlier_calls + len(calls), max_calls_per_answer=most)
@@ -143,19 +133,19 @@ class ToolExecutor:
         if is_used(block.id) or self.is_used(block.id):
             return
         seen.add(block.id)
-        if len(self._early) >= self._options.max_calls_per_answer:
+        if len(self._early) >= self._run.options.max_calls_per_answer:
             return
         is_wanted = is_side_effect_free(self._run.tools.get(block.name)) and problem_of(block.input) is None
-        if is_wanted and not self._run.ending.is_cancelled and not self._grace_timer:
+        if is_wanted and not self._run.ending.is_cancelled and not self._is_stopping:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall, refusal: str | None = None) -> ToolExecution:
-        execution = ToolExecution(self._run, call, self._options, self._deadlines, self._on_over)
+        execution = ToolExecution(self._run, call, self._on_over)
         self._open[execution] = None
         self._ids.add(call.id)
         if (problem := refusal or execution.problem()) is not None:
             execution.refuse(problem)
-        elif self._is_cancelled or self._grace_timer is not None:
+        elif self._is_stopping or self._is_cancelled:
             execution.cancel()
         else:
             self._slots.begin(execution)
@@ -185,8 +175,11 @@ class ToolExecutor:
 
     async def _collect(self, executions: list[ToolExecution]) -> None:
         left = dict.fromkeys(executions)
-        self._ended = deque(each for each in executions if each.is_over)
-        self._is_urgent = self._inbox.has_urgent
+        self._ended.clear()
+        for execution in executions:
+            if execution.is_over:
+                self._ended.append(execution)
+        self._is_urgent = self._run.inbox.has_urgent
         while left:
             if self._ended:
                 execution = self._ended.popleft()
@@ -200,7 +193,7 @@ class ToolExecutor:
                 break
             else:
                 await self._wait()
-        await self._route_hook_results(each for each in executions if each not in left)
+        await self._route_hook_results(executions if not left else [each for each in executions if each not in left])
 
     async def _postpone(self, executions: Collection[ToolExecution]) -> None:
         """Postpone the results of running calls to a later row.
@@ -209,7 +202,7 @@ class ToolExecutor:
         """
         for execution in executions:
             await self._run.commit(still_running_row(execution.call))
-        self._postponed += executions
+        self.postponed += executions
         self._slots.begin_group()
 
     async def _complete(self, execution: ToolExecution, row: dict[str, Any] | None) -> None:
@@ -220,7 +213,7 @@ class ToolExecutor:
             if row is not None:
                 await self._run.commit(row)
         finally:
-            if execution.owes_events:
+            if execution.lacks_events:
                 await execution.report_cancelled()
 
     async def drop_early(self) -> None:
@@ -244,25 +237,26 @@ class ToolExecutor:
 
     async def commit_finished(self) -> None:
         """Commit the results of all postponed calls that have ended, as one row."""
-        if any(execution.is_over for execution in self._postponed):
+        if any(execution.is_over for execution in self.postponed):
             await self._commit_late(self._run.commit)
 
     async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-        over = [execution for execution in self._postponed if execution.is_over]
+        over = [execution for execution in self.postponed if execution.is_over]
         await commit(late_results_row([execution.close() for execution in over]))
         settled = set(over)
-        self._postponed = [execution for execution in self._postponed if execution not in settled]
+        self.postponed = [execution for execution in self.postponed if execution not in settled]
         for execution in over:
             await self._complete(execution, None)
         await self._route_hook_results(over)
 
     async def _route_hook_results(self, executions: Iterable[ToolExecution]) -> None:
         """Process the hook results of some calls after all their tool results are committed."""
-        for event, hook_result in [hook_result for execution in executions for hook_result in execution.hook_results]:
-            try:
-                await self._run.route(hook_result, event)
-            except RunDenied:
-                log.info("hook.denial_ignored", hook=hook_result.hook_name, hook_event=event)
+        for execution in executions:
+            for event, hook_result in execution.hook_results:
+                try:
+                    await self._run.route(hook_result, event)
+                except RunDenied:
+                    log.info("hook.denial_ignored", hook=hook_result.hook_name, hook_event=event)
 
     async def wait_for_change(self) -> None:
         """Wait until a postponed call ends, a message is pending, or the run is to end."""
@@ -271,15 +265,16 @@ class ToolExecutor:
                 await self._wait()
 
     def _has_changed(self) -> bool:
-        return self._run.is_ending or len(self._inbox) > 0 or any(execution.is_over for execution in self._postponed)
+        return self._run.is_ending or len(self._run.inbox) > 0 or any(execution.is_over for execution in self.postponed)
 
     def begin_stop(self) -> None:
         """Cancel calls that have not started, and running calls after the grace period."""
         for execution in self._open:
             if self._run.stop.is_immediate or execution.stage in ("waiting", "announced"):
                 execution.cancel()
-        if self._grace_timer is None:
-            self._grace_timer = asyncio.get_running_loop().call_later(self._options.stop_grace_s, self.cancel)
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._run.deadlines.set("grace", self._run.options.stop_grace_s, self.cancel)
 
     def cancel(self) -> None:
         """Cancel every call."""
@@ -297,20 +292,14 @@ class ToolExecutor:
         if not self._run.ending.is_cancelled:
             self.cancel()
         await self.drop_early()
-        for execution in self._postponed:
+        for execution in self.postponed:
             await execution.end()
         try:
-            if self._postponed:
+            if self.postponed:
                 # Not `commit`: this row must not complete the run's last text, which is the run's result.
                 await self._commit_late(self._run.context.add_message)
         finally:
             await self._drop(self._open)
-
-    def close(self) -> None:
-        """Cancel the timers, after `end`."""
-        self._deadlines.close()
-        if self._grace_timer is not None:
-            self._grace_timer.cancel()
 
 
 class _Slots:
@@ -340,9 +329,10 @@ class _Slots:
         if group is None:
             return
         self._running_of[group] -= 1
-        following = next((each for each, its in self._waiting.items() if self._has_room(its)), None)
-        if following is not None:
-            self._start(following)
+        for following, its_group in self._waiting.items():
+            if self._has_room(its_group):
+                self._start(following)
+                break
 
     def _has_room(self, group: int) -> bool:
         return len(self._running) < _MAX_AT_ONCE * self._most and self._running_of[group] < self._most

@@ -76,7 +76,7 @@ def failure(message: str) -> ToolResult:
 
 def as_result(returned: Any) -> ToolResult:
     """Return a `ToolResult`; any other value becomes its output."""
-    result = to_local(returned)
+    result = returned if type(returned) is ToolResult else to_local(returned)
     return result if isinstance(result, ToolResult) else ToolResult(output=result)
 
 
@@ -99,8 +99,8 @@ class CallOutcome:
 
     def mark(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the result's row with this outcome in its metadata, unless the row implies it."""
-        is_implied = self.outcome in ("finished", "failed") and _outcome_in_row(row) == self
-        return row if is_implied else marked(row, call_outcome=self.to_dict())
+        implied = "failed" if "metadata" in row and row["metadata"].get("is_error") else "finished"
+        return row if self.outcome == implied and self.label is None else marked(row, call_outcome=self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -145,7 +145,7 @@ def result_row(call: ToolCall, result: ToolResult, max_chars: int, hide: Callabl
         content = hide(content)
     else:
         content = [{**block, "text": hide(block["text"])} if "text" in block else block for block in content]
-    content = _without_large_images(content)
+        content = _without_large_images(content)
     shown = _capped(content, max_chars)
     row = tool_row(call, shown, failed=failed)
     if shown != content and len(text_of(row | {"content": content})) <= MAX_KEPT_CHARS:
@@ -207,15 +207,15 @@ def _serialized(result: ToolResult) -> tuple[str | list[Block], bool]:
     """Return the content of a result for the model, and whether it is a failure."""
     if result.content:
         return [block.model_dump(exclude_none=True) for block in result.content], not result.success
+    if isinstance(result.output, str) and (text := sendable(result.output)):
+        return text, not result.success
     with ErrorBoundary(log, "tool.output_unreadable") as boundary:
         return result.get_serialized_output(), not result.success
     return f"The tool's output cannot be serialized: {type(boundary.error).__name__}.", True
 
 
-def _without_large_images(content: str | list[Block]) -> str | list[Block]:
+def _without_large_images(content: list[Block]) -> list[Block]:
     """Replace the images of a result by a note if they are too large for the log."""
-    if isinstance(content, str):
-        return content
     texts = [block for block in content if block.get("type") == "text"]
     images = [block for block in content if block.get("type") != "text"]
     size = sum(len(str(value)) for image in images for value in image.get("source", {}).values())

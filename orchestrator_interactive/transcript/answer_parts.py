@@ -65,12 +65,13 @@ class InterimTexts:
 
     def add(self, row: Row) -> InterimText | None:
         """Add a committed row, and return the part that it completes, if any."""
-        if row.get("role") == "tool" and "metadata" not in row:
+        role = row.get("role")
+        if role == "tool" and "metadata" not in row:
             return None
         metadata = metadata_of(row)
-        match row.get("role"):
+        match role:
             case "assistant" if not is_of_hook(row):
-                return self._add_answer(row)
+                return self._add_answer(row, metadata)
             case "tool" if metadata.get("pending") is True:
                 self._awaited_results.add(str(row.get("tool_call_id")))
             case "user" if "injections" in metadata:
@@ -80,13 +81,13 @@ class InterimTexts:
                 return self.flush()
         return None
 
-    def _add_answer(self, row: Row) -> InterimText | None:
-        cut, complete = partial_reason_of(row), None
-        has_calls = bool(call_ids(row))
+    def _add_answer(self, row: Row, metadata: dict[str, Any]) -> InterimText | None:
+        cut, complete = metadata.get("partial"), None
+        has_calls = bool(row.get("tool_calls")) or bool(call_ids(row))
         if has_calls:
             complete = self.flush()
         if not has_calls or cut == "urgent":
-            self._append("" if metadata_of(row).get("hidden") is True else text_of(row), is_partial=cut is not None)
+            self._append("" if metadata.get("hidden") is True else text_of(row), is_partial=cut is not None)
         if not has_calls and cut is None and self._awaited_results:
             complete = self.flush()
         return complete

@@ -28,7 +28,7 @@ def refused_row(row: Row) -> Row:
 
 
 def is_refused(row: Row) -> bool:
-    return metadata_of(row).get("refused") is True
+    return isinstance(row, dict) and "metadata" in row and metadata_of(row).get("refused") is True
 
 
 def without_refused(rows: Sequence[Row]) -> list[Row]:

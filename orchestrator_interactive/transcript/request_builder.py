@@ -32,6 +32,8 @@ class RequestBuilder:
         self._with_tools = ChatRequest(messages=[], stream=True, tools=specs)
         self._without_tools = ChatRequest(messages=[], stream=True, **without)
         self._transcript = transcript or Transcript()
+        # Returns whether a call in the last request's conversation has this id.
+        self.is_used = self._transcript.is_used
 
     def build(
         self, rows: Sequence[dict[str, Any]], ephemeral: Sequence[dict[str, Any]] = (), *, tools_allowed: bool
@@ -40,10 +42,6 @@ class RequestBuilder:
         frame = self._with_tools if tools_allowed else self._without_tools
         # `model_copy` does not validate: the transcript has validated the messages.
         return frame.model_copy(update={"messages": self._transcript.messages(rows, ephemeral)})
-
-    def is_used(self, call_id: str) -> bool:
-        """Return whether a call in the last request's conversation has this id."""
-        return self._transcript.is_used(call_id)
 
 
 def unreadable(row: Any) -> str | None:

@@ -22,6 +22,7 @@ LEFT_OUT = "left_out"
 # Metadata keys of user rows that are not prompts: injections, notices, late results, and notes about omitted rows.
 _NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
 _ITEM = re.compile(r"\n(?=\S)")
+_json_of = json.JSONEncoder().encode
 # The end of the mark that replaces omitted text.
 MARK_END = "left out here …]"
 
@@ -43,14 +44,18 @@ def assistant_row(content: Iterable[ContentBlock], calls: Iterable[ToolCall] = (
     Tool calls are in the content blocks, in the model's order, and in `tool_calls`, where third-party contexts look for
     them.
     """
-    blocks = list(content)
-    calls = list(calls)
-    inside = {block.id for block in blocks if isinstance(block, ToolCallBlock)}
-    blocks += [ToolCallBlock(id=c.id, name=c.name, input=c.arguments) for c in calls if c.id not in inside]
-    row: dict[str, Any] = {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in blocks]}
-    if calls:
-        row["tool_calls"] = [tool_call_dict(call.id, call.name, call.arguments) for call in calls]
-    return row
+    blocks, inside, in_field = [], set(), []
+    for block in content:
+        blocks.append(block.model_dump(exclude_none=True))
+        if isinstance(block, ToolCallBlock):
+            inside.add(block.id)
+    for call in calls:
+        if call.id not in inside:
+            block = ToolCallBlock(id=call.id, name=call.name, input=call.arguments)
+            blocks.append(block.model_dump(exclude_none=True))
+        in_field.append(tool_call_dict(call.id, call.name, call.arguments))
+    row: dict[str, Any] = {"role": "assistant", "content": blocks}
+    return {**row, "tool_calls": in_field} if in_field else row
 
 
 def tool_row(call: ToolCall, content: str | list[dict[str, Any]], *, failed: bool = False) -> dict[str, Any]:
@@ -142,10 +147,10 @@ def distinct(
     Some models repeat ids in each answer or leave them blank; providers refuse a conversation with duplicate ids.
     `is_used` returns whether the conversation so far has an id.
     """
+    if _are_own(content, calls, is_used):
+        return content, calls
     inside = [block.id for block in content if isinstance(block, ToolCallBlock)]
     beside = [call.id for call in calls]
-    if _are_own(inside, beside, is_used):
-        return content, calls
     own_inside, own_beside = own_ids(inside, beside, is_used)
     if (own_inside, own_beside) == (inside, beside):
         return content, calls
@@ -154,11 +159,20 @@ def distinct(
     ]
 
 
-def _are_own(inside: list[str], beside: list[str], is_used: Callable[[str], bool]) -> bool:
+def _are_own(content: Iterable[ContentBlock], calls: Iterable[ToolCall], is_used: Callable[[str], bool]) -> bool:
     """Return whether the ids need no change: a fast path for the usual case."""
-    if beside != inside or len(set(inside)) < len(inside):
-        return False
-    return all(is_plain(call_id) and not is_used(call_id) for call_id in inside)
+    inside: dict[str, None] = {}
+    for block in content:
+        if not isinstance(block, ToolCallBlock):
+            continue
+        if block.id in inside or not is_plain(block.id) or is_used(block.id):
+            return False
+        inside[block.id] = None
+    left = iter(inside)
+    for call in calls:
+        if call.id != next(left, None):
+            return False
+    return next(left, None) is None
 
 
 def with_ids(content: Iterable[ContentBlock], ids: Iterable[str]) -> list[ContentBlock]:
@@ -214,4 +228,4 @@ def _free(call_id: str, is_taken: Callable[[str], bool]) -> str:
 
 def tool_call_dict(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return a call in the format of `tool_calls`."""
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": _json_of(arguments)}}

@@ -140,7 +140,7 @@ class _Draft:
                 self._report(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
                 read += best_effort(row)
                 continue
-            if is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
+            if isinstance(message.content, str) and is_of_hook(row):  # it may quote outside text
                 message = message.model_copy(update={"content": without_frames(message.content)})
             if message.role == "user" and not isinstance(message.content, str):
                 read += split_results(message)
@@ -157,7 +157,8 @@ class _Draft:
             return
         if not is_result:
             self._renamed = () if sound is message else _renamed(message, sound)
-        self._take(sound)
+        self.check.add(sound)
+        self.messages.append(sound)
 
     def _take(self, message: Message) -> None:
         self.check.add(message)

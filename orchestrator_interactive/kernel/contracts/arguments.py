@@ -51,9 +51,9 @@ def arguments_of(given: Any) -> dict[str, Any]:
 
 def writable(given: Any) -> dict[str, Any]:
     """Return the arguments as `arguments_of` does; values that JSON cannot encode make them invalid."""
+    if isinstance(given, dict) and _is_flat(given):
+        return given
     arguments = arguments_of(given)
-    if _is_flat(arguments):
-        return arguments
     try:
         json.dumps(arguments)
     except (TypeError, ValueError):

@@ -102,17 +102,17 @@ class RequestCheck:
         return call_id in self._used or (self._used_before is not None and self._used_before(call_id))
 
     def problems_of(self, message: Message) -> list[RequestProblem]:
-        problems = _content_problems(message)
-        if message.role == "tool":
+        problems, role = _content_problems(message), message.role
+        if role == "tool":
             if message.tool_call_id not in self.open:
                 problems.append(RequestProblem(RequestRule.NO_CALL, str(message.tool_call_id)))
             return problems
-        if message.role == "assistant":
+        if role == "assistant":
             ids = calls_in(message)
             self._checked = message, ids
             before: set[str] = set()
             for call_id in ids:
-                if self.is_used(call_id) or call_id in before or not is_plain(call_id):
+                if call_id in before or self.is_used(call_id) or not is_plain(call_id):
                     problems.append(RequestProblem(RequestRule.CALL_ID, call_id))
                 before.add(call_id)
         return problems + self.unanswered() if self.open else problems
@@ -202,12 +202,21 @@ def _content_problems(message: Message) -> list[RequestProblem]:
         if content and (rule := _text_rule(content)):
             problems.append(RequestProblem(rule, role))
     else:
-        others = [block for block in content if type(block) is not TextBlock or not _is_usual(block.text)]
-        problems += [problem for block in others if (problem := block_problem(message, block))]
-        if _ends_in_thinking(message, content):
-            problems.append(RequestProblem(RequestRule.ENDS_IN_THINKING, role))
+        problems += _block_problems(message, content)
     if not content and not (content == "" and beside and role == "assistant"):
         problems.append(RequestProblem(RequestRule.EMPTY, role))
+    return problems
+
+
+def _block_problems(message: Message, content: list[ContentBlock]) -> list[RequestProblem]:
+    problems = []
+    for block in content:
+        if type(block) is TextBlock and block.text.isprintable() and block.text.strip():  # most blocks
+            continue
+        if (problem := block_problem(message, block)) is not None:
+            problems.append(problem)
+    if content and isinstance(content[-1], _THINKING) and _ends_in_thinking(message, content):
+        problems.append(RequestProblem(RequestRule.ENDS_IN_THINKING, message.role))
     return problems
 
 
@@ -224,14 +233,8 @@ def _field_problems(role: str, beside: list[Any]) -> list[RequestProblem]:
 
 
 def _ends_in_thinking(message: Message, content: list[ContentBlock]) -> bool:
-    """Return whether thinking is the last block. Anthropic refuses that, and OpenAI refuses it for reasoning."""
-    if not content or not isinstance(content[-1], _THINKING):
-        return False
+    """Return whether thinking, the last block, ends the answer. Anthropic refuses that, OpenAI refuses reasoning."""
     return len(calls_in(message)) == sum(isinstance(block, ToolCallBlock) for block in content)
-
-
-def _is_usual(text: str) -> bool:
-    return text.isprintable() and bool(text.strip())
 
 
 def _text_rule(text: str) -> RequestRule | None:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 def calls_in(message: Message) -> list[str]:
     """Return the ids of a message's calls. A call that is in both the blocks and `tool_calls` counts once."""
-    content = message.content
+    content, field = message.content, calls_in_field(message)
     inside = [] if isinstance(content, str) else [block.id for block in content if isinstance(block, ToolCallBlock)]
-    beside = [call["id"] for call in calls_in_field(message) if is_call(call)]
+    beside = [call["id"] for call in field if is_call(call)] if field else []
     if not beside or beside == inside:
         return inside
     ids, seen = list(inside), list(inside)
@@ -28,15 +28,17 @@ def calls_in(message: Message) -> list[str]:
 
 def calls_in_field(message: Message) -> list[Any]:
     """Return the field `tool_calls`, in which other loops store calls; `[None]` if it is not a list."""
-    beside = (message.model_extra or {}).get("tool_calls")
-    if beside is None:
+    extra = message.__pydantic_extra__  # `model_extra` is a property
+    if not extra or (beside := extra.get("tool_calls")) is None:
         return []
     return list(beside) if isinstance(beside, list | tuple) else [None]
 
 
 def is_call(call: Any) -> bool:
     """Return whether an entry of `tool_calls` is a call, in OpenAI's form or with id and name on one level."""
-    return isinstance(call, dict) and isinstance(call.get("id"), str) and isinstance(function_of(call).get("name"), str)
+    if not isinstance(call, dict) or not isinstance(call.get("id"), str):
+        return False
+    return isinstance(function_of(call).get("name"), str)
 
 
 def function_of(call: dict[str, Any]) -> dict[str, Any]:

@@ -87,7 +87,6 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.queue = InjectionQueue(BOUND)
         self.pending: dict[str, Injection] = {}
-        # Since the last drain. A withdrawn message that is offered again keeps its place.
         self.arrived: list[str] = []
         self.held: list[Injection] = []
         self.watched: dict[str, str] = {}
@@ -112,8 +111,7 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             self.queue.offer(injection)
             self.pending[injection.id] = injection
-            if injection.id not in self.arrived:
-                self.arrived.append(injection.id)
+            self.arrived.append(injection.id)
 
     @rule(order=st.none() | st.integers(0, 3))
     def offer(self, order: int | None) -> None:
@@ -163,6 +161,8 @@ class QueueMachine(RuleBasedStateMachine):
         message_id = str(data.draw(st.integers(1, self.number)))
         withdrawn = self.pending.pop(message_id, None)
         assert self.queue.withdraw(message_id) == (withdrawn is not None)
+        if withdrawn:
+            self.arrived.remove(message_id)
         if withdrawn and is_offered_again:
             self.offer_to_both(withdrawn)
 
