@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.protocols import QueueFull, Refused, SteeringMessage
+from connector.protocols import QueueFull, Refused
 from connector.runs.outbox import service_post
 
 if TYPE_CHECKING:
@@ -71,10 +71,15 @@ class Steering:
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""
         users, message = self._background.users, inbound.message
-        text, author = users.with_ids(inbound.prompt), users.author(message.user)
-        injection = SteeringMessage(inbound.id, text, author, inbound.written_s, message.files)
         try:
-            taken = self._sessions.inject(*self._key, injection)
+            taken = self._sessions.inject(
+                *self._key,
+                users.with_ids(inbound.prompt),
+                message_id=inbound.id,
+                author=users.author(message.user),
+                written_s=inbound.written_s,
+                files=message.files,
+            )
         except QueueFull:
             return False
         except Refused as e:
