@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator
 from contextlib import nullcontext
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ async def with_timeout(timeout_s: float, awaitable: Awaitable[T], stop: Cancella
     Raises:
         TimeoutError: the limit was exceeded and the awaitable cancelled.
     """
-    if asyncio.iscoroutine(awaitable):
+    if isinstance(awaitable, CoroutineType) or asyncio.iscoroutine(awaitable):
         try:
             waits_for = awaitable.send(None)
         except StopIteration as finished:

@@ -62,18 +62,13 @@ class Model:
 class ModelCaller:
     """Makes the model calls of one run. The end of the run and an urgent message cancel a call in flight."""
 
-    def __init__(
-        self,
-        run: Run,
-        providers: Mapping[str, Provider],
-        calls: ToolExecutor,
-    ) -> None:
+    def __init__(self, run: Run, providers: Mapping[str, Provider], calls: ToolExecutor) -> None:
         self._run = run
         self._providers = providers
         self._calls = calls
         self._retry_policy = RetryPolicy(run, _in_order(providers, run.options.default_provider))
         self._models: dict[str, Model] = {}
-        self.model = self._model_to_call()
+        self.model: Model  # of the last call
         self._call: StreamingCall | None = None
 
     def cancel(self) -> None:
@@ -122,7 +117,8 @@ class ModelCaller:
             await call.task.wait()
         finally:
             self._call = None
-            call.close()
+            self._run.deadlines.clear(call)
+            stream.close()  # ignore what the provider still sends
         answer = call.answer
         usage = answer.usage if answer else stream.usage
         if usage is not None:
@@ -215,11 +211,6 @@ class StreamingCall:
         if not self.task.is_over:
             self.was_interrupted = True
             self.task.cancel()
-
-    def close(self) -> None:
-        """Ignore what the provider still sends."""
-        self._deadlines.clear(self)
-        self._stream.close()
 
     @property
     def answer(self) -> ChatResponse | None:

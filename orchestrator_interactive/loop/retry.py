@@ -44,15 +44,10 @@ class RetryPolicy:
 
     def __init__(self, run: Run, names: Sequence[str]) -> None:
         self._run = run
-        self._names = list(names)
+        self.provider, *self._others = names  # the name of the provider to call, and those to fall back to
         self._failures = 0
         self._has_shrunk = False
         self._first_error: Exception | None = None
-
-    @property
-    def provider(self) -> str:
-        """The name of the provider to call."""
-        return self._names[0]
 
     def succeeded(self) -> None:
         """Reset the retry counter after an answer."""
@@ -71,7 +66,7 @@ class RetryPolicy:
             log.warning("context.too_long", provider=self.provider, token_budget=budget)
         elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
             await self._wait(error, delay_s)
-        elif isinstance(error, Exception) and not isinstance(error, _FINAL) and len(self._names) > 1:
+        elif isinstance(error, Exception) and not isinstance(error, _FINAL) and self._others:
             await self._fall_back(error)
         else:
             raise error from self._first_error or error.__cause__
@@ -99,7 +94,7 @@ class RetryPolicy:
         self._run.check_end()
 
     async def _fall_back(self, error: Exception) -> None:
-        given_up = self._names.pop(0)
+        given_up, self.provider = self.provider, self._others.pop(0)
         self._failures, self._has_shrunk = 0, False
         self._first_error = self._first_error or error
         data = {"provider": given_up, "to": self.provider, "error": str(error)}

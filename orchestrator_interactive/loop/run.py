@@ -210,7 +210,8 @@ class Run:
     async def commit(self, row: dict[str, Any]) -> None:
         """Add a row to the log, and show the text that it completes."""
         await self.write(row)
-        await self.emit_text(row)
+        if (part := self.interim_texts.add(row)) is not None:
+            await self.show(part)
 
     async def write(self, row: dict[str, Any]) -> None:
         """Add a row to the log."""

@@ -59,12 +59,7 @@ class ToolExecution:
     `result` is None until a result is known. `on_over` is called when it has ended or was cancelled.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        call: ToolCall,
-        on_over: Callable[[ToolExecution], object],
-    ) -> None:
+    def __init__(self, run: Run, call: ToolCall, on_over: Callable[[ToolExecution], object]) -> None:
         self._run = run
         self.call = call
         self.stage: Stage = "waiting"
@@ -152,7 +147,8 @@ class ToolExecution:
             if self._is_closed():  # a hook ignored cancellation, and the run has ended
                 return
         self.stage, self._announced_at = "announced", time.monotonic()
-        self._label = self._label_for(tool)
+        if hasattr(tool, "label"):
+            self._label = self._label_for(tool)
         if run.on_progress is not None:
             more = {} if self._label is None else {"label": self._label}
             await run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
@@ -197,12 +193,11 @@ class ToolExecution:
             elif self._stage_at_close == "known" and self._run.hooks.listens(_event_of(self.result)):
                 self.result = failure(UNCHECKED)  # a hook might have modified or withheld it
             label = None if self._input is self.call.arguments else self._label
-            self._row = CallOutcome(self._outcome, label).mark(self._row_of(self.result))
+            is_clean = self._is_filtered or self._run.secret_filter is None
+            hide = str if is_clean else partial(self._run.without_secrets, known_only=self.result.success)
+            row = result_row(self.call, self.result, self._run.options.max_result_chars, hide)
+            self._row = CallOutcome(self._outcome, label).mark(row)
         return self._row
-
-    def _row_of(self, result: ToolResult) -> dict[str, Any]:
-        hide = str if self._is_filtered else partial(self._run.without_secrets, known_only=result.success)
-        return result_row(self.call, result, self._run.options.max_result_chars, hide)
 
     def _cancel_reason(self) -> str:
         if self._stage_at_close != "running":
@@ -349,7 +344,8 @@ class _Reports:
 
 async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
-        return as_result(await tool.execute(arguments))
+        result = await tool.execute(arguments)
+        return result if type(result) is ToolResult else as_result(result)
     except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool must not break the run
         lines = "".join(traceback.TracebackException.from_exception(e).format())
         log.error("tool.failed", tool=tool.name, exception=truncate_middle(lines, _MAX_TRACEBACK_CHARS))  # noqa: TRY400 - cut

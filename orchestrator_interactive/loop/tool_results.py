@@ -76,7 +76,7 @@ def failure(message: str) -> ToolResult:
 
 def as_result(returned: Any) -> ToolResult:
     """Return a `ToolResult`; any other value becomes its output."""
-    result = returned if type(returned) is ToolResult else to_local(returned)
+    result = to_local(returned)
     return result if isinstance(result, ToolResult) else ToolResult(output=result)
 
 
@@ -227,7 +227,7 @@ def _without_large_images(content: list[Block]) -> list[Block]:
 
 def _capped(content: str | list[Block], max_chars: int) -> str | list[Block]:
     if isinstance(content, str):
-        return without_frames(truncate_middle(content, max_chars))
+        return without_frames(content if len(content) <= max_chars else truncate_middle(content, max_chars))
     if sum(len(block.get("text", "")) for block in content) > max_chars:
         text = "\n".join(block["text"] for block in content if block.get("type") == "text")
         others = [block for block in content if block.get("type") != "text"]

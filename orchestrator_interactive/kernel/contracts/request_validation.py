@@ -194,12 +194,13 @@ def _content_problems(message: Message) -> list[RequestProblem]:
     if role not in _PLACES:
         return [RequestProblem(RequestRule.ROLE, role)]
     problems: list[RequestProblem] = []
-    if message.name is not None and not is_plain(message.name):
+    if message.name is not None and not message.name.isidentifier() and not is_plain(message.name):
         problems.append(RequestProblem(RequestRule.NAME, role))
     if beside:
         problems += _field_problems(role, beside)
     if isinstance(content, str):
-        if content and (rule := _text_rule(content)):
+        is_usual = content.isprintable() and content.strip()
+        if content and not is_usual and (rule := _text_rule(content)):
             problems.append(RequestProblem(rule, role))
     else:
         problems += _block_problems(message, content)
