@@ -74,10 +74,10 @@ class CancellableTask(Generic[T]):
         return self.result()
 
     def result(self) -> T:
-        """Return the result, or raise the error; CancelledError if the task was cancelled."""
+        """Return the result, or raise the error; CancelledError if the task was cancelled or abandoned."""
         if self.error is not None:
             raise self.error
-        if not self.is_finished and self.task.cancelled():
+        if not self.is_finished:
             raise asyncio.CancelledError
         return self._result  # type: ignore[return-value] # a finished task without an error has one
 
