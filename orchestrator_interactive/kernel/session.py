@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import time
 import uuid
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import structlog
@@ -24,8 +23,6 @@ from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S, with_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem
     from orchestrator_interactive.kernel.loading.loader import ReadyCallback
     from orchestrator_interactive.kernel.plan import ModuleSpec
@@ -72,8 +69,7 @@ class AmplifierSession:
         self.status = SessionStatus(session_id=self.session_id)
         self._is_resumed = is_resumed
         self._lifecycle: Literal["new", "ready", "ended"] = "new"
-        self._lifecycle_lock = asyncio.Lock()
-        self._lifecycle_task: asyncio.Task[Any] | None = None
+        self._lifecycle_lock = _LifecycleLock()
         self._run: asyncio.Task[Any] | None = None
         self._prompts = 0
         self._started_at = time.monotonic()
@@ -97,7 +93,7 @@ class AmplifierSession:
         """
         if self._lifecycle == "ready":
             return
-        async with self._lifecycle_change("initialized"):
+        async with self._lifecycle_lock:
             if self._lifecycle == "ended":
                 raise RuntimeError("This session has ended; make a new one.")
             if self._lifecycle == "new":
@@ -112,18 +108,6 @@ class AmplifierSession:
                 if self.parent_id is not None:
                     await self._announce(events.SESSION_FORK, {**payload, "parent": self.parent_id})
                 await self._announce(events.SESSION_RESUME if self._is_resumed else events.SESSION_START, payload)
-
-    @asynccontextmanager
-    async def _lifecycle_change(self, target: str) -> AsyncIterator[None]:
-        """Serialize initialization and cleanup; raise if a module calls one from within, which would deadlock."""
-        if self._lifecycle_task is not None and self._lifecycle_task is asyncio.current_task():
-            raise RuntimeError(f"This session is being {target}: a module cannot request that during the operation.")
-        async with self._lifecycle_lock:
-            self._lifecycle_task = asyncio.current_task()
-            try:
-                yield
-            finally:
-                self._lifecycle_task = None
 
     async def execute(self, prompt: str, **kwargs: Any) -> str:
         """Run a prompt; keyword arguments go to the orchestrator. Errors keep their type.
@@ -181,7 +165,7 @@ class AmplifierSession:
                 raise RuntimeError(f"Nothing is mounted at '{point}'. {self._mounting.reason_for_empty(point)}")
         run: Any = getattr(get("orchestrator"), method, None)
         if run is None:
-            raise RuntimeError(f"The orchestrator of this session has no {method}(); call execute() instead.")
+            raise RuntimeError(f"The orchestrator of this session cannot {method} a run; call execute() instead.")
         mounted = (get("context"), get("providers"), get("tools"), self.coordinator.hooks)
         answer: str = await run(*prompt, *mounted, coordinator=self.coordinator, **kwargs)
         return answer
@@ -194,7 +178,7 @@ class AmplifierSession:
         """
         if self._run is not None:
             raise RuntimeError("A prompt is running in this session; cancel it before the clean-up.")
-        async with self._lifecycle_change("ended"):
+        async with self._lifecycle_lock:
             await self._end()
 
     async def _end(self) -> None:
@@ -250,6 +234,27 @@ class AmplifierSession:
     def _merge_configs(self, base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
         """Merge an agent's configuration into another, for a child session. See `plan.merge_configs`."""
         return merge_configs(base, overlay)
+
+
+class _LifecycleLock:
+    """Serializes initialization and clean-up; raises if a module requests one from within, which would deadlock."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._holder: asyncio.Task[Any] | None = None
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        if self._holder is not None and self._holder is task:
+            raise RuntimeError(
+                "This session is being initialized or ended: a module cannot do that during the operation."
+            )
+        await self._lock.acquire()
+        self._holder = task
+
+    async def __aexit__(self, *_: object) -> None:
+        self._holder = None
+        self._lock.release()
 
 
 class _Mounting:
