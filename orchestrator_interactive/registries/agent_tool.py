@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +75,7 @@ async def _ask(agent: Agent, call: AgentCallState, context: ToolContext) -> Tool
             ref = (await context.stack.push(call, waiting))[0]
         run = CancellableTask(_run(agent, call.message, f"{context.conversation_id}/{call.correlation_id}", ref))
         with ErrorBoundary(log, "agent.failed", agent=call.agent_id) as boundary:
-            result = {"status": "success", "content": await asyncio.shield(run.task)}
+            result = {"status": "success", "content": await run.shared()}
         if boundary.error is not None:
             result = {"status": "error", "content": error_text(boundary.error)}
             return failure(f"Agent '{call.agent_id}' failed: {result['content']}")

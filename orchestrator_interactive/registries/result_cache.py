@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -68,11 +67,11 @@ class ResultCache:
     async def _join(self, key: str, run: Run) -> ToolResult:
         """Join the running call, or start it. It is cancelled when its last waiting caller is cancelled."""
         call = self._running.get(key)
-        if call is None or call.run.task.done():
+        if call is None or call.run.is_over:
             call = self._running[key] = _SharedCall(CancellableTask(self._run(key, run)))
         call.waiting += 1
         try:
-            return await asyncio.shield(call.run.task)
+            return await call.run.shared()
         finally:
             call.waiting -= 1
             if not call.waiting:

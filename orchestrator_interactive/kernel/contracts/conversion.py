@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -24,6 +23,8 @@ _LOCAL: dict[str, type[BaseModel]] = {
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, BaseModel) and kind.__module__ == module.__name__
 }
+# Cache per class: `to_local` runs on every hook result.
+_LOCAL_KINDS: dict[type, type[BaseModel] | None] = {}
 
 
 def amplifier_core() -> ModuleType | None:
@@ -81,10 +82,13 @@ def _converted_error(error: Exception, kind: type[Exception]) -> Exception:
     return kind(str(error), **{name: getattr(error, name) for name in attributes if hasattr(error, name)})
 
 
-@cache
 def _local_kind(kind: type) -> type[BaseModel] | None:
-    """Return our class for amplifier_core's class or a subclass of it. `to_local` runs on every hook result."""
-    return next((_LOCAL[base.__name__] for base in kind.__mro__ if _is_of(base) and base.__name__ in _LOCAL), None)
+    """Return our class for amplifier_core's class or a subclass of it."""
+    if kind not in _LOCAL_KINDS:
+        _LOCAL_KINDS[kind] = next(
+            (_LOCAL[base.__name__] for base in kind.__mro__ if _is_of(base) and base.__name__ in _LOCAL), None
+        )
+    return _LOCAL_KINDS[kind]
 
 
 def _foreign_kind(kind: type) -> Any:
