@@ -1,7 +1,8 @@
-"""Render templates of agents' instructions, such as `behavior_template`."""
+"""Render templates of agents' instructions, such as `behavior_template`, in jinja2's sandbox."""
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 from contextlib import contextmanager
@@ -10,29 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 from jinja2.exceptions import SecurityError
-
-from orchestrator_interactive.registries.templates.errors import (
-    BrokenTemplate,
-    ForbiddenTemplate,
-    TemplateError,
-    TemplateTooLarge,
-    UndefinedVariable,
-    UnknownTemplate,
-)
-from orchestrator_interactive.registries.templates.sandbox import MAX_CHARS, TemplateSandbox
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_MAX_CHARS = 200_000
 _ENDINGS = (".jinja", ".jinja2", ".j2", ".md", ".txt")
 _NAME = re.compile(r"[^\s{}]+")
 
 
+class TemplateError(ValueError):
+    """The template cannot be rendered. The message gives the line and the reason."""
+
+
 class TemplateManager:
-    """Renders jinja2 templates in a sandbox, without HTML escapes: the output is for a model.
+    """Renders jinja2 templates without HTML escapes: the output is for a model.
 
     A template is given by its text or by its file name in the folder: one word that ends in `.jinja`, `.jinja2`, `.j2`,
-    `.md` or `.txt` is a file name. Templates may include and extend other templates in the folder.
+    `.md` or `.txt` is a file name. Templates may include and extend other templates in the folder. The sandbox forbids
+    access to Python's internals and changes to the variables, and the output is limited to 200,000 characters; the
+    time of a rendering is not limited, because templates are part of the configuration.
 
     Args:
         folder: folder of the template files; without it, templates are given by their text only.
@@ -40,6 +39,14 @@ class TemplateManager:
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self._folder = Path(folder) if folder is not None else None
+        self._environment = ImmutableSandboxedEnvironment(
+            loader=jinja2.FileSystemLoader(self._folder) if self._folder else jinja2.DictLoader({}),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            cache_size=0,  # changed files are read again
+        )
+        self._environment.filters["tojson"] = _as_json
 
     def names(self) -> list[str]:
         """Return the names of the templates in the folder."""
@@ -52,7 +59,7 @@ class TemplateManager:
         """Check that the template exists and has no syntax error.
 
         Raises:
-            UnknownTemplate, BrokenTemplate
+            TemplateError
         """
         with self._converted_errors(template, {}):
             self._loaded(template)
@@ -61,37 +68,42 @@ class TemplateManager:
         """Render a template with these variables.
 
         Raises:
-            TemplateError: UnknownTemplate, BrokenTemplate, UndefinedVariable, ForbiddenTemplate, TemplateTooLarge, or
-                the base class for any other failure.
+            TemplateError: no such template, a syntax error, an undefined variable, something that the sandbox forbids,
+                too much output, or any other failure.
         """
         given = dict(variables or {})
         with self._converted_errors(template, given):
-            return _within_bounds(self._loaded(template).generate(given))
+            pieces, size = [], 0
+            for piece in self._loaded(template).generate(given):
+                pieces.append(piece)
+                size += len(piece)
+                if size > _MAX_CHARS:
+                    raise TemplateError(f"The template makes more than {_MAX_CHARS} characters: make it shorter.")
+            return "".join(pieces)
 
     def _loaded(self, template: str) -> jinja2.Template:
-        sandbox = TemplateSandbox(self._folder)
-        return sandbox.get_template(template) if _is_name(template) else sandbox.from_string(template)
+        load = self._environment.get_template if _is_name(template) else self._environment.from_string
+        return load(template)
 
     @contextmanager
     def _converted_errors(self, template: str, given: Mapping[str, Any]) -> Iterator[None]:
-        """Convert errors of jinja2 into TemplateErrors."""
         which = f"The template {template}" if _is_name(template) else "The template"
         try:
             yield
-        except jinja2.TemplateNotFound as e:
-            raise UnknownTemplate(self._unknown(str(e.name or template))) from e
-        except jinja2.TemplateSyntaxError as e:
-            place = f"line {e.lineno}" + (f" of {e.name}" if e.name and e.name != template else "")
-            raise BrokenTemplate(f"{which} cannot be read, {place}: {e.message}") from e
-        except jinja2.UndefinedError as e:
-            known = ", ".join(sorted(given)) or "nothing"
-            raise UndefinedVariable(f"{which} fails{_line(e)}: {e.message}. It was given: {known}.") from e
-        except SecurityError as e:
-            raise ForbiddenTemplate(f"{which} may not do this{_line(e)}: {str(e.message).rstrip('.')}.") from e
         except TemplateError:
             raise
+        except jinja2.TemplateNotFound as e:
+            raise TemplateError(self._unknown(str(e.name or template))) from e
+        except jinja2.TemplateSyntaxError as e:
+            place = f"line {e.lineno}" + (f" of {e.name}" if e.name and e.name != template else "")
+            raise TemplateError(f"{which} cannot be read, {place}: {e.message}") from e
+        except jinja2.UndefinedError as e:
+            known = ", ".join(sorted(given)) or "nothing"
+            raise TemplateError(f"{which} fails{_line(e)}: {e.message}. It was given: {known}.") from e
+        except SecurityError as e:
+            raise TemplateError(f"{which} may not do this{_line(e)}: {str(e.message).rstrip('.')}.") from e
         except (RecursionError, MemoryError, OverflowError) as e:
-            raise TemplateTooLarge(f"{which} exceeds a limit{_line(e)}: {e}.") from e
+            raise TemplateError(f"{which} exceeds a limit{_line(e)}: {e}.") from e
         except (
             jinja2.TemplateError,
             ArithmeticError,
@@ -114,14 +126,8 @@ def _is_name(template: str) -> bool:
     return template.endswith(_ENDINGS) and _NAME.fullmatch(template) is not None
 
 
-def _within_bounds(pieces: Iterator[str]) -> str:
-    kept, size = [], 0
-    for piece in pieces:
-        kept.append(piece)
-        size += len(piece)
-        if size > MAX_CHARS:
-            raise TemplateTooLarge(f"The template makes more than {MAX_CHARS} characters: make it shorter.")
-    return "".join(kept)
+def _as_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _line(error: BaseException) -> str:
