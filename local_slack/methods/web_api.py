@@ -20,35 +20,32 @@ from local_slack.delivery.faults import (
     RateLimited,
     ServerError,
     SlowResponse,
+    kind_of,
 )
-from local_slack.methods import agents, chat, conversations, files, history, reactions, streams, users, views
-from local_slack.methods.arguments import Arguments, read_arguments
-from local_slack.methods.calls import Call, Json, Method
-from local_slack.methods.scopes import APP_TOKEN_SCOPES, MissingScope, check_scopes, needed
-from local_slack.web.file_server import FileServer
+from local_slack.methods import agents, chat, conversations, streams, views  # noqa: F401 - they enter their methods
+from local_slack.methods.app import APP_TOKEN_SCOPES, MissingScope
+from local_slack.methods.calls import METHODS, Arguments, Call, read_arguments
+from local_slack.methods.files import FileServer
+from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.people import AppToken, BotToken, Credential, PersonToken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from local_slack.installation.app import App
+    from local_slack.json_limits import Json
+    from local_slack.methods.app import App
     from local_slack.methods.rate_limits import RateLimiter
     from local_slack.workspace.workspace import Workspace
 
-_METHODS: dict[str, Method] = {
-    **agents.METHODS,
-    **chat.METHODS,
-    **conversations.METHODS,
-    **files.METHODS,
-    **history.METHODS,
-    **reactions.METHODS,
-    **streams.METHODS,
-    **users.METHODS,
-    **views.METHODS,
+# The limits of all methods; these three do not act in a workspace, `WebApi` answers them itself.
+SLACK_LIMITS = {
+    "api.test": TIER_4,
+    "apps.connections.open": TIER_3,
+    "apps.manifest.export": TIER_3,
+    **{name: method.limits for name, method in METHODS.items()},
 }
-_OTHER_METHODS = ("api.test", "apps.connections.open", "apps.manifest.export")
-METHOD_NAMES = tuple(sorted((*_METHODS, *_OTHER_METHODS)))
+METHOD_NAMES = tuple(sorted(SLACK_LIMITS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +59,33 @@ class _Request:
     values: Mapping[str, Any]
     base_url: str
 
-    @property
-    def by_app(self) -> bool:
-        return isinstance(self.credential, BotToken | AppToken)
-
 
 class WebApi:
     """Answer ``/api/METHOD`` for all workspaces. ``open_socket`` gives the URL for ``apps.connections.open``.
 
-    A fault has priority over the limits: its call is counted and not refused.
+    A fault has priority over the limits: its call is counted and not refused. ``on_call`` gets every call with its
+    answer, without its token.
     """
 
-    def __init__(  # noqa: PLR0913 - its dependencies
+    def __init__(  # noqa: PLR0913, PLR0917 - its dependencies
         self,
         workspaces: Sequence[Workspace],
         faults: Faults,
         rate_limits: RateLimiter,
         app: App,
         open_socket: Callable[[], str],
-        *,
-        on_call: Callable[[Json], None] | None = None,
+        on_call: Callable[[Json], None],
     ) -> None:
-        """Call ``on_call`` with every call, without its token, after it is answered."""
         self._workspaces = workspaces
         self._faults = faults
         self._rate_limits = rate_limits
         self._app = app
         self._open_socket = open_socket
         self._on_call = on_call
-        self._files = FileServer(workspaces)
 
     def routes(self) -> list[web.RouteDef]:
         api = "/api/{method}"
-        return [web.get(api, self.handle), web.post(api, self.handle), *self._files.routes()]
+        return [web.get(api, self.handle), web.post(api, self.handle), *FileServer(self._workspaces).routes()]
 
     async def handle(self, http: web.Request) -> web.StreamResponse:
         begun = time.perf_counter()
@@ -103,31 +94,26 @@ class WebApi:
         except SlackRefused as refused:
             return web.json_response(_refusal(refused))
         request = self._request(http, values)
-        fault = None if isinstance(request.credential, PersonToken) else self._faults.take(request.method)
-        if wait_s := self._waits_s(request, fault):
-            answer: web.StreamResponse = _rate_limited(wait_s)
-        else:
-            answer = await self._meet(fault, http, lambda: self._answer(request))
-        if self._on_call:
-            self._on_call({**_record(request, fault, answer), "duration_ms": _ms_since(begun)})
+        fault, wait_s = None, 0
+        if not isinstance(request.credential, PersonToken):
+            fault = self._faults.take(request.method)
+        if isinstance(request.credential, BotToken | AppToken):
+            team, channel = request.workspace.directory.team.id, _channel(request)
+            wait_s = self._rate_limits.take(team, request.method, channel, refuse=fault is None)
+        answer = _rate_limited(wait_s) if wait_s else await self._meet(fault, http, lambda: self._answer(request))
+        duration_ms = round((time.perf_counter() - begun) * 1000, 1)
+        self._on_call({**_record(request, fault, answer), "duration_ms": duration_ms})
         return answer
 
     def _request(self, http: web.Request, values: Mapping[str, Any]) -> _Request:
-        token = _token(http, values) or ""
+        scheme, _, token = http.headers.get("Authorization", "").partition(" ")
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        if not token and isinstance(values.get("token"), str):
+            token = values["token"]
         found = ((w, w.directory.credential(token)) for w in self._workspaces)
         workspace, credential = next((each for each in found if each[1]), (self._workspaces[0], None))
         base_url = f"{http.scheme}://{http.host}/"
         return _Request(http.match_info["method"], token, credential, workspace, values, base_url)
-
-    def _waits_s(self, request: _Request, fault: Fault | None) -> int:
-        """Return the seconds that the caller must wait; 0 if the call is within its limits."""
-        if not request.by_app:
-            return 0
-        team, channel = request.workspace.directory.team.id, _channel(request)
-        if fault is None:
-            return self._rate_limits.take(team, request.method, channel)
-        self._rate_limits.count(team, request.method, channel)
-        return 0
 
     async def _meet(  # noqa: PLR0911 - one per kind of fault
         self, fault: Fault | None, http: web.Request, call: Callable[[], web.Response]
@@ -155,50 +141,40 @@ class WebApi:
                 return _dropped(http)
 
     def _answer(self, request: _Request) -> web.Response:
+        args = Arguments(request.values)
         try:
-            args = Arguments(request.values)
             body = {"ok": True, **self._result(request, args)}
         except SlackRefused as refused:
             body = _refusal(refused)
-        return web.json_response(body, headers=self._headers(request, args))
-
-    def _result(self, request: _Request, args: Arguments) -> Json:
-        method = request.method
-        if method == "api.test":
-            return _api_test(args)
-        if method not in METHOD_NAMES:
-            raise SlackRefused("unknown_method", method)
-        if method == "apps.manifest.export":
-            return self._manifest(request, args)
-        match _authenticated(request):
-            case AppToken() if method == "apps.connections.open":
-                return {"url": self._open_socket()}
-            case BotToken(member) if method in _METHODS:
-                check_scopes(method, args, self._app.scopes)
-                return _METHODS[method](Call(request.workspace, member, args, self._app, request.base_url))
-            case PersonToken(member) if method in _METHODS:
-                return _METHODS[method](Call(request.workspace, member, args, self._app, request.base_url))
-        raise SlackRefused("not_allowed_token_type")
-
-    def _manifest(self, request: _Request, args: Arguments) -> Json:
-        if request.token != self._app.config_token:
-            _authenticated(request)
-            raise SlackRefused("not_allowed_token_type")
-        if args.required("app_id") != self._app.bot.app_id:
-            raise SlackRefused("invalid_app_id")
-        return {"manifest": self._app.manifest(messages_tab=request.workspace.rules.messages_tab)}
-
-    def _headers(self, request: _Request, args: Arguments) -> dict[str, str]:
         headers = {"Cache-Control": "no-store"}
         if request.credential is not None:
             scopes = APP_TOKEN_SCOPES if isinstance(request.credential, AppToken) else self._app.scopes
+            needed = METHODS[request.method].scopes(args) if request.method in METHODS else ()
             headers["X-OAuth-Scopes"] = ",".join(sorted(scopes))
-            headers["X-Accepted-OAuth-Scopes"] = ",".join(needed(request.method, args))
-        return headers
+            headers["X-Accepted-OAuth-Scopes"] = ",".join(needed)
+        return web.json_response(body, headers=headers)
 
-
-def _ms_since(begun: float) -> float:
-    return round((time.perf_counter() - begun) * 1000, 1)
+    def _result(self, request: _Request, args: Arguments) -> Json:
+        name = request.method
+        if name == "api.test":
+            if error := args.text("error"):
+                raise SlackRefused(error)
+            return {"args": args.given()}
+        if name not in METHOD_NAMES:
+            raise SlackRefused("unknown_method", name)
+        if name == "apps.manifest.export" and request.token == self._app.config_token:
+            if args.required("app_id") != self._app.bot.app_id:
+                raise SlackRefused("invalid_app_id")
+            return {"manifest": self._app.manifest(messages_tab=request.workspace.rules.messages_tab)}
+        credential = _authenticated(request)
+        if name == "apps.connections.open" and isinstance(credential, AppToken):
+            return {"url": self._open_socket()}
+        if name not in METHODS or isinstance(credential, AppToken):
+            raise SlackRefused("not_allowed_token_type")
+        if isinstance(credential, BotToken):
+            self._app.check_scopes(METHODS[name].scopes(args))
+        args.need(*METHODS[name].needs)
+        return METHODS[name].answer(Call(request.workspace, credential.member, args, self._app, request.base_url))
 
 
 def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) -> Json:
@@ -217,8 +193,8 @@ def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) 
         "team": request.workspace.directory.team.id,
         "arguments": {name: value for name, value in request.values.items() if name != "token"},
         "status": None if dropped else answer.status,
-        "answer": json.loads(text) if text else None,
-        "fault": type(fault).__name__ if fault else "",
+        "answer": json.loads(text) if text else {},
+        "fault": kind_of(type(fault)) if fault else None,
     }
 
 
@@ -232,14 +208,6 @@ def _authenticated(request: _Request) -> Credential:
     return request.credential
 
 
-def _token(http: web.Request, values: Mapping[str, Any]) -> str | None:
-    scheme, _, token = http.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    value = values.get("token")
-    return value if isinstance(value, str) else None
-
-
 def _channel(request: _Request) -> str:
     """Return the id of the channel of a call, which may be given by id, name or member."""
     name, workspace = str(request.values.get("channel") or ""), request.workspace
@@ -250,12 +218,6 @@ def _channel(request: _Request) -> str:
         return workspace.channel(name).id
     except SlackRefused:
         return name
-
-
-def _api_test(args: Arguments) -> Json:
-    if error := args.text("error"):
-        raise SlackRefused(error)
-    return {"args": args.given()}
 
 
 def _refusal(refused: SlackRefused) -> Json:

@@ -11,7 +11,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import BlockUntil, DropAfterCall, DropBeforeCall, ErrorResponse, RateLimited, ServerError, SlowResponse
-from local_slack.methods.known_errors import KNOWN_ERRORS
+from local_slack.web.control import KNOWN_ERRORS
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def test_the_newest_entries_are_kept_and_long_texts_truncated():
     assert [entry["number"] for entry in record] == [2, 3, 4]
     record.clear()
     assert (len(record), record.text) == (0, "")
-    record.call({"method": "m", "arguments": {"blocks": [{"text": "x" * 5000}]}, "answer": None, "fault": ""})
+    record.call({"method": "m", "arguments": {"blocks": [{"text": "x" * 5000}]}, "answer": {}, "fault": None})
     (entry,) = record
     assert entry["arguments"]["blocks"][0]["text"].endswith("… (5000 characters)")
 

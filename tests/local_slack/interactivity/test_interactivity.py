@@ -9,7 +9,7 @@ from slack_errors import error_of
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from local_slack import RetrySchedule
-from local_slack.interactivity.response_urls import ResponseUrls
+from local_slack.web.interactivity import ResponseUrls
 from local_slack.workspace.messages import Body
 
 

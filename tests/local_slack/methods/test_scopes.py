@@ -9,7 +9,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import LocalSlack
-from local_slack.installation.app import EVERY_SCOPE
+from local_slack.methods.app import EVERY_SCOPE
 
 MANIFEST = {"display_information": {"name": "Mine"}}
 

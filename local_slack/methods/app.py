@@ -1,46 +1,27 @@
-"""The settings of the app."""
+"""The settings of the app, and the scopes of its bot token."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from local_slack.workspace.errors import SlackRefused
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from local_slack.workspace.people import Bot
 
 # The scopes that the app can have; all by default. Without `chat:write.public` it must join a channel to post.
 EVERY_SCOPE = frozenset(
-    {
-        "app_mentions:read",
-        "assistant:write",
-        "channels:history",
-        "channels:join",
-        "channels:manage",
-        "channels:read",
-        "chat:write",
-        "chat:write.customize",
-        "commands",
-        "emoji:read",
-        "files:read",
-        "files:write",
-        "groups:history",
-        "groups:read",
-        "groups:write",
-        "im:history",
-        "im:read",
-        "im:write",
-        "mpim:history",
-        "mpim:read",
-        "mpim:write",
-        "reactions:read",
-        "reactions:write",
-        "team:read",
-        "users:read",
-        "users:read.email",
-    }
+    """
+    app_mentions:read assistant:write channels:history channels:join channels:manage channels:read chat:write
+    chat:write.customize commands emoji:read files:read files:write groups:history groups:read groups:write im:history
+    im:read im:write mpim:history mpim:read mpim:write reactions:read reactions:write team:read users:read
+    users:read.email
+    """.split()  # noqa: SIM905 - as a list it fills a page
 )
+APP_TOKEN_SCOPES = frozenset({"connections:write", "authorizations:read"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +32,11 @@ class App:
     """
 
     bot: Bot
-    events: frozenset[str] = frozenset()
-    scopes: frozenset[str] = EVERY_SCOPE
-    agent_view: bool = True
-    given_manifest: Mapping[str, Any] | None = None
-    request_url: Callable[[], str | None] = lambda: None
+    events: frozenset[str]
+    scopes: frozenset[str]
+    agent_view: bool
+    given_manifest: Mapping[str, Any] | None
+    request_url: Callable[[], str | None]
 
     @property
     def config_token(self) -> str:
@@ -67,6 +48,9 @@ class App:
             return self.given_manifest
         url = self.request_url()
         to_url = {"request_url": url} if url else {}
+        # The manifest has a message event per channel type.
+        messages = {"message.channels", "message.groups", "message.im", "message.mpim"}
+        events = (self.events - {"message"}) | messages if "message" in self.events else self.events
         return {
             "display_information": {"name": self.bot.real_name},
             "features": {
@@ -76,7 +60,7 @@ class App:
             },
             "oauth_config": {"scopes": {"bot": sorted(self.scopes)}},
             "settings": {
-                "event_subscriptions": {**to_url, "bot_events": sorted(_manifest_events(self.events))},
+                "event_subscriptions": {**to_url, "bot_events": sorted(events)},
                 "interactivity": {"is_enabled": True, **to_url},
                 "org_deploy_enabled": False,
                 "socket_mode_enabled": url is None,
@@ -84,8 +68,16 @@ class App:
             },
         }
 
+    def check_scopes(self, needed: Sequence[str]) -> None:
+        """Refuse a call with ``missing_scope`` if the token lacks one of its scopes."""
+        if missing := [scope for scope in needed if scope not in self.scopes]:
+            raise MissingScope(",".join(missing), ",".join(sorted(self.scopes)))
 
-def _manifest_events(events: frozenset[str]) -> set[str]:
-    """Return the event names of the manifest, which has a message event per channel type."""
-    messages = {"message.channels", "message.groups", "message.im", "message.mpim"} if "message" in events else set()
-    return (set(events) - {"message"}) | messages
+
+class MissingScope(SlackRefused):
+    """The token lacks ``needed``; it has ``provided``."""
+
+    def __init__(self, needed: str, provided: str) -> None:
+        super().__init__("missing_scope")
+        self.needed = needed
+        self.provided = provided

@@ -1,4 +1,4 @@
-"""A client that acts as a person, over the Web API."""
+"""Clients of a running workspace: the names and tokens of the app in it, and people who act in it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import aiohttp
 
-    from local_slack.blocks.slack_json import Json
+    from local_slack.json_limits import Json
+    from local_slack.workspace.messages import Channel
     from local_slack.workspace.people import Directory, Person
+    from local_slack.workspace.workspace import Workspace
 
 _AT_NAME = re.compile(r"(?<![\w<@])@([a-z0-9][a-z0-9._-]*)")
 
@@ -97,3 +99,37 @@ class PersonClient:
             return f"<@{self._directory.named(name).id}>{match[1][len(name) :]}"
         except KeyError:
             return match[0]
+
+
+class InstalledTeam:
+    """Names and tokens of the app in ``workspace``; ``client`` makes the clients of people."""
+
+    def __init__(self, workspace: Workspace, client: Callable[[Person, Workspace], PersonClient]) -> None:
+        self.workspace = workspace
+        self._client_of = client
+
+    @property
+    def name(self) -> str:
+        return self.workspace.directory.team.name
+
+    @property
+    def team_id(self) -> str:
+        return self.workspace.directory.team.id
+
+    @property
+    def bot_token(self) -> str:
+        return self.workspace.directory.bot.token
+
+    @property
+    def bot_user_id(self) -> str:
+        return self.workspace.directory.bot.id
+
+    def person(self, name: str) -> Person:
+        return self.workspace.directory.person(name)
+
+    def channel(self, name: str) -> Channel:
+        return self.workspace.channel(name)
+
+    def as_person(self, name: str) -> PersonClient:
+        """Return a client that acts as this person over HTTP."""
+        return self._client_of(self.person(name), self.workspace)

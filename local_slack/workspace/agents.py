@@ -1,16 +1,48 @@
-"""Messages that an app writes piece by piece."""
+"""What an app shows as an agent: the status in a thread, and messages that it writes piece by piece."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-Json = dict[str, Any]
+    from local_slack.json_limits import Json
+
+SessionStatus = Literal["active", "processing", "suspended", "closed"]
+SESSION_STATUSES: tuple[SessionStatus, ...] = ("active", "processing", "suspended", "closed")
+
+_SAID_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One thread's session.
+
+    ``says`` and ``loading`` come from ``assistant.threads.setStatus``, at ``said_at``, and last until the app
+    posts in the thread, at most 2 minutes. ``status`` is empty if only those methods were used.
+    """
+
+    channel: str
+    thread_ts: str
+    status: SessionStatus | Literal[""] = ""
+    title: str = ""
+    says: str = ""
+    loading: tuple[str, ...] = ()
+    prompts: tuple[tuple[str, str], ...] = ()
+    initiator: str | None = None
+    said_at: float = 0.0
+
+    def at(self, now: float) -> Session:
+        """Return the session without an expired status text."""
+        return self if now - self.said_at <= _SAID_S else self.silent()
+
+    def silent(self) -> Session:
+        return replace(self, says="", loading=())
+
 
 # Slack ends a stream after about this time, even if the app still appends to it.
 _LIVES_S = 300.0
