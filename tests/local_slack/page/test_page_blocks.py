@@ -96,7 +96,7 @@ async def test_blocks_are_displayed_and_markup_in_them_is_escaped(slack, client,
 
     texts = await page.evaluate(
         """async () => {
-            const { BlocksView } = await import("/page/blocks.js");
+            const { BlocksView } = await import("/page/messages/blocks.js");
             const view = new BlocksView({ directory: { user: () => null } });
             view.update([{ type: "video" }, { type: "constructor" }, { type: "section", fields: 3 },
                 { type: "actions", elements: [{ type: "datepicker" }] }]);
