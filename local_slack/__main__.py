@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 _GRACE_S = 10.0
+_CANNOT_START = 127
 
 
 @asynccontextmanager
-async def child(command: Sequence[str], variables: Mapping[str, str]) -> AsyncIterator[Process]:
+async def _child(command: Sequence[str], variables: Mapping[str, str]) -> AsyncIterator[Process]:
     """Run ``command`` while the block runs; then terminate it, and kill it after a grace period.
 
     Raises OSError if it cannot be started.
@@ -34,28 +35,21 @@ async def child(command: Sequence[str], variables: Mapping[str, str]) -> AsyncIt
     try:
         yield process
     finally:
-        await _end(process)
+        with suppress(ProcessLookupError):
+            if process.returncode is None:
+                process.terminate()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
-async def exit_code(process: Process) -> int:
+async def _exit_code(process: Process) -> int:
     """Wait for the end and return the exit code as in a shell."""
     code = await process.wait()
     return code if code >= 0 else 128 - code
-
-
-async def _end(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        if process.returncode is None:
-            process.terminate()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE_S):
-            await process.wait()
-    if process.returncode is None:
-        process.kill()
-        await process.wait()
-
-
-_CANNOT_START = 127
 
 
 def _loopback_host(_context: click.Context, _option: click.Parameter, host: str) -> str:
@@ -154,8 +148,8 @@ async def _run(slack: LocalSlack, command: Sequence[str]) -> int:
 
 async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.Event) -> int:
     try:
-        async with child(command, slack.variables) as process:
-            ended = asyncio.create_task(exit_code(process))
+        async with _child(command, slack.variables) as process:
+            ended = asyncio.create_task(_exit_code(process))
             stopped = asyncio.create_task(stop.wait())
             await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()

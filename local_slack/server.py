@@ -93,26 +93,15 @@ class LocalSlack(InstalledTeam):
         self.signing_secret = signing_secret
         self._request_url = RequestUrl(self._delivery, self.socket_mode, Signer(signing_secret), self.record)
         self._first_request_url = request_url
-        self._slack_app = App(
-            directories[0].bot,
-            frozenset(events),
-            frozenset(scopes),
-            agent_view,
-            manifest,
-            lambda: self._request_url.url,
-        )
+        bot_user, url = directories[0].bot, lambda: self._request_url.url
+        self._slack_app = App(bot_user, frozenset(events), frozenset(scopes), agent_view, manifest, url)
         numbers = itertools.count(1)
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
         self.teams = (self, *(InstalledTeam(workspace, self._client) for workspace in workspaces[1:]))
         self._interactivity = Interactivity(self._subscriptions, self._delivery, numbers)
         self._page = PageServer(*workspaces)
         self._web_api = WebApi(
-            workspaces,
-            self.faults,
-            self.rate_limits,
-            self._slack_app,
-            self._socket_url,
-            self.record.call,
+            workspaces, self.faults, self.rate_limits, self._slack_app, self._socket_url, self.record.call
         )
         self._control = Control(self.faults, self.deliveries, self.socket_mode, self.rate_limits, self.record)
         # `localhost` has two addresses; with port 0 each would get its own port.
@@ -241,10 +230,8 @@ class LocalSlack(InstalledTeam):
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[only_this_machine], client_max_size=_LARGEST_REQUEST_BYTES)
-        app.router.add_routes(self._page.routes())
-        app.router.add_routes(self._web_api.routes())
-        app.router.add_routes(self._interactivity.routes())
-        app.router.add_routes(self._control.routes())
+        for part in (self._page, self._web_api, self._interactivity, self._control):
+            app.router.add_routes(part.routes())
         app.router.add_get("/link/", self.socket_mode.handle)
         return app
 

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from local_slack.delivery.faults import Delayed, DeliveryFault, DeliveryFaults, Dropped, Duplicated
+from local_slack.delivery.faults import Delayed, DeliveryFaults, Dropped, Duplicated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -175,11 +175,10 @@ class Delivery:
 
     def _pump(self) -> None:
         while self._waiting and self.reachable:
-            envelope = self._waiting.popleft()
-            self._deliver(envelope, None if envelope.attempt else self._faults.take())
+            self._deliver(self._waiting.popleft())
 
-    def _deliver(self, envelope: Envelope, fault: DeliveryFault | None) -> None:
-        if fault is not None:
+    def _deliver(self, envelope: Envelope) -> None:
+        if fault := None if envelope.attempt else self._faults.take():
             self._record.fault(fault, envelope=envelope.id)
         match fault:
             case Dropped():

@@ -43,6 +43,12 @@ _AGENT = "Slackbot 1.0 (+https://api.slack.com/robots)"
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 _FOLLOWED_REDIRECTS = 2
+# Slack's reasons for a retry; any other error is an `http_error`.
+_REASONS = {
+    TimeoutError: "http_timeout",
+    aiohttp.TooManyRedirects: "too_many_redirects",
+    aiohttp.ClientConnectorError: "connection_failed",
+}
 
 
 class NotVerified(LocalSlackError):  # noqa: N818 - reads as what happened
@@ -121,20 +127,10 @@ class HttpDelivery:
             await self.verify()
             async with self._post(body.encode(), headers) as answer:
                 await answer.read()
-        except NotVerified:
-            self._delivery.fail(envelope, "http_error")
-        except TimeoutError:
-            self._delivery.fail(envelope, "http_timeout")
-        except aiohttp.TooManyRedirects:
-            self._delivery.fail(envelope, "too_many_redirects")
-        except aiohttp.ClientConnectorError:
-            self._delivery.fail(envelope, "connection_failed")
-        except aiohttp.ClientError:
-            self._delivery.fail(envelope, "http_error")
-        else:
-            self._answered(envelope, answer)
-
-    def _answered(self, envelope: Envelope, answer: aiohttp.ClientResponse) -> None:
+        except (NotVerified, TimeoutError, aiohttp.ClientError) as e:
+            reason = next((reason for kind, reason in _REASONS.items() if isinstance(e, kind)), "http_error")
+            self._delivery.fail(envelope, reason)
+            return
         if 200 <= answer.status < 300:
             self._delivery.acknowledge(envelope.id)
             return

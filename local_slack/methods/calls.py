@@ -45,6 +45,15 @@ async def read_arguments(request: web.Request) -> Mapping[str, Any]:
     return values | {name: value for name, value in form.items() if isinstance(value, str)}
 
 
+def token_of(request: web.Request, values: Mapping[str, Any]) -> str:
+    """Return the bearer token of a request, else the argument ``token``; an empty string without either."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    value = values.get("token")
+    return value if isinstance(value, str) else ""
+
+
 class Arguments:
     """Read named arguments; refuse values of the wrong type."""
 

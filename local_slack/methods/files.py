@@ -8,11 +8,12 @@ from urllib.parse import quote
 from aiohttp import web
 
 from local_slack.blocks.slack_json import file_json
-from local_slack.methods.calls import invalid, method
+from local_slack.methods.calls import invalid, method, token_of
 from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
-from local_slack.workspace.people import BotToken, PersonToken
+from local_slack.workspace.people import Bot, Person
+from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,13 +116,11 @@ class FileServer:
         return web.Response(body=file.content, content_type=file.mimetype, headers=headers)
 
     def _file(self, request: web.Request) -> File | None:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token_of(request, {})
         team, _, file_id = request.match_info["place"].partition("-")
-        for workspace in self._workspaces:
-            credential = workspace.directory.credential(token.strip())
-            known = isinstance(credential, BotToken | PersonToken) and scheme.lower() == "bearer"
-            if known and workspace.directory.team.id == team and not workspace.rules.refused_tokens.get(token.strip()):
-                return workspace.files.get(file_id)
+        match holder_of(token, self._workspaces):
+            case (workspace, Person() | Bot()) if workspace.directory.team.id == team:
+                return None if token in workspace.rules.refused_tokens else workspace.files.get(file_id)
         return None
 
 

@@ -10,25 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from local_slack.delivery.faults import (
-    BlockUntil,
-    DropAfterCall,
-    DropBeforeCall,
-    ErrorResponse,
-    Fault,
-    Faults,
-    RateLimited,
-    ServerError,
-    SlowResponse,
-    kind_of,
-)
+from local_slack.delivery import faults
+from local_slack.delivery.faults import Fault, Faults, kind_of
 from local_slack.methods import agents, chat, conversations, streams, views  # noqa: F401 - they enter their methods
 from local_slack.methods.app import APP_TOKEN_SCOPES, MissingScope
-from local_slack.methods.calls import METHODS, Arguments, Call, read_arguments
+from local_slack.methods.calls import METHODS, Arguments, Call, read_arguments, token_of
 from local_slack.methods.files import FileServer
 from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
-from local_slack.workspace.people import AppToken, BotToken, Credential, PersonToken
+from local_slack.workspace.people import AppToken, Bot, Holder, Person
+from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,11 +41,11 @@ METHOD_NAMES = tuple(sorted(SLACK_LIMITS))
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One request; ``credential`` is None for an unknown token."""
+    """One request; ``holder`` is None for an unknown token."""
 
     method: str
     token: str
-    credential: Credential | None
+    holder: Holder | None
     workspace: Workspace
     values: Mapping[str, Any]
     base_url: str
@@ -70,14 +61,14 @@ class WebApi:
     def __init__(  # noqa: PLR0913, PLR0917 - its dependencies
         self,
         workspaces: Sequence[Workspace],
-        faults: Faults,
+        coming_faults: Faults,
         rate_limits: RateLimiter,
         app: App,
         open_socket: Callable[[], str],
         on_call: Callable[[Json], None],
     ) -> None:
         self._workspaces = workspaces
-        self._faults = faults
+        self._faults = coming_faults
         self._rate_limits = rate_limits
         self._app = app
         self._open_socket = open_socket
@@ -95,9 +86,9 @@ class WebApi:
             return web.json_response(_refusal(refused))
         request = self._request(http, values)
         fault, wait_s = None, 0
-        if not isinstance(request.credential, PersonToken):
+        if not isinstance(request.holder, Person):
             fault = self._faults.take(request.method)
-        if isinstance(request.credential, BotToken | AppToken):
+        if isinstance(request.holder, Bot | AppToken):
             team, channel = request.workspace.directory.team.id, _channel(request)
             wait_s = self._rate_limits.take(team, request.method, channel, refuse=fault is None)
         answer = _rate_limited(wait_s) if wait_s else await self._meet(fault, http, lambda: self._answer(request))
@@ -106,14 +97,10 @@ class WebApi:
         return answer
 
     def _request(self, http: web.Request, values: Mapping[str, Any]) -> _Request:
-        scheme, _, token = http.headers.get("Authorization", "").partition(" ")
-        token = token.strip() if scheme.lower() == "bearer" else ""
-        if not token and isinstance(values.get("token"), str):
-            token = values["token"]
-        found = ((w, w.directory.credential(token)) for w in self._workspaces)
-        workspace, credential = next((each for each in found if each[1]), (self._workspaces[0], None))
+        token = token_of(http, values)
+        workspace, holder = holder_of(token, self._workspaces) or (self._workspaces[0], None)
         base_url = f"{http.scheme}://{http.host}/"
-        return _Request(http.match_info["method"], token, credential, workspace, values, base_url)
+        return _Request(http.match_info["method"], token, holder, workspace, values, base_url)
 
     async def _meet(  # noqa: PLR0911 - one per kind of fault
         self, fault: Fault | None, http: web.Request, call: Callable[[], web.Response]
@@ -121,23 +108,23 @@ class WebApi:
         match fault:
             case None:
                 return call()
-            case ErrorResponse(error):
+            case faults.ErrorResponse(error):
                 return web.json_response({"ok": False, "error": error})
-            case RateLimited(retry_after_s):
+            case faults.RateLimited(retry_after_s):
                 return _rate_limited(retry_after_s)
-            case ServerError(status):
+            case faults.ServerError(status):
                 return web.Response(status=status, text="upstream error")
-            case BlockUntil(until):
+            case faults.BlockUntil(until):
                 await until.wait()
                 return call()
-            case SlowResponse(delay_s):
+            case faults.SlowResponse(delay_s):
                 answer = call()
                 await asyncio.sleep(delay_s)
                 return answer
-            case DropAfterCall():
+            case faults.DropAfterCall():
                 call()
                 return _dropped(http)
-            case DropBeforeCall():
+            case faults.DropBeforeCall():
                 return _dropped(http)
 
     def _answer(self, request: _Request) -> web.Response:
@@ -147,8 +134,8 @@ class WebApi:
         except SlackRefused as refused:
             body = _refusal(refused)
         headers = {"Cache-Control": "no-store"}
-        if request.credential is not None:
-            scopes = APP_TOKEN_SCOPES if isinstance(request.credential, AppToken) else self._app.scopes
+        if request.holder is not None:
+            scopes = APP_TOKEN_SCOPES if isinstance(request.holder, AppToken) else self._app.scopes
             needed = METHODS[request.method].scopes(args) if request.method in METHODS else ()
             headers["X-OAuth-Scopes"] = ",".join(sorted(scopes))
             headers["X-Accepted-OAuth-Scopes"] = ",".join(needed)
@@ -166,26 +153,24 @@ class WebApi:
             if args.required("app_id") != self._app.bot.app_id:
                 raise SlackRefused("invalid_app_id")
             return {"manifest": self._app.manifest(messages_tab=request.workspace.rules.messages_tab)}
-        credential = _authenticated(request)
-        if name == "apps.connections.open" and isinstance(credential, AppToken):
+        holder = _authenticated(request)
+        if name == "apps.connections.open" and isinstance(holder, AppToken):
             return {"url": self._open_socket()}
-        if name not in METHODS or isinstance(credential, AppToken):
+        if name not in METHODS or isinstance(holder, AppToken):
             raise SlackRefused("not_allowed_token_type")
-        if isinstance(credential, BotToken):
+        if isinstance(holder, Bot):
             self._app.check_scopes(METHODS[name].scopes(args))
         args.need(*METHODS[name].needs)
-        return METHODS[name].answer(Call(request.workspace, credential.member, args, self._app, request.base_url))
+        return METHODS[name].answer(Call(request.workspace, holder, args, self._app, request.base_url))
 
 
 def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) -> Json:
-    match request.credential:
-        case PersonToken(member) | BotToken(member):
-            by = member.id
+    match request.holder:
         case AppToken(bot):
             by = bot.app_id
-        case None:
-            by = ""
-    dropped = isinstance(fault, DropBeforeCall | DropAfterCall)
+        case member:
+            by = member.id if member else ""
+    dropped = isinstance(fault, faults.DropBeforeCall | faults.DropAfterCall)
     text = answer.text if isinstance(answer, web.Response) and answer.content_type == "application/json" else None
     return {
         "method": request.method,
@@ -198,14 +183,14 @@ def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) 
     }
 
 
-def _authenticated(request: _Request) -> Credential:
+def _authenticated(request: _Request) -> Holder:
     if not request.token:
         raise SlackRefused("not_authed")
     if error := request.workspace.rules.refused_tokens.get(request.token):
         raise SlackRefused(error)
-    if request.credential is None:
+    if request.holder is None:
         raise SlackRefused("invalid_auth")
-    return request.credential
+    return request.holder
 
 
 def _channel(request: _Request) -> str:

@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from aiohttp import web
 
-from local_slack.delivery.faults import (
-    Delayed,
-    DropAfterCall,
-    DropBeforeCall,
-    Dropped,
-    Duplicated,
-    ErrorResponse,
-    RateLimited,
-    ServerError,
-    SlowResponse,
-    kind_of,
-)
+from local_slack.delivery import faults
+from local_slack.delivery.faults import kind_of
 from local_slack.delivery.socket_mode import DisconnectReason
 from local_slack.json_limits import parse_json
 from local_slack.methods.web_api import METHOD_NAMES
@@ -44,10 +34,9 @@ KNOWN_ERRORS = """
 """.split()  # noqa: SIM905 - as a list it fills a page
 
 _CALL_FAULTS: Mapping[str, type] = {
-    kind_of(fault): fault
-    for fault in (ErrorResponse, RateLimited, ServerError, SlowResponse, DropBeforeCall, DropAfterCall)
+    kind_of(fault): fault for fault in get_args(faults.Fault) if fault is not faults.BlockUntil
 }
-_DELIVERY_FAULTS: Mapping[str, type] = {kind_of(fault): fault for fault in (Duplicated, Delayed, Dropped)}
+_DELIVERY_FAULTS: Mapping[str, type] = {kind_of(fault): fault for fault in get_args(faults.DeliveryFault)}
 _SOCKET_KINDS = ("disconnect", "drop", "freeze", "enable")
 _REASONS = get_args(DisconnectReason)
 # The bounds of each number, both inclusive.
@@ -73,9 +62,9 @@ class Control:
     """Answer ``/faults``, ``/limits`` and ``/record.jsonl`` of one ``LocalSlack``."""
 
     def __init__(
-        self, faults: Faults, deliveries: DeliveryFaults, sockets: SocketMode, limits: RateLimiter, record: Recorder
+        self, calls: Faults, deliveries: DeliveryFaults, sockets: SocketMode, limits: RateLimiter, record: Recorder
     ) -> None:
-        self._faults, self._deliveries, self._sockets = faults, deliveries, sockets
+        self._faults, self._deliveries, self._sockets = calls, deliveries, sockets
         self._rate_limits, self._record = limits, record
 
     def routes(self) -> list[web.RouteDef]:
@@ -96,7 +85,7 @@ class Control:
             "call_kinds": {kind: _fields(fault) for kind, fault in _CALL_FAULTS.items()},
             "delivery_kinds": {kind: _fields(fault) for kind, fault in _DELIVERY_FAULTS.items()},
             "reasons": _REASONS,
-            "calls": [{"method": method, **entry} for method, faults in coming.items() for entry in _runs(faults)],
+            "calls": [{"method": method, **entry} for method, queued in coming.items() for entry in _runs(queued)],
             "deliveries": _runs(self._deliveries.coming),
             "connections": sockets.connections,
             "frozen": sockets.frozen,
@@ -202,10 +191,10 @@ def _only(body: Json, known: set[str]) -> None:
         raise _InvalidRequest(f"unknown field `{unknown[0]}`; {_FORMS}")
 
 
-def _runs(faults: Iterable[Any]) -> list[Json]:
+def _runs(queued: Iterable[Any]) -> list[Json]:
     """Return an entry for each sequence of equal faults, without fields that JSON cannot represent."""
     runs = []
-    for fault, equal in groupby(faults):
+    for fault, equal in groupby(queued):
         given = {name: getattr(fault, name) for name in _fields(type(fault))}
         plain = {name: value for name, value in given.items() if isinstance(value, str | int | float)}
         runs.append({"kind": kind_of(type(fault)), "times": len(list(equal)), **plain})

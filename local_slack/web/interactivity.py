@@ -12,10 +12,10 @@ from aiohttp import web
 from local_slack.blocks.blocks import check_blocks, with_ids
 from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json
 from local_slack.delivery.delivery import Envelope
-from local_slack.methods.calls import Arguments, read_arguments
+from local_slack.methods.calls import Arguments, read_arguments, token_of
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
-from local_slack.workspace.people import PersonToken
+from local_slack.workspace.people import Person
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from local_slack.delivery.events import Subscription
     from local_slack.json_limits import Json
     from local_slack.workspace.messages import Message
-    from local_slack.workspace.people import Person
     from local_slack.workspace.workspace import Workspace
 
     Gesture = Callable[[Subscription, Person, Arguments, str], Awaitable[None]]
@@ -54,22 +53,20 @@ class Interactivity:
     def _gesture(self, gesture: Gesture) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                args = Arguments(await read_arguments(request))
-                subscription, person = self._who(request, args)
-                await gesture(subscription, person, args, f"{request.scheme}://{request.host}/")
+                values = await read_arguments(request)
+                subscription, person = self._who(token_of(request, values))
+                await gesture(subscription, person, Arguments(values), f"{request.scheme}://{request.host}/")
             except SlackRefused as refused:
                 return web.json_response({"ok": False, "error": refused.code})
             return web.json_response({"ok": True})
 
         return handle
 
-    def _who(self, request: web.Request, args: Arguments) -> tuple[Subscription, Person]:
-        _, _, bearer = request.headers.get("Authorization", "").partition(" ")
-        token = bearer.strip() or args.text("token") or ""
+    def _who(self, token: str) -> tuple[Subscription, Person]:
         for subscription in self._subscriptions:
-            credential = subscription.workspace.directory.credential(token)
-            if isinstance(credential, PersonToken):
-                return subscription, credential.member
+            person = subscription.workspace.directory.holders.get(token)
+            if isinstance(person, Person):
+                return subscription, person
         raise SlackRefused("invalid_auth" if token else "not_authed")
 
     async def _click(self, subscription: Subscription, person: Person, args: Arguments, base_url: str) -> None:

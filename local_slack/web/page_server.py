@@ -12,13 +12,13 @@ from aiohttp import web
 
 from local_slack.blocks.slack_json import other_member
 from local_slack.delivery.events import event_of, sees, session_json
-from local_slack.workspace.people import PersonToken
+from local_slack.workspace.people import Person
+from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
     from local_slack.json_limits import Json
     from local_slack.workspace.files import File
     from local_slack.workspace.messages import Change, Channel
-    from local_slack.workspace.people import Person
     from local_slack.workspace.workspace import Workspace
 
 _FOLDER = Path(__file__).parents[1] / "page"
@@ -81,10 +81,9 @@ class PageServer:
 
     def _seat(self, request: web.Request) -> tuple[Workspace, Person]:
         """Return the workspace and the person of the token in the query."""
-        for workspace in self._workspaces.values():
-            credential = workspace.directory.credential(request.query.get("token", ""))
-            if isinstance(credential, PersonToken):
-                return workspace, credential.member
+        match holder_of(request.query.get("token", ""), self._workspaces.values()):
+            case (workspace, Person() as person):
+                return workspace, person
         raise web.HTTPUnauthorized(text="a person's token is needed\n", headers=_HEADERS)
 
     async def _stream(self, socket: web.WebSocketResponse, workspace: Workspace, person: Person) -> None:

@@ -32,10 +32,10 @@ from local_slack.workspace.people import Bot, Directory, channel_id
 from local_slack.workspace.views import Views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from local_slack.workspace.agents import Session
-    from local_slack.workspace.people import Member
+    from local_slack.workspace.people import Holder, Member
 
 
 class Workspace:
@@ -330,3 +330,9 @@ class Workspace:
     def _emit(self, change: Change) -> None:
         for listener in tuple(self._listeners):
             listener(change)
+
+
+def holder_of(token: str, workspaces: Iterable[Workspace]) -> tuple[Workspace, Holder] | None:
+    """Find the workspace of a token, and the member or the app that it was given to; None for an unknown token."""
+    found = ((workspace, workspace.directory.holders.get(token)) for workspace in workspaces)
+    return next(((workspace, holder) for workspace, holder in found if holder), None)
