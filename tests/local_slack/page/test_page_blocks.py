@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from playwright.async_api import expect
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.browser
 
