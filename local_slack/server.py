@@ -98,7 +98,7 @@ class LocalSlack(InstalledTeam):
         numbers = itertools.count(1)
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
         self.teams = (self, *(InstalledTeam(workspace, self._client) for workspace in workspaces[1:]))
-        self._interactivity = Interactivity(self._subscriptions, self._delivery, numbers)
+        self._interactivity = Interactivity(self._subscriptions)
         self._page = PageServer(*workspaces)
         self._web_api = WebApi(
             workspaces, self.faults, self.rate_limits, self._slack_app, self._socket_url, self.record.call

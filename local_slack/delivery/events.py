@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json, other_member
 from local_slack.delivery.delivery import Envelope
+from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import (
     BotPresence,
     Change,
@@ -31,6 +32,16 @@ if TYPE_CHECKING:
     from local_slack.workspace.messages import Message
     from local_slack.workspace.people import Member
     from local_slack.workspace.workspace import Workspace
+
+EVENTS = (
+    "message",
+    "app_mention",
+    "reaction_added",
+    "reaction_removed",
+    "agent_session_stopped",
+    "app_home_opened",
+    "member_joined_channel",
+)
 
 _MENTION_FIELDS = ("client_msg_id", "user", "text", "ts", "team", "blocks", "files", "thread_ts", "parent_user_id")
 
@@ -134,19 +145,8 @@ def _hidden(subtype: str, at: str, body: Json) -> Json:
     return {"type": "message", "subtype": subtype, "hidden": True, "ts": at, **body}
 
 
-EVENTS = (
-    "message",
-    "app_mention",
-    "reaction_added",
-    "reaction_removed",
-    "agent_session_stopped",
-    "app_home_opened",
-    "member_joined_channel",
-)
-
-
 class Subscription:
-    """Convert changes in the bot's channels of one workspace to envelopes and deliver them.
+    """The app in one workspace: convert changes in the bot's channels to envelopes and deliver them.
 
     The workspaces of an app share ``numbers``, so event ids are unique.
     """
@@ -170,13 +170,41 @@ class Subscription:
         """Send an event, if the app is subscribed to it."""
         if event["type"] not in self._events:
             return
-        number = next(self._numbers)
+        team, bot, number = self.workspace.directory.team, self.workspace.directory.bot, next(self._numbers)
+        body = {
+            "token": VERIFICATION_TOKEN,
+            "team_id": team.id,
+            "context_team_id": team.id,
+            "context_enterprise_id": None,
+            "api_app_id": bot.app_id,
+            "event": event,
+            "type": "event_callback",
+            "event_id": f"Ev0LOCAL{number:06d}",
+            "event_time": int(time.time()),
+            "authorizations": [
+                {
+                    "enterprise_id": None,
+                    "team_id": team.id,
+                    "user_id": bot.id,
+                    "is_bot": True,
+                    "is_enterprise_install": False,
+                }
+            ],
+            "is_ext_shared_channel": False,
+            "event_context": f"local-{number}",
+        }
+        envelope = Envelope(f"envelope-{number:06d}", "events_api", body)
         # The fields that identify an event among those of its type.
         place = {name: event[name] for name in ("subtype", "channel", "user", "ts", "thread_ts") if event.get(name)}
-        envelope = Envelope(f"envelope-{number:06d}", "events_api", self._payload(event, number))
-        team = self.workspace.directory.team.id
-        self._record.note("event", envelope=envelope.id, about=envelope.about, team=team, event=place)
+        self._record.note("event", envelope=envelope.id, about=envelope.about, team=team.id, event=place)
         self._delivery.offer(envelope)
+
+    async def click(self, payload: Json) -> None:
+        """Send a click and wait for its ack; raises SlackRefused with the reason for a missing one."""
+        number = f"envelope-{next(self._numbers):06d}"
+        refusal = await self._delivery.ask(Envelope(number, "interactive", payload, accepts_response_payload=True))
+        if refusal:
+            raise SlackRefused(refusal)
 
     def notify_rate_limited(self) -> None:
         """Send ``app_rate_limited``: more events within the hour than Slack delivers."""
@@ -190,32 +218,7 @@ class Subscription:
         self._delivery.offer(Envelope(f"envelope-{next(self._numbers):06d}", "events_api", body))
 
     def _on_change(self, change: Change) -> None:
-        if not sees(self.workspace.directory.bot, change, self.workspace):
-            return
-        self.publish(event_of(change, self.workspace))
-        if mention := mention_of(change, self.workspace):
-            self.publish(mention)
-
-    def _payload(self, event: Json, number: int) -> Json:
-        team, bot = self.workspace.directory.team, self.workspace.directory.bot
-        authorization = {
-            "enterprise_id": None,
-            "team_id": team.id,
-            "user_id": bot.id,
-            "is_bot": True,
-            "is_enterprise_install": False,
-        }
-        return {
-            "token": VERIFICATION_TOKEN,
-            "team_id": team.id,
-            "context_team_id": team.id,
-            "context_enterprise_id": None,
-            "api_app_id": bot.app_id,
-            "event": event,
-            "type": "event_callback",
-            "event_id": f"Ev0LOCAL{number:06d}",
-            "event_time": int(time.time()),
-            "authorizations": [authorization],
-            "is_ext_shared_channel": False,
-            "event_context": f"local-{number}",
-        }
+        if sees(self.workspace.directory.bot, change, self.workspace):
+            self.publish(event_of(change, self.workspace))
+            if mention := mention_of(change, self.workspace):
+                self.publish(mention)

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from local_slack.delivery.recorder import Recorder
     from local_slack.delivery.socket_mode import SocketMode
 
+_AGENT = "Slackbot 1.0 (+https://api.slack.com/robots)"
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+_FOLLOWED_REDIRECTS = 2
+# Slack's reasons for a retry; any other error is an `http_error`.
+_REASONS = {
+    TimeoutError: "http_timeout",
+    aiohttp.TooManyRedirects: "too_many_redirects",
+    aiohttp.ClientConnectorError: "connection_failed",
+}
+
 
 class Signer:
     """Sign request bodies with the app's signing secret."""
@@ -37,18 +48,6 @@ class Signer:
         stamp = str(int(self._clock()))
         digest = hmac.new(self.secret.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
         return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={digest}"}
-
-
-_AGENT = "Slackbot 1.0 (+https://api.slack.com/robots)"
-_JSON = "application/json"
-_FORM = "application/x-www-form-urlencoded"
-_FOLLOWED_REDIRECTS = 2
-# Slack's reasons for a retry; any other error is an `http_error`.
-_REASONS = {
-    TimeoutError: "http_timeout",
-    aiohttp.TooManyRedirects: "too_many_redirects",
-    aiohttp.ClientConnectorError: "connection_failed",
-}
 
 
 class NotVerified(LocalSlackError):  # noqa: N818 - reads as what happened

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from local_slack.delivery.delivery import Delivery
     from local_slack.workspace.workspace import Workspace
 
+DisconnectReason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
+_MAX_CONNECTIONS = 10
+
 HOST = "applink-local"
 
 
@@ -78,11 +81,6 @@ class Connection:
                 self.abort()
             else:
                 await self._socket.close()
-
-
-DisconnectReason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
-
-_MAX_CONNECTIONS = 10
 
 
 class SocketMode:

@@ -11,16 +11,14 @@ from aiohttp import web
 
 from local_slack.blocks.blocks import check_blocks, with_ids
 from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json
-from local_slack.delivery.delivery import Envelope
 from local_slack.methods.calls import Arguments, read_arguments, token_of
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
 from local_slack.workspace.people import Person
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from local_slack.delivery.delivery import Delivery
     from local_slack.delivery.events import Subscription
     from local_slack.json_limits import Json
     from local_slack.workspace.messages import Message
@@ -36,10 +34,8 @@ _RESPONSE_URL_LASTS_S = 30 * 60.0
 class Interactivity:
     """Accept gestures of people, identified by their tokens, and deliver them to the app."""
 
-    def __init__(self, subscriptions: Sequence[Subscription], delivery: Delivery, numbers: Iterator[int]) -> None:
+    def __init__(self, subscriptions: Sequence[Subscription]) -> None:
         self._subscriptions = subscriptions
-        self._delivery = delivery
-        self._numbers = numbers
         self._response_urls = ResponseUrls()
 
     def routes(self) -> list[web.RouteDef]:
@@ -75,11 +71,7 @@ class Interactivity:
         message = _visible(workspace, person, args.required("channel"), args.required("ts"))
         action = _find_action(message, args)
         response_url = base_url + self._response_urls.give(workspace, message, person)
-        payload = _interaction(workspace, person, message, action, response_url)
-        number = f"envelope-{next(self._numbers):06d}"
-        refusal = await self._delivery.ask(Envelope(number, "interactive", payload, accepts_response_payload=True))
-        if refusal:
-            raise SlackRefused(refusal)
+        await subscription.click(_interaction(workspace, person, message, action, response_url))
 
     async def _stop_session(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
         args.need("channel", "thread_ts")

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from local_slack.json_limits import Json
 
+# Slack ends a stream after about this time, even if the app still appends to it.
+_LIVES_S = 300.0
+
 SessionStatus = Literal["active", "processing", "suspended", "closed"]
 SESSION_STATUSES: tuple[SessionStatus, ...] = ("active", "processing", "suspended", "closed")
 
@@ -42,10 +45,6 @@ class Session:
 
     def silent(self) -> Session:
         return replace(self, says="", loading=())
-
-
-# Slack ends a stream after about this time, even if the app still appends to it.
-_LIVES_S = 300.0
 
 
 @dataclass(slots=True)
