@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.storage.errors import StoreUnavailable
-from service.runs.expiry import expiring
+from service.store.maintenance import expiring
 
 
 class Store:

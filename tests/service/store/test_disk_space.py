@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 from structlog.testing import capture_logs
 
-from service.store.disk_space import watching_disks
+from service.store.maintenance import watching_disks
 
 
 async def test_free_space_is_logged_at_the_start_and_when_it_crosses_the_reserve(tmp_path):

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from connector.protocols import StateChanges
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.store import inspect_run_store, open_run_store
-from service.store.redis import index_scripts, scripts
+from service.store.redis import index, scripts
 
 STATE = f"runs:{{{C}}}"
 DUE = f"runs:{{index}}:due:{T1}"
@@ -59,7 +59,7 @@ def lose_reply(proxy):
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_step_with_a_lost_reply_returns_its_first_result(lossy, proxy, lose_reply, times):
-    for script in (index_scripts.ENTER, scripts.ADMIT):
+    for script in (index.ENTER, scripts.ADMIT):
         lose_reply(script, times)
         assert (await lossy.admit(C, entry(script.sha), "owl")).is_new
     lose_reply(scripts.CLAIM, times)
