@@ -299,7 +299,7 @@ async def open_budget(_url: str) -> None:
 
 
 def refuse_unprepared(url: str) -> None:
-    storage.refuse_unprepared(sqlite_path(url), lambda file: _version(file) >= _VERSION)
+    storage.refuse_unprepared(sqlite_path(url), _is_prepared)
 
 
 def prepare(file: sqlite3.Connection) -> None:
@@ -366,6 +366,11 @@ def _version(file: sqlite3.Connection) -> int:
     """Return the version of the run tables; 0 if there is none."""
     found = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'run_version'").fetchone()
     return max(_firsts(file, "SELECT version FROM run_version"), default=0) if found else 0
+
+
+def _is_prepared(file: sqlite3.Connection) -> bool:
+    has_tables = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'run_conversations'").fetchone() is not None
+    return has_tables and _version(file) >= _VERSION
 
 
 def _expire(file: sqlite3.Connection, now: float) -> None:
