@@ -60,9 +60,9 @@ async def test_a_conversation_continues_after_a_kill_with_every_reported_push(re
     length = await stack.length()
     assert length in (2 * len(reported), 2 * len(reported) + 2)  # an unreported push, complete or absent
     for refs in reported:
-        for ref, kind in zip(refs, ("UserMessageState", "AssistantMessageState"), strict=True):
+        for ref, name in zip(refs, ("UserMessageState", "AssistantMessageState"), strict=True):
             _, _, index = place_of(ref.decode())
-            assert type(await stack.at(index)).__name__ == kind
+            assert type(await stack.at(index)).__name__ == name
     await stack.push(UserMessageState("on"))
     assert await stack.length() == length + 1
     await store.aclose()
