@@ -220,7 +220,8 @@ class _Command:
         if client._free is not None:  # noqa: SLF001
             client._free.release()  # noqa: SLF001
         client._end()  # noqa: SLF001
-        if error is None and self._task is not None and self._task.cancelling() > self._was_cancelled:
+        was_cancelled = self._task is not None and self._task.cancelling() > self._was_cancelled
+        if was_cancelled and not isinstance(error, asyncio.CancelledError):
             # redis-py sends with `asyncio.wait_for`, which before Python 3.12 loses a cancellation if its task is done.
             raise asyncio.CancelledError
         if isinstance(error, AttributeError) and client._free is not None:  # noqa: SLF001
