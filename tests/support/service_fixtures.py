@@ -15,13 +15,13 @@ from tool_gate import GATED_TOOL, ToolGate
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack, Message, PersonClient, Workspace
-from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores import open_store, retrying
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
 from service.runs.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
-from service.store.retry import RetryingStore, StoreRetryPolicy
 
 # Formatting an exception on the console is slow on a busy machine.
 _SETTLED_WITHIN_S = 30
@@ -39,7 +39,7 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig) -> AsyncI
         aclosing(await open_run_store(url)) as store,
         StoredRuns(store, uuid4().hex, config.lease_s, patience) as runs,
         InProcessSessionManager(
-            config.instances, "provider-anthropic", Workspaces(config.workspace), RetryingStore(logs, patience)
+            config.instances, "provider-anthropic", Workspaces(config.workspace), retrying(logs, patience)
         ) as sessions,
         connected(access, instances, sessions, runs, shutdown_grace_s=config.shutdown_grace_s),
     ):

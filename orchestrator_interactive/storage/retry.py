@@ -11,10 +11,7 @@ import structlog
 from orchestrator_interactive.storage.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    from orchestrator_interactive.interactions.records import Key, Node
-    from orchestrator_interactive.interactions.stores.base import Change, Log, LogStore
+    from collections.abc import Awaitable, Callable
 
 log = structlog.get_logger(__name__)
 
@@ -54,15 +51,17 @@ class StoreRetryPolicy:
             answer = await step()
         except StoreUnavailable as e:
             self._on_unavailable(e)
-        else:
-            self._on_available()
-            return answer
-        self._waiting += 1
-        try:
-            answer = await self._retried(step)
-        finally:
-            self._waiting -= 1
-        self._on_available()
+            self._waiting += 1
+            try:
+                answer = await self._retried(step)
+            finally:
+                self._waiting -= 1
+        self._is_answering = True
+        # One server of a cluster may answer while another is still unreachable.
+        if self._since_s is not None and not self._waiting:
+            self._back_s = asyncio.get_running_loop().time()
+            log.info("store.available", after_s=round(self._back_s - self._since_s, 1))
+            self._since_s = None
         return answer
 
     def unsettled_s(self, settled_after_s: float) -> float:
@@ -102,73 +101,3 @@ class StoreRetryPolicy:
             log.warning(
                 "store.unavailable", problem=str(error), for_s=round(now_s - self._since_s, 1), waiting=self._waiting
             )
-
-    def _on_available(self) -> None:
-        self._is_answering = True
-        # One server of a cluster may answer while another is still unreachable.
-        if self._since_s is None or self._waiting:
-            return
-        self._back_s = asyncio.get_running_loop().time()
-        log.info("store.available", after_s=round(self._back_s - self._since_s, 1))
-        self._since_s = None
-
-
-class RetryingStore:
-    """A log store that retries calls while the store is unreachable."""
-
-    def __init__(self, store: LogStore, retry: StoreRetryPolicy) -> None:
-        self._store = store
-        self._call = retry.call
-
-    async def load(self, key: Key) -> Log | None:
-        return await self._call(lambda: self._store.load(key))
-
-    async def fence(self, key: Key, token: int) -> None:
-        await self._call(lambda: self._store.fence(key, token))
-
-    async def commit(self, key: Key, change: Change) -> None:
-        await self._call(lambda: self._store.commit(key, change))
-
-    async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
-        return await self._call(lambda: self._store.read(key, segment, start, stop))
-
-    async def keys(self) -> list[Key]:
-        return await self._call(self._store.keys)
-
-    async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        """Scan as the wrapped store does. Retries until the first row; an outage after it raises StoreUnavailable."""
-        found: AsyncIterator[tuple[Key, Node]]
-
-        async def begin() -> list[tuple[Key, Node]]:
-            nonlocal found
-            found = self._store.scan(since, until, kinds)
-            return [each async for each in _first(found)]
-
-        for each in await self._call(begin):
-            yield each
-        async for each in found:
-            yield each
-
-    async def remove(self, key: Key, version: int) -> None:
-        await self._call(lambda: self._store.remove(key, version))
-
-    async def save_agent(self, agent_id: str, config: str) -> None:
-        await self._call(lambda: self._store.save_agent(agent_id, config))
-
-    async def agents(self) -> dict[str, str]:
-        return await self._call(self._store.agents)
-
-    async def forget_agent(self, agent_id: str) -> None:
-        await self._call(lambda: self._store.forget_agent(agent_id))
-
-    async def delete_expired(self) -> None:
-        await self._call(self._store.delete_expired)
-
-    async def aclose(self) -> None:
-        await self._store.aclose()
-
-
-async def _first(found: AsyncIterator[T]) -> AsyncIterator[T]:
-    async for each in found:
-        yield each
-        return

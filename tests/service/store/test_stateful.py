@@ -21,7 +21,7 @@ LEASES = st.sampled_from([9999.0, 9999.0, 0.0])
 PLACES = st.integers(0, 9)
 CONTENTS = st.sampled_from(["", "x", {"text": "y"}])
 TEXTS = st.sampled_from(["x", "y", "ü\n"])
-EXAMPLES = {"sqlite": 50, "redis": 30, "cluster": 12}
+EXAMPLES = {"sqlite": 100, "redis": 50, "cluster": 12}
 # Age of the token that a step uses: 0 is the newest.
 AGES = st.sampled_from([0, 0, 0, 0, 1])
 
@@ -61,7 +61,7 @@ class Conversation:
         self.posts |= changes.posts
         if changes.run is not None:
             self.run = dict(changes.run) or None
-            self.posts = self.posts if self.run else {}
+            self.posts = self.posts if "id" in changes.run else {}
         self.held_seq = self.held_seq if changes.held_seq is None else changes.held_seq
         waiting = {each.seq for each in self.waiting}
         for seq, data in changes.replaced.items():
@@ -155,7 +155,7 @@ class RunStoreMachine(RuleBasedStateMachine):
         age=AGES,
         changes=st.builds(
             StateChanges,
-            run=st.sampled_from([None, None, {}, {"id": 1}, {"id": "ü\n", "by": None}]),
+            run=st.sampled_from([None, None, {}, {"id": 1}, {"id": "ü\n", "by": [{"x": 1.5}, None]}, {"left": ["x"]}]),
             posts=st.dictionaries(st.sampled_from(["1", "2", "stop\n="]), CONTENTS, max_size=2),
             held_seq=st.none() | PLACES,
             replaced=st.dictionaries(PLACES, st.builds(dict, text=TEXTS), max_size=2),

@@ -78,6 +78,7 @@ async def test_a_wrong_login_is_an_error_without_the_password(login):
     with redis_server("--requirepass", "hunter2") as server:
         with pytest.raises(StoreError, match=r"another user or password. Name the right ones in the URL") as refused:
             await open_store(f"redis://{login}127.0.0.1:{server.port}/0")
+        assert not isinstance(refused.value, StoreUnavailable)
         assert "hunter" not in text_of(refused)
         async with opened(f"redis://:hunter2@127.0.0.1:{server.port}/0") as store:
             await plant(store, KEY)
@@ -96,7 +97,7 @@ async def test_a_replica_is_an_error(redis, redis_url):
         await plant(store, KEY, states(0, 1))
         redis.ask("REPLICAOF", "127.0.0.1", "1")
         try:
-            with pytest.raises(StoreError, match=r"it is a replica.*Name the primary"):
+            with pytest.raises(StoreUnavailable, match=r"it is a replica.*Name the primary"):
                 await store.commit(KEY, Change(1, 2, 1000.0, nodes=states(1, 2)))
             with pytest.raises(StoreError, match=r"it is a replica.*Name the primary"):
                 await open_store(redis_url)
@@ -288,6 +289,14 @@ async def test_the_index_drops_only_entries_of_logs_that_are_gone(redis, redis_u
         await store.delete_expired()
         entries = redis.ask("ZRANGE", "interactions:logs", "0", "-1")
         assert set(entries) == {KEY.path.encode(), b"on/its-way"}
+
+
+async def test_the_values_of_a_log_are_readable_in_redis(redis, redis_url):
+    async with opened(redis_url) as store:
+        await plant(store, KEY, [state(0, data='{"text":"grüße"}'), state(1, data=b"packed")])
+        assert redis.ask("HGET", LOG, "0/0").decode() == '[1,"Said",1000.0,false,true,{"e":1}]\n{"text":"grüße"}'
+        assert redis.ask("HGET", LOG, "0/1") == b'[1,"Said",1000.0,true,false,{"e":1}]\npacked'
+        assert redis.ask("HMGET", LOG, "version", "end", "written") == [b"1", b"2", b"1000.0"]
 
 
 async def test_all_keys_of_a_conversation_are_in_one_slot(redis, redis_url):

@@ -331,20 +331,20 @@ def test_any_json_in_a_file_is_read_or_an_error(about, tree):
         asyncio.run(check(Path(folder) / "logs.db"))
 
 
-@pytest.mark.parametrize("how", ["run", "read", "write"])
+@pytest.mark.parametrize("how", ["read", "read_in_thread", "write", "write_in_thread"])
 async def test_a_programming_error_is_logged_unchanged(tmp_path, how):
     def use(_file):
         raise AttributeError("an error in this program")
 
-    async with aclosing(await Database.open(tmp_path / "kept.db", "of the test")) as database:
+    async with aclosing(await Database.open(tmp_path / "kept.db", "of the test", lambda _: None)) as database:
         with capture_logs() as logs, pytest.raises(StoreError, match="damaged"):
             await getattr(database, how)(use)
     assert [each["error"] for each in logs] == ["AttributeError('an error in this program')"]
 
 
-@pytest.mark.parametrize("how", ["run", "read", "write"])
+@pytest.mark.parametrize("how", ["read", "read_in_thread", "write", "write_in_thread"])
 async def test_an_encoding_error_is_raised_unchanged(tmp_path, how):
-    async with aclosing(await Database.open(tmp_path / "kept.db", "of the test")) as database:
+    async with aclosing(await Database.open(tmp_path / "kept.db", "of the test", lambda _: None)) as database:
         with pytest.raises(UnicodeEncodeError) as raised:
             await getattr(database, how)(lambda file: file.execute("SELECT ?", ("\ud800",)))
     assert raised.value.__cause__ is None

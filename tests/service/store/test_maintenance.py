@@ -4,8 +4,10 @@ import asyncio
 
 import aiohttp
 from structlog.testing import capture_logs
+from virtual_time import in_virtual_time
 
-from service.store.disk_space import watching_disks
+from orchestrator_interactive.storage.errors import StoreUnavailable
+from service.store.maintenance import expiring, watching_disks
 
 
 async def test_free_space_is_logged_at_the_start_and_when_it_crosses_the_reserve(tmp_path):
@@ -42,3 +44,26 @@ async def test_the_health_endpoint_reports_the_free_space(slack, environment, co
             first, *lines = (await response.text()).splitlines()
     assert (first, sorted(line.split()[0] for line in lines)) == ("ok", ["store_free_mb", "workspaces_free_mb"])
     assert all(int(line.split()[1]) > 0 for line in lines)
+
+
+class Store:
+    def __init__(self, problem=None):
+        self.tidied = 0
+        self._problem = problem
+
+    async def delete_expired(self):
+        self.tidied += 1
+        if self._problem is not None:
+            raise self._problem
+
+
+@in_virtual_time
+async def test_each_store_is_tidied_about_hourly_even_if_another_one_fails():
+    away, there = Store(StoreUnavailable("It is away.")), Store()
+    with capture_logs() as lines:
+        async with expiring(away, there):
+            await asyncio.sleep(10 * 3600)
+    assert 6 <= there.tidied == away.tidied <= 20
+    assert {line["problem"] for line in lines if line["event"] == "store.expiry_failed"} == {"It is away."}
+    await asyncio.sleep(10 * 3600)
+    assert there.tidied <= 20

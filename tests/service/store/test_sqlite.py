@@ -19,7 +19,7 @@ from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
 from service.store import inspect_run_store, open_run_store
 from service.store.serialization import KEPT_ENTRIES
-from service.store.sqlite import records as sqlite_records
+from service.store.sqlite import record_of
 
 # Owns a conversation; admits and delivers entries, and prints the number of each.
 SERVICE = """
@@ -186,9 +186,9 @@ async def test_a_record_is_read_in_one_transaction(store, file):
                 "run_posts" in statement and owner.execute("UPDATE run_entries SET \"end\" = 'refused', data = NULL")
             )
         )
-        known = sqlite_records.record_of(reading, 0, C)
+        known = record_of(reading, 0, C)
         assert (names_of(known.waiting), known.ends, known.damaged) == (["1"], {}, ())
-        assert sqlite_records.record_of(reading, 0, C).ends == {"m1": "refused"}
+        assert record_of(reading, 0, C).ends == {"m1": "refused"}
 
 
 async def test_ids_expire_by_tidying_and_fences_of_deleted_logs_at_the_next_start(sqlite_url, file):

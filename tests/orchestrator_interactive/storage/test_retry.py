@@ -9,9 +9,10 @@ from virtual_time import in_virtual_time
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
+from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
-from service.store.retry import RetryingStore, StoreRetryPolicy
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 
 
 class Server:
@@ -173,7 +174,7 @@ class FlakyStore(MemoryStore):
 @in_virtual_time
 async def test_every_method_of_a_log_store_is_retried():
     flaky, key = FlakyStore(), Key("T:C:1.0", "alpha")
-    store = RetryingStore(flaky, StoreRetryPolicy())
+    store = retrying(flaky, StoreRetryPolicy())
     stack = InteractionStack(store, key.conversation_id, key.agent_id)
     await stack.fence(3)
     await stack.push(UserMessageState("hello"))

@@ -1,4 +1,4 @@
-"""Several processes write one SQLite file, and some are killed."""
+"""Several processes write one store, and some are killed."""
 
 import asyncio
 import signal
@@ -46,23 +46,25 @@ async def _writer(url, conversation_id, most=1_000_000):
         await process.communicate()
 
 
-@pytest.mark.parametrize("pushes", [1, 40, 300])
-async def test_reported_pushes_of_a_killed_process_are_in_the_log(sqlite_url, pushes):
-    async with _writer(sqlite_url, "c") as process:
+@pytest.mark.parametrize(("kind", "pushes"), [("sqlite", 1), ("sqlite", 40), ("sqlite", 300), ("redis", 40)])
+async def test_a_conversation_continues_after_a_kill_with_every_reported_push(request, kind, pushes):
+    url = request.getfixturevalue(f"{kind}_url")
+    async with _writer(url, "c") as process:
         reported = [(await process.stdout.readline()).split() for _ in range(pushes)]
         process.send_signal(signal.SIGKILL)
         rest = await process.stdout.read()
         # An incomplete line is not a report.
         reported += [line.split() for line in rest.splitlines(keepends=True) if line.endswith(b"\n")]
-    store = await open_store(sqlite_url)
+    store = await open_store(url)
     stack = InteractionStack(store, "c", "alpha")
     length = await stack.length()
     assert length in (2 * len(reported), 2 * len(reported) + 2)  # an unreported push, complete or absent
     for refs in reported:
-        for ref, kind in zip(refs, ("UserMessageState", "AssistantMessageState"), strict=True):
+        for ref, name in zip(refs, ("UserMessageState", "AssistantMessageState"), strict=True):
             _, _, index = place_of(ref.decode())
-            assert type(await stack.at(index)).__name__ == kind
-    await stack.pop()
+            assert type(await stack.at(index)).__name__ == name
+    await stack.push(UserMessageState("on"))
+    assert await stack.length() == length + 1
     await store.aclose()
 
 
