@@ -26,8 +26,7 @@ from orchestrator_interactive.loop.tool_calls import AnswerCalls, ToolExecutor
 from orchestrator_interactive.loop.tool_results import unknown_row
 from orchestrator_interactive.loop.usage import with_usage
 from orchestrator_interactive.transcript.answer_parts import mark_partial
-from orchestrator_interactive.transcript.filtering import refused_row
-from orchestrator_interactive.transcript.rows import assistant_row, distinct
+from orchestrator_interactive.transcript.rows import assistant_row, distinct, refused_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

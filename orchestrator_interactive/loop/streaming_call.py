@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.protocols import Provider
     from orchestrator_interactive.kernel.contracts.stream import ResponseStream
     from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
-    from orchestrator_interactive.transcript.request_builder import RequestBuilder
+    from orchestrator_interactive.transcript.transcript import RequestBuilder
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.modules.context_simple.compression import compress, decompress
-from orchestrator_interactive.transcript.rows import metadata_of
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import estimate, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

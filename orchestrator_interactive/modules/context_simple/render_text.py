@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
 from orchestrator_interactive.modules.context_simple.truncate import plain_text, truncated
-from orchestrator_interactive.transcript.rows import is_prompt, metadata_of
-from orchestrator_interactive.transcript.tokens import BYTES_PER_TOKEN
+from orchestrator_interactive.transcript.rows import BYTES_PER_TOKEN, is_prompt, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

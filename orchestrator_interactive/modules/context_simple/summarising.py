@@ -15,7 +15,7 @@ from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.modules.context_simple.render_text import render_text
 from orchestrator_interactive.modules.context_simple.truncate import truncated
 from orchestrator_interactive.transcript.framing import indented
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.modules.context_simple.history import is_from_user, is_result
-from orchestrator_interactive.transcript.rows import MARK_END, is_prompt, metadata_of, truncate_middle
-from orchestrator_interactive.transcript.tokens import BYTES_PER_TOKEN, estimate
+from orchestrator_interactive.transcript.rows import (
+    BYTES_PER_TOKEN,
+    MARK_END,
+    estimate,
+    is_prompt,
+    metadata_of,
+    truncate_middle,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,7 @@ from orchestrator_interactive.modules.context_simple.summarising import summary_
 from orchestrator_interactive.modules.context_simple.truncate import truncated, truncated_rows
 from orchestrator_interactive.modules.context_simple.truncation import truncate_history
 from orchestrator_interactive.transcript.framing import LEFT_OUT_PREFIX, SUMMARY_PREFIX, indented
-from orchestrator_interactive.transcript.rows import LEFT_OUT
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import LEFT_OUT, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel.contracts.messages import ContentBlock, TextBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
-from orchestrator_interactive.transcript.request_builder import RequestBuilder
 from orchestrator_interactive.transcript.rows import assistant_row, distinct, tool_row, user_row
+from orchestrator_interactive.transcript.transcript import RequestBuilder
 
 IDS = st.lists(st.sampled_from(["a", "b", "a-2", "a-2-2", "", " ", "call", "call-2", "\ud83d"]), max_size=6)
 

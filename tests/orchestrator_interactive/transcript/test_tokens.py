@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator_interactive.kernel.contracts.messages import ToolCall
-from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import assistant_row, estimate, tool_row, user_row
 
 CALL = ToolCall(id="c1", name="look", arguments={"path": "notes/" + "deep/" * 40, "lines": [1, 2, 3]})
 

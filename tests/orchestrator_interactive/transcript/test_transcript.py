@@ -11,9 +11,8 @@ from structlog.testing import capture_logs
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel.contracts.messages import ThinkingBlock, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
-from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
 from orchestrator_interactive.transcript.rows import assistant_row, tool_row, user_row
-from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
+from orchestrator_interactive.transcript.transcript import NO_RESULT, RequestBuilder, Transcript, unreadable
 
 Row = dict[str, Any]
 USER = user_row("Hello")

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
-from orchestrator_interactive.transcript.request_builder import RequestBuilder
-from orchestrator_interactive.transcript.transcript import NO_RESULT, Transcript
+from orchestrator_interactive.transcript.transcript import NO_RESULT, RequestBuilder, Transcript
 
 Row = dict[str, Any]
 GO_ON = "[Go on.]"

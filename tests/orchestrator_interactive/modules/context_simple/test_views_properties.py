@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.modules import context_simple
 from orchestrator_interactive.testing import EventRecorder, MockProvider
-from orchestrator_interactive.transcript.rows import is_prompt
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import estimate, is_prompt
 
 Row = dict[str, Any]
 
