@@ -13,7 +13,7 @@ import structlog
 
 from orchestrator_interactive.interactions.errors import DamagedLog, InteractionError, UnreadableState
 from orchestrator_interactive.interactions.records import Key, damaged, place_of
-from orchestrator_interactive.interactions.rendering.openai_format import declared_calls
+from orchestrator_interactive.interactions.rows import declared_calls
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.interactions.states import (
     AgentCallState,

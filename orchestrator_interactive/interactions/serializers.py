@@ -12,12 +12,12 @@ import zstandard
 
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.records import DAMAGED
-from orchestrator_interactive.interactions.states.base import state_type
+from orchestrator_interactive.interactions.states import state_type
 from orchestrator_interactive.json_limits import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import StateEnvelope
-    from orchestrator_interactive.interactions.states.base import BaseState
+    from orchestrator_interactive.interactions.states import BaseState
 
 # Compression gains too little below this size.
 COMPRESSED_FROM_BYTES = 2048

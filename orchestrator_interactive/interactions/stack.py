@@ -20,15 +20,14 @@ from orchestrator_interactive.interactions.errors import (
 from orchestrator_interactive.interactions.flow import after, answers
 from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, damaged
 from orchestrator_interactive.interactions.serializers import decode, encode
-from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
-from orchestrator_interactive.interactions.states.base import START
+from orchestrator_interactive.interactions.states import START, AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores.base import Change, Log, conflict
 from orchestrator_interactive.interactions.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from orchestrator_interactive.interactions.states.base import BaseState
+    from orchestrator_interactive.interactions.states import BaseState
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Branch, Piece
 

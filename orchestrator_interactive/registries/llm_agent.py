@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
+from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.kernel.session import AmplifierSession
 from orchestrator_interactive.registries.default_tools import tool_registry
 from orchestrator_interactive.registries.errors import RegistryError

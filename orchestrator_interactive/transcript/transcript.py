@@ -127,9 +127,9 @@ class Transcript:
 def normalised(rows: Iterable[Row]) -> list[Message]:
     """Return the messages for these rows: valid, each result directly after its call, no refused tasks.
 
-    Unlike those of a request, they may end with an answer of the model.
+    Unlike those of a request, they may end with an answer of the model. Repairs are not logged.
     """
-    draft = _Draft(lambda problem, where: log.info("rows.repaired", problem=problem, where=where))
+    draft = _Draft(lambda _problem, _where: None)
     draft.add(without_refused(rows))
     draft.give_up()
     return draft.messages

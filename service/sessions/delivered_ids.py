@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import UnreadableState
+from orchestrator_interactive.interactions.rows import RowState
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
-from orchestrator_interactive.modules.context_stack.states import RowState
 from service.sessions.logged_ids import ids_in
 
 if TYPE_CHECKING:

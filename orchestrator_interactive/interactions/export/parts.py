@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from orchestrator_interactive.interactions.rendering.openai_format import image_url
+from orchestrator_interactive.interactions.rows import image_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import structlog
 
 from orchestrator_interactive.interactions.artifacts import read_state
 from orchestrator_interactive.interactions.export.parts import ExportPart, as_json, parts_of, result_parts
-from orchestrator_interactive.interactions.rendering.openai_format import RenderedCall, declared_calls
+from orchestrator_interactive.interactions.rows import DeclaredCall, declared_calls
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
@@ -135,7 +135,7 @@ class _Held:
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.waits_for: dict[str, int] = {}  # index in `items` by call id
-        self._declared: dict[str, tuple[Node, RenderedCall]] = {}
+        self._declared: dict[str, tuple[Node, DeclaredCall]] = {}
 
     def flush(self) -> list[Item]:
         items, self.items, self.waits_for = self.items, [], {}
@@ -154,9 +154,9 @@ class _Held:
                 self._declared = {call.id: (node, call) for call in declared_calls(content, tool_calls)}
             case ToolCallState():
                 self._declared.pop(state.id, None)
-                self._add_call(_question(node, RenderedCall(state.id, state.function_name, as_json(state.arguments))))
+                self._add_call(_question(node, DeclaredCall(state.id, state.function_name, as_json(state.arguments))))
             case AgentCallState():
-                call = RenderedCall(state.correlation_id, state.agent_id, state.message)
+                call = DeclaredCall(state.correlation_id, state.agent_id, state.message)
                 self._add_call(replace(_question(node, call), target="agent"))
             case ToolResultState(tool_call_id=call_id) | AgentResultState(correlation_id=call_id):
                 self._add_result(node, state, call_id)
@@ -183,7 +183,7 @@ class _Held:
             self.items.append(ExportedText(result.index, result.ts, "note", f"Result of {name}", result.parts, notes))
 
 
-def _question(node: Node, call: RenderedCall) -> ExportedQuestion:
+def _question(node: Node, call: DeclaredCall) -> ExportedQuestion:
     return ExportedQuestion(node.index, node.envelope["ts"], "tool", call.name, call.id, call.arguments)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from fault_injection.model import TAG
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stores.base import LogStore
-from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.transcript.rows import call_ids, delivered_ids_in, is_prompt, metadata_of, text_of
 from service.store.base import ConversationRecord, RunStore
 
