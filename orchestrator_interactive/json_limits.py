@@ -30,6 +30,7 @@ _MAX_COPIED = 200_000
 _PLAIN_VALUE_CHARS = 8
 _SMALL_PART_CHARS = 1_000
 _PLAIN = frozenset({int, float, bool, type(None)})
+_SCALARS = _PLAIN | {str}
 _CUT_OFF = "[… nested too deeply: left out here …]"
 _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -68,8 +69,12 @@ def nesting(value: Any, max_levels: int = _MAX_COUNTED) -> int:
     depth, level = 0, [value] if isinstance(value, _CONTAINERS) else []
     while level and depth <= max_levels:
         depth += 1
-        inside = [each.values() if isinstance(each, dict) else each for each in level]
-        level = [child for children in inside for child in children if isinstance(child, _CONTAINERS)]
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, dict) else each)
+            if type(child) not in _SCALARS and isinstance(child, _CONTAINERS)
+        ]
         if len(level) > _SHARED_FROM:  # shared parts are counted once: they could double from level to level
             level = list({id(each): each for each in level}.values())
     return depth

@@ -184,9 +184,9 @@ class _Draft:
         except UNREADABLE:
             self._report(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
             return _best_effort(row)
-        if is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
+        if "metadata" in row and is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
             message = message.model_copy(update={"content": without_frames(message.content)})
-        return _split_results(message)
+        return _split_results(message) if message.role == "user" else [message]
 
     def _append(self, message: Message) -> None:
         is_result = message.role in _RESULTS
@@ -233,10 +233,11 @@ def message_of(row: Row) -> Message:
     Raises:
         ValueError, TypeError, KeyError, AttributeError: the row is malformed.
     """
-    row = bounded(row, MAX_ROW_NESTING)
     metadata = row.get("metadata")
     failed = {"is_error": metadata["is_error"]} if isinstance(metadata, dict) and "is_error" in metadata else None
-    return Message.model_validate({**row, "content": row.get("content") or "", "metadata": failed})
+    return Message.model_validate(
+        bounded({**row, "content": row.get("content") or "", "metadata": failed}, MAX_ROW_NESTING)
+    )
 
 
 def unreadable(row: Any) -> str | None:
