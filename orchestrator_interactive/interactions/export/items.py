@@ -210,10 +210,9 @@ def _item_of(node: Node, state: BaseState) -> Item:
         case UserResponseState(text=content):
             return ExportedText(index, ts, "person", "Person", tuple(_parts_of(content)), ("in response", *details))
         case AssistantMessageState(content=content):
-            parts = tuple(_parts_of(content))
-            if state.is_reflection:
-                return ExportedText(index, ts, "note", "Judgement", parts, details)
-            return ExportedText(index, ts, "agent", "Agent", parts, details)
+            name = "Judgement" if state.is_reflection else "Agent"
+            kind: Literal["agent", "note"] = "note" if state.is_reflection else "agent"
+            return ExportedText(index, ts, kind, name, tuple(_parts_of(content)), details)
         case WaitingState():
             which = f" ({state.correlation_id})" if state.correlation_id else ""
             return ExportMark(index, ts, "waiting", f"Waiting for {_AWAITED[state.kind]}{which}", until=state.deadline)
