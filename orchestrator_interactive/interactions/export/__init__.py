@@ -11,11 +11,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.interactions.artifacts import NoSuchConversation, metadata_of, nodes, owners, read_state
+from orchestrator_interactive.interactions.artifacts import NoSuchConversation, metadata_of, owners
 from orchestrator_interactive.interactions.errors import UnreadableState
 from orchestrator_interactive.interactions.export.items import items_of
 from orchestrator_interactive.interactions.export.text import lines
 from orchestrator_interactive.interactions.serializers import read_data
+from orchestrator_interactive.interactions.stack import entry_fields, nodes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -108,22 +109,16 @@ class _ExportedBranch:
 
 def _artifact(key: Key, branch: str, node: Node) -> dict[str, Any]:
     """Return an artifact as JSON values, with its data even if its type is unknown in this process."""
-    state, problem = read_state(node)
-    envelope = node.envelope
+    fields = entry_fields(key, node)
+    state = fields.pop("state")
     try:
-        data = read_data(envelope)
+        data = read_data(node.envelope)
     except UnreadableState:
         data = None
     return {
-        "ref": node.ref(key),
+        **fields,
         "branch": branch,
-        "index": node.index,
-        "episode": node.episode,
-        "ts": envelope["ts"],
-        "kind": envelope["t"],
-        "v": envelope["v"],
+        "v": node.envelope["v"],
         "data": data,
-        "problem": problem,
         "metadata": metadata_of(node, state),
-        "parents": list(node.parents),
     }

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from orchestrator_interactive.interactions.artifacts import read_state
 from orchestrator_interactive.interactions.rows import DeclaredCall, declared_calls, image_url
+from orchestrator_interactive.interactions.serializers import read_state
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
