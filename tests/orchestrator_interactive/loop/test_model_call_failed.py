@@ -33,7 +33,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ThinkingBlock,
     ToolCallBlock,
 )
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import estimate
 
 DOWN = errors.ProviderUnavailableError("down")
 
