@@ -12,18 +12,17 @@ from urllib.parse import parse_qs
 import structlog
 from aiohttp import web
 
-from connector.inbound.event_decoder import DONE, NOT_NOW, Reply
+from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, parse_json
 from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
-from connector.inbound.json_limits import parse_json
 from connector.inbound.signature import SETTING_ERRORS, flaw_of
 from connector.setup.credentials import ConnectionRefused
-from connector.setup.scopes import PATH
+from connector.setup.manifest import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.event_decoder import Receive
+    from connector.inbound.dispatcher import Receive
     from connector.setup.credentials import HttpTransport
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

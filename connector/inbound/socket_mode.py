@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.event_decoder import Receive
+    from connector.inbound.dispatcher import Receive
     from connector.inbound.websocket import SocketEnvelope
 
 log = structlog.get_logger(__name__)

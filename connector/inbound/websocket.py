@@ -13,7 +13,7 @@ import structlog
 from aiohttp import ClientWSTimeout, WSMsgType
 
 from connector.inbound.backoff import Backoff
-from connector.inbound.json_limits import parse_json
+from connector.inbound.dispatcher import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

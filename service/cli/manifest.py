@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
+from connector.setup.manifest import PATH
 from connector.setup.manifest import manifest as manifest_of
-from connector.setup.scopes import PATH
 from service.config.config import ConfigError, Environment, load_config
 from service.config.secrets import secrets
 from service.logging import hide_secrets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connector.setup.scopes import BOT_EVENTS, PATH
+from connector.setup.manifest import BOT_EVENTS, PATH
 from connector.slack_api.errors import SlackCallFailed
 from service.config.config import ConfigError
 from service.config.tokens import config_token

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpTransport
-from connector.inbound.event_decoder import Reply
+from connector.inbound.dispatcher import Reply
 from connector.inbound.http_server import HttpServer, Malformed, body_of
 from connector.inbound.signature import signature_of
 

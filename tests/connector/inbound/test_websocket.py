@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from connector import ConnectionRefused
 from connector.inbound.backoff import Backoff
-from connector.inbound.event_decoder import Reply
+from connector.inbound.dispatcher import Reply
 from connector.inbound.socket_mode import SocketMode
 from connector.inbound.websocket import NotOpened, SocketTiming
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from connector.setup.manifest import manifest
-from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
+from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES, manifest
 
 URL = "https://agents.example.com/slack/events"
 
