@@ -12,12 +12,11 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.conversations.worker_pool import WorkerPool
-from connector.inbound.addresses import Addresses
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import Dispatcher
 from connector.inbound.http_server import HttpServer
 from connector.inbound.intake import Intake
-from connector.inbound.socket_mode import SocketMode
+from connector.inbound.socket_mode import SocketMode, address_source
 from connector.protocols import SlackOptions
 from connector.routing import Router
 from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
@@ -121,8 +120,8 @@ async def _transport(
         case SocketTransport(app_token):
             app_client = open_client(app_token)
             client = SlackClient(app_client, scheduler)
-            addresses = Addresses(client, await first_address(access.api_url, client))
-            return lambda receive: SocketMode(http, addresses.next, receive, slots, proxy=app_client.proxy)
+            address = address_source(client, await first_address(access.api_url, client))
+            return lambda receive: SocketMode(http, address, receive, slots, proxy=app_client.proxy)
 
 
 @asynccontextmanager

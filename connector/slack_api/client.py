@@ -6,13 +6,14 @@ import asyncio
 import json
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError
 
-from connector.slack_api.errors import LIMITED, NO_ANSWER, NO_THREAD, RetryDecision, SlackCallFailed, failure
+from connector.slack_api.errors import LIMITED, NO_ANSWER, NO_THREAD, Backoff, RetryDecision, SlackCallFailed, failure
 from connector.slack_api.history import POST_EVENT, ThreadHistory
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -35,12 +36,12 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _ATTEMPTS = 4
-_BACKOFF_S = 0.5
+_BETWEEN_ATTEMPTS = Backoff(0.5, 4.0)
 # A rate limit names its wait, so it does not count as a failed attempt; this bounds the number of waits.
 _RATE_LIMITS = 30
 _PAUSE_AFTER_LIMIT_S = 1.0
-# First and longest pause between two rounds of attempts in `retry_until_done`; it doubles each time.
-_PAUSE_S = (2.0, 30.0)
+# Between two rounds of attempts in `retry_until_done`.
+_BETWEEN_ROUNDS = Backoff(2.0, 30.0)
 _UNSENDABLE = "unsendable"
 _PERSONA = ("username", "icon_emoji")
 _CUSTOMIZE = "chat:write.customize"
@@ -142,16 +143,16 @@ class SlackClient:
         Raises:
             SlackCallFailed: Slack refused the call.
         """
-        pause_s = _PAUSE_S[0]
-        while True:
+        for failures in count(1):
             try:
                 return await call()
             except SlackCallFailed as e:
                 if e.decision not in (RetryDecision.TRANSIENT, RetryDecision.WORKSPACE_CLOSED):
                     raise
+                pause_s = _BETWEEN_ROUNDS.delay_s(failures)
                 log.warning("slack.unavailable", error=str(e), again_in_s=pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S[1])
+        raise AssertionError("endless")
 
     async def update(self, channel: str, ts: str, compose: Callable[[], Content], slot: CallSlot) -> None:
         """Edit a message. `compose` is called when the call is granted, so the latest content wins."""
@@ -230,7 +231,7 @@ class SlackClient:
                     raise
                 log.info("slack.retry", method=method, error=e.error, retry_after_s=e.retry_after_s)
                 if e.error != LIMITED:
-                    await asyncio.sleep(_BACKOFF_S * 2 ** (failed - 1))
+                    await asyncio.sleep(_BETWEEN_ATTEMPTS.delay_s(failed))
 
     async def _attempt(
         self,

@@ -1,8 +1,10 @@
-"""Slack's errors, classified by how to handle them."""
+"""Slack's errors, classified by how to handle them, and the delays between retries."""
 
 from __future__ import annotations
 
 import math
+import random
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,23 @@ NO_ANSWER = "no_answer"
 NO_THREAD = "thread_not_found"
 _SERVER_ERROR = 500
 _LONGEST_WAIT_S = 600.0
+_MAX_DOUBLINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays that double with each failure up to `longest_s`. Up to the share `jitter` of a delay is left out."""
+
+    first_s: float
+    longest_s: float
+    jitter: float = 0.0
+
+    def delay_s(self, failures: int) -> float:
+        """Return the seconds to wait after this many consecutive failures."""
+        if failures < 1:
+            return 0.0
+        full_s = min(self.first_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self.longest_s)
+        return full_s * (1 - self.jitter * random.random())  # noqa: S311 - no secret
 
 
 class RetryDecision(Enum):

@@ -13,7 +13,7 @@ from connector import Persona
 from connector.events import ThreadAddress
 from connector.formatting.content import Content
 from connector.slack_api.client import SlackClient
-from connector.slack_api.errors import RetryDecision, SlackCallFailed, failure
+from connector.slack_api.errors import Backoff, RetryDecision, SlackCallFailed, failure
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, RateLimiter
 
 POST, UPDATE, DELETE = "chat.postMessage", "chat.update", "chat.delete"
@@ -160,3 +160,9 @@ def test_a_retry_after_header_is_a_number_of_seconds_up_to_ten_minutes(header, w
     headers = {} if header is None else {"Retry-After": header}
     error = SlackApiError("refused", Response({"ok": False, "error": "ratelimited"}, headers))
     assert failure(POST, error).retry_after_s == wait_s
+
+
+def test_each_delay_is_longer_than_the_one_before_up_to_a_limit_with_a_random_part():
+    backoff, shorter = Backoff(0.1, 30), Backoff(0.1, 30, jitter=0.5)
+    assert [backoff.delay_s(failures) for failures in (0, 1, 2, 3, 10_000)] == [0, 0.1, 0.2, 0.4, 30]
+    assert all(backoff.delay_s(n) / 2 <= shorter.delay_s(n) <= backoff.delay_s(n) for n in range(1, 12))
