@@ -11,7 +11,7 @@ from connector.records.run_artifacts import RunArtifacts
 from connector.runs.background_tasks import HOURGLASS
 from connector.runs.status.message import STATUS_KEY, remove_status
 from connector.slack_api import uploads
-from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import best_effort
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
 from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority

@@ -18,7 +18,7 @@ from connector.protocols import StateChanges
 from connector.records.entries import UNREADABLE
 from connector.runs.post import Post
 from connector.slack_api import uploads
-from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 

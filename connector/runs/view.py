@@ -10,7 +10,7 @@ from connector.records.run_artifacts import RunArtifacts
 from connector.runs.outbox import Outbox
 from connector.runs.status.message import StatusMessage
 from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
-from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import best_effort
 from connector.slack_api.history import FoundPost
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
 from connector.error_boundary import error_boundary
-from connector.slack_api.rate_budget import LocalRateBudget
-from connector.slack_api.tiers import limits_of, look_ups_of
+from connector.slack_api.rate_limits import LocalRateBudget, limits_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -126,7 +125,7 @@ class RateLimiter:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for queue in self._queues.values():
-            queue.close()
+            queue.cancel_waiting()
 
     async def wait(self, method: str, channel: str, slot: CallSlot) -> None:
         """Wait until the call may be made.
@@ -134,9 +133,7 @@ class RateLimiter:
         Raises:
             CallCancelled: it was cancelled first.
         """
-        limits = limits_of(method, channel, self._scale)
-        if slot.priority is Priority.LOOK_UP:
-            limits = {**look_ups_of(method, self._scale), **limits}
+        limits = limits_of(method, channel, self._scale, is_look_up=slot.priority is Priority.LOOK_UP)
         for bucket, limit in limits.items():
             queue = self._queues.get(bucket)
             if queue is None:
@@ -144,7 +141,7 @@ class RateLimiter:
             try:
                 await queue.wait(slot)
             finally:
-                if queue.is_idle:
+                if not queue.users:
                     self._queues.pop(bucket, None)
 
     async def pause(self, method: str, channel: str, for_s: float) -> None:
@@ -168,39 +165,32 @@ class _Queue:
         self._budget = budget
         self._tasks = tasks
         self._waiting: list[_Waiter] = []
-        self._users = self._number = self._round = 0
+        # Calls that wait or take a token.
+        self.users = 0
+        self._number = self._round = 0
         self._rounds: dict[tuple[Priority, str], int] = {}
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no call uses the queue."""
-        return not self._users
-
-    def close(self) -> None:
-        """Cancel all waiting calls."""
+    def cancel_waiting(self) -> None:
         for waiter in self._waiting:
             waiter.granted.cancel()
 
     async def wait(self, slot: CallSlot) -> None:
         slot.scope.check()
-        self._users += 1
+        self.users += 1
         try:
             if not self._waiting and not await self._take():
                 return
-            await slot.scope.wait(self._queued(slot))
+            slot.scope.check()  # it may have been cancelled while the budget was awaited
+            granted = asyncio.get_running_loop().create_future()
+            self._number += 1
+            heapq.heappush(self._waiting, _Waiter(slot.priority, self._round_of(slot), self._number, granted))
+            if len(self._waiting) == 1:
+                serving = asyncio.create_task(self._serve())
+                self._tasks.add(serving)
+                serving.add_done_callback(self._tasks.discard)
+            await slot.scope.wait(granted)
         finally:
-            self._users -= 1
-
-    def _queued(self, slot: CallSlot) -> asyncio.Future[None]:
-        slot.scope.check()  # it may have been cancelled while the budget was awaited
-        future = asyncio.get_running_loop().create_future()
-        self._number += 1
-        heapq.heappush(self._waiting, _Waiter(slot.priority, self._round_of(slot), self._number, future))
-        if len(self._waiting) == 1:
-            serving = asyncio.create_task(self._serve())
-            self._tasks.add(serving)
-            serving.add_done_callback(self._tasks.discard)
-        return future
+            self.users -= 1
 
     def _round_of(self, slot: CallSlot) -> int:
         """Return the first round in which the run has no call yet."""

@@ -13,7 +13,7 @@ from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
 from connector.runs.status.activity import Activity
 from connector.runs.status.blocks import plain_status, status_content, until_next_step
-from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import best_effort
 from connector.slack_api.errors import RetryDecision, SlackCallFailed
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
 
