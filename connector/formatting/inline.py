@@ -10,7 +10,9 @@ from connector.formatting.links import escape, link, with_links
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from markdown_it.token import Token
+    from markdown_it.tree import SyntaxTreeNode
+
+    Nodes = Sequence[SyntaxTreeNode]
 
 BOLD = "*"
 # Zero-width space. Slack recognizes markup only at word boundaries; this creates one inside a word.
@@ -25,78 +27,46 @@ _LIKE_A_BACKTICK = "\u02cb"
 Marks = tuple[str, ...]
 
 
-def inline(tokens: Sequence[Token], marks: Marks = ()) -> str:
-    """Return Slack's markup for the inline tokens of a block, with `marks` around all of it."""
+def inline(nodes: Nodes, marks: Marks = ()) -> str:
+    """Return Slack's markup for the inline nodes of a block, with `marks` around all of it."""
     line = _Line()
-    for text, around in _runs(tokens, marks):
+    for text, around in _runs(nodes, marks):
         line.add(text, around)
     return line.ended()
 
 
-def words(tokens: Sequence[Token]) -> str:
-    """Return the text of inline tokens without markup, not escaped."""
-    return "".join(token.content or (" " if token.type.endswith("break") else "") for token in tokens)
+def words(nodes: Nodes) -> str:
+    """Return the text of inline nodes without markup, not escaped."""
+    return "".join(
+        node.content or (" " if node.type in ("softbreak", "hardbreak") else words(node.children)) for node in nodes
+    )
 
 
-def _runs(tokens: Sequence[Token], marks: Marks) -> Iterator[tuple[str, Marks]]:
+def _runs(nodes: Nodes, marks: Marks) -> Iterator[tuple[str, Marks]]:
     """Yield the escaped texts, each with the marks around it."""
-    around = [marks]
-    at = 0
-    while at < len(tokens):
-        token = tokens[at]
-        kind = token.type.removesuffix("_open").removesuffix("_close")
-        if kind == "link":
-            end = _end_of_link(tokens, at)
-            yield _linked(str(token.attrs.get("href", "")), tokens[at + 1 : end], around[-1])
-            at = end
-        elif token.nesting > 0:
-            around.append(_with(around[-1], _MARKS.get(kind, "")))
-        elif token.nesting < 0:
-            around.pop()
-        else:
-            yield _run(token, around[-1])
-        at += 1
+    for node in nodes:
+        match node.type:
+            case "softbreak" | "hardbreak":
+                yield "\n", ()
+            case "code_inline":
+                yield escape(node.content.replace(_CODE, _LIKE_A_BACKTICK)), (*marks, _CODE)
+            case "image":
+                yield link(str(node.attrs.get("src", "")), words(node.children)), marks
+            case "link":
+                yield _linked(node, marks)
+            case kind if node.is_nested:
+                yield from _runs(node.children, _with(marks, _MARKS.get(kind, "")))
+            case _:
+                yield with_links(node.content), marks
 
 
-def _run(token: Token, marks: Marks) -> tuple[str, Marks]:
-    match token.type:
-        case "softbreak" | "hardbreak":
-            return "\n", ()
-        case "code_inline":
-            return escape(token.content.replace(_CODE, _LIKE_A_BACKTICK)), (*marks, _CODE)
-        case "image":
-            return link(str(token.attrs.get("src", "")), words(token.children or [])), marks
-        case _:
-            return with_links(token.content), marks
-
-
-def _end_of_link(tokens: Sequence[Token], at: int) -> int:
-    """Return the index of the token that closes the link opened at `at`. A label may contain another link."""
-    depth = 0
-    for end in range(at, len(tokens)):
-        depth += tokens[end].nesting
-        if depth == 0:
-            return end
-    return len(tokens)
-
-
-def _linked(href: str, inside: Sequence[Token], marks: Marks) -> tuple[str, Marks]:
+def _linked(node: SyntaxTreeNode, marks: Marks) -> tuple[str, Marks]:
     """Return a link and its marks. Slack shows no marks in a label: marks around the whole label go around the link."""
-    inside = [token for token in inside if token.content or token.type != "text"]
-    while len(inside) > 1 and inside[0].nesting > 0 and _closes(inside):
-        marks = _with(marks, _MARKS.get(inside[0].type.removesuffix("_open"), ""))
-        inside = inside[1:-1]
-    return link(href, words(inside)), marks
-
-
-def _closes(inside: Sequence[Token]) -> bool:
-    """Return whether the last token closes the first one."""
-    depth = 0
-    for token in inside[:-1]:
-        depth += token.nesting
-        if depth == 0:
-            return False
-    return depth + inside[-1].nesting == 0
+    inside: Nodes = (node,)
+    while len(inside) == 1 and inside[0].is_nested:
+        marks = _with(marks, _MARKS.get(inside[0].type, ""))
+        inside = [child for child in inside[0].children if child.content or child.type != "text"]
+    return link(str(node.attrs.get("href", "")), words(inside)), marks
 
 
 def _with(marks: Marks, mark: str) -> Marks:

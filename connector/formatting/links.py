@@ -1,10 +1,19 @@
-"""Write links for Slack, and show the target of a link whose label names another host."""
+"""Write links for Slack, and show the target of a link whose label names another host.
+
+Link definitions such as `[1]: https://example.org` that no link uses are shown as text.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
+
+from markdown_it.common.normalize_url import normalizeLinkText
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
 
 # Links are never split: a longer link is written as text.
 LONGEST = 1400
@@ -69,6 +78,24 @@ def with_links(text: str) -> str:
             out += [escape(text[at : found.start()]), f"<{target}>"]
             at = found.start() + len(address)
     return "".join([*out, escape(text[at:])])
+
+
+def hide_used_definitions(root: SyntaxTreeNode) -> None:
+    """Hide the definitions that links use. Of two definitions with the same label, the first is the used one."""
+    nodes = list(root.walk())
+    used = {node.meta.get("label") for node in nodes if node.type in ("link", "image")}
+    for node in nodes:
+        if node.type == "definition" and node.meta["id"] in used and node.token is not None:
+            used.remove(node.meta["id"])
+            node.token.hidden = True
+
+
+def definition(node: SyntaxTreeNode) -> str:
+    """Return a definition as written, escaped, with its target as a live link."""
+    label, title, url = " ".join(node.meta["label"].split()), node.meta["title"], node.meta["url"]
+    target = link(url, "") if is_live(url) else escape(normalizeLinkText(url))
+    more = f' "{escape(title)}"' if title else ""
+    return f"[{escape(label)}]: {target}{more}"
 
 
 def _without_ending(address: str) -> str:

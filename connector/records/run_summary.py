@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from connector.formatting.text_utils import use_of
+from connector.formatting.content import use_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

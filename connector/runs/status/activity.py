@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from connector import texts
-from connector.formatting.text_utils import counted, one_line, use_of
+from connector.formatting.content import counted, one_line, use_of
 from connector.runs.status.todo_list import TODO_TOOL, TodoList, todo_of
 
 _GEAR = "⚙️"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from connector.formatting.text_utils import one_line
+from connector.formatting.content import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
