@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +94,7 @@ class _AgentCall:
         """Run the other agent, and return the result for the log."""
         self._child = CancellableTask(self._run())
         with ErrorBoundary(log, "agent.failed", agent=self._call.agent_id) as boundary:
-            content = await asyncio.shield(self._child.task)
+            content = await self._child.shared()
         if boundary.error is not None:
             return {"status": "error", "content": error_text(boundary.error)}
         return {"status": "success", "content": content}

@@ -93,13 +93,11 @@ class Reflection:
             await work.wait()
         finally:
             limit.cancel()
-        error = (
-            work.task.exception() if work.has_outcome() else TimeoutError(f"none within {self._timeout_s:g} seconds")
-        )
+        error = work.error if work.is_finished else TimeoutError(f"none within {self._timeout_s:g} seconds")
         if error is not None:
             log.warning("reflection.failed", reflection_agent=self._agent_id, error=repr(error))
             return None
-        return work.task.result()
+        return work.result()
 
     async def _ask(self, request: str, asked_by: str | None) -> str:
         _reflecting.set(True)  # in this task and its children only

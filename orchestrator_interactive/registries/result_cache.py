@@ -80,7 +80,7 @@ class ResultCache:
             call = self._running[key] = _RunningCall(CancellableTask(self._run_and_keep(key, run())))
         call.waiting += 1
         try:
-            return (await asyncio.shield(call.task.task)).model_copy(deep=True)
+            return (await call.task.shared()).model_copy(deep=True)
         finally:
             call.waiting -= 1
             if not call.waiting:

@@ -76,7 +76,7 @@ def is_prompt(row: Any) -> bool:
 
 def is_of_hook(row: Any) -> bool:
     """Return whether a hook injected the row."""
-    return metadata_of(row).get("source") == "hook"
+    return isinstance(row, dict) and "metadata" in row and metadata_of(row).get("source") == "hook"
 
 
 def delivered_ids_in(row: Any) -> list[str]:
@@ -120,6 +120,8 @@ def truncate_middle(text: str, max_chars: int, *, by_items: bool = False) -> str
 def call_ids(row: dict[str, Any]) -> list[str]:
     """Return the ids of the tool calls in an assistant row, from `tool_calls` and from the content blocks."""
     beside, content = row.get("tool_calls"), row.get("content")
+    if not beside and isinstance(content, str):
+        return []
     ids = _ids(beside) if isinstance(beside, list | tuple) else []
     if isinstance(content, list):
         blocks = [each for each in content if isinstance(each, dict) and each.get("type") == "tool_call"]

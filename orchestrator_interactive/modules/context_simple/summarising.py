@@ -66,11 +66,11 @@ class Summariser:
             await work.wait()
         finally:
             limit.cancel()
-        if not work.has_outcome():
+        if not work.is_finished:
             return self._failed("It took too long."), None
-        if (error := work.task.exception()) is not None:
+        if (error := work.error) is not None:
             return self._failed("The provider failed.", error), None
-        answer = work.task.result()
+        answer = work.result()
         text = sendable(answer.text).strip()
         if not text or answer.finish_reason == "refusal":
             return self._failed(f"The answer is not a summary; it ended with {answer.finish_reason!r}."), answer.usage

@@ -16,7 +16,7 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
-from service.sessions.delivered_ids import DeliveredIds
+from service.sessions.logged_ids import DeliveredIds
 
 KEY = Key("T:C:1.0", "alpha")
 HERE = KEY.conversation_id
