@@ -10,8 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
-from connector.formatting.inline import BOLD, NO_SPACE, inline
-from connector.formatting.links import definition, escape, hide_used_definitions, whole
+from connector.formatting.inline import BOLD, NO_SPACE, definition, escape, hide_used_definitions, inline, whole
 from connector.formatting.tables import table, whole_table
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from markdown_it.rules_block.table import escapedSplit, getLine
 from markdown_it.rules_block.table import table as table_rule
 
-from connector.formatting.inline import BOLD, inline, words
-from connector.formatting.links import escape
+from connector.formatting.inline import BOLD, escape, inline, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connector.formatting.links import whole
+from connector.formatting.inline import whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.slack_api.uploads import summary_of

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from connector.formatting.content import Content
-from connector.formatting.links import escape
+from connector.formatting.inline import escape
 from connector.protocols import LeaseLost, SlackOptions
 from connector.runs.run_slots import RunSlots
 from connector.runs.status.message import remove_status

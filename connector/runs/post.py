@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.formatting.links import escape
+from connector.formatting.inline import escape
 from connector.runs.answers import messages_of, posts_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 from connector.formatting.content import one_line
-from connector.formatting.inline import words
-from connector.formatting.links import LONGEST, escape, whole
+from connector.formatting.inline import LONGEST, escape, whole, words
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
 from connector.slack_api.client import PendingCalls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from connector.formatting.content import Content
-from connector.formatting.links import escape
+from connector.formatting.inline import escape
 from connector.runs.status.todo_list import lines
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from connector.slack_api.rate_limits import LocalRateBudget
+from connector.slack_api.rate_limiter import LocalRateBudget
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.formatting.links import escape
+from connector.formatting.inline import escape
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
 
