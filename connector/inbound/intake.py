@@ -16,8 +16,8 @@ import structlog
 from connector.events import StopRequest, ThreadAddress, is_stop_word, thread_of
 from connector.inbound.admission import LRUSet
 from connector.protocols import InboxEntry
-from connector.records.inbox import PendingMessage
-from connector.runs.status.message import STATUS_KEY
+from connector.records.entries import PendingMessage
+from connector.runs.run_status import STATUS_KEY
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority

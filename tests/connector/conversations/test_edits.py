@@ -6,7 +6,7 @@ import pytest
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry
-from connector.records.inbox import PendingMessage
+from connector.records.entries import PendingMessage
 from local_slack.delivery.delivery_faults import Dropped
 
 CORRECTED = "(Correction of my earlier message. It now reads:)"

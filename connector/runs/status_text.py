@@ -1,24 +1,82 @@
-"""The current activity of a run, as text for its status message."""
+"""The text of a status message: the current activity of a run, its to-do list, and the blocks that show them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from connector import texts
-from connector.formatting.content import counted, one_line, use_of
-from connector.runs.status.todo_list import TODO_TOOL, TodoList, todo_of
+from connector.events import STOP_ACTION
+from connector.formatting.content import Content, counted, one_line, use_of
+from connector.formatting.inline import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _GEAR = "⚙️"
 _LABEL_CHARS = 120
 _PHRASE_CHARS = 500
+_SECTION_CHARS = 2900
 _TROUBLE = {
     "rate_limit": "The model's service is busy",
     "unavailable": "The model's service is not available",
     "timeout": "The model does not answer",
 }
 _UNKNOWN_TROUBLE = "The model's service failed"
+# The tool whose arguments are the to-do list; see `protocols.SessionManager`.
+_TODO_TOOL = "todo"
+_MARKS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
+_MOST_LINES = 8
+# Number of items shown before the current one if the list is too long.
+_DONE_BEFORE = 2
+# The elapsed time is shown in these steps, in minutes, then in hours. Each step costs an edit.
+_MINUTES = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60)
+_HOUR = 60
+_SHORTEST_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class StatusTodo:
+    text: str
+    status: str
+
+
+TodoList = tuple[StatusTodo, ...]
+
+
+def _todo_of(args: Any) -> TodoList | None:
+    """Parse the list that a call sets; `None`: it sets none. The arguments come from a model and are not validated."""
+    items = args.get("items") if isinstance(args, dict) and args.get("action", "set") == "set" else None
+    if not isinstance(items, list):
+        return None
+    return tuple(item for item in map(_todo_item, items) if item is not None)
+
+
+def _todo_item(given: Any) -> StatusTodo | None:
+    if not isinstance(given, dict) or not isinstance(given.get("text"), str):
+        return None
+    status = given.get("status", "pending")
+    return StatusTodo(given["text"], status if isinstance(status, str) and status in _MARKS else "pending")
+
+
+def todo_lines(todo: TodoList) -> list[str]:
+    """Render the list: the progress, and the items around the current one."""
+    done = sum(item.status == "done" for item in todo)
+    shown, before = _around(todo)
+    after = len(todo) - before - len(shown)
+    items = [f"{_MARKS[item.status]} {one_line(item.text, _LABEL_CHARS)}" for item in shown]
+    more = ([f"… {before} before"] if before else [], [f"… {after} more"] if after else [])
+    return [f"To do: {done} of {len(todo)} done", *more[0], *items, *more[1]]
+
+
+def _around(todo: TodoList) -> tuple[Sequence[StatusTodo], int]:
+    """Return the shown items, and the number of items before them."""
+    at_work = [place for place, item in enumerate(todo) if item.status == "in_progress"]
+    to_come = [place for place, item in enumerate(todo) if item.status == "pending"]
+    here = next(iter([*at_work, *to_come]), 0)
+    start = max(0, min(here - _DONE_BEFORE, len(todo) - _MOST_LINES))
+    return todo[start : start + _MOST_LINES], start
 
 
 class _Tool(NamedTuple):
@@ -140,7 +198,7 @@ class Activity:
         if event == "tool:start":
             self._end_note(self._injected)
             self._end_note(self._trouble)
-            todo = todo_of(data.get("args")) if data["tool"] == TODO_TOOL else None
+            todo = _todo_of(data.get("args")) if data["tool"] == _TODO_TOOL else None
             tool = self._tools[call_id] = _Tool(data.get("label") or use_of(data["tool"]), todo=todo)
             if self._is_thinking:  # show the first call of each batch
                 self._latest, self._is_thinking = tool, False
@@ -168,3 +226,73 @@ def _retrying(data: dict[str, Any]) -> str:
     in_s = math.ceil(data["delay_s"])
     when = f" in {in_s} s" if in_s > 0 else ""
     return f"{trouble}; trying again{when} ({data['attempt']} of {data['max_attempts']})…"
+
+
+def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content:
+    """Render the status message of a run. Its plain text is the current activity only."""
+    phrase = escape(activity.phrase())
+    blocks = [_section(phrase)]
+    if activity.todo:
+        heading, *items = todo_lines(activity.todo)
+        blocks.append(_section(_fitting([f"*{escape(heading)}*", *map(escape, items)])))
+    if account := _account(activity, elapsed_s):
+        blocks.append({"type": "context", "elements": [_text(escape(account))]})
+    blocks.append({"type": "actions", "block_id": STOP_ACTION, "elements": [_stop(run_id, activity)]})
+    return Content(phrase, tuple(blocks))
+
+
+def plain_status(activity: Activity, elapsed_s: float) -> Content:
+    """Render the status message without blocks, for when Slack rejects them."""
+    shown = [activity.phrase(), *(todo_lines(activity.todo) if activity.todo else ()), _account(activity, elapsed_s)]
+    return Content(_fitting([escape(line) for line in shown if line]))
+
+
+def until_next_step(elapsed_s: float) -> float:
+    """Return the seconds until the shown elapsed time changes; at least `_SHORTEST_S`, as timers may fire early."""
+    minutes = elapsed_s / 60
+    following = next((step for step in _MINUTES if step > minutes), (int(minutes) // _HOUR + 1) * _HOUR)
+    return max(following * 60 - elapsed_s, _SHORTEST_S)
+
+
+def _account(activity: Activity, elapsed_s: float) -> str:
+    time = _time(elapsed_s)
+    return " · ".join([*([f"for {time}"] if time else []), *activity.account()])
+
+
+def _time(elapsed_s: float) -> str:
+    minutes = int(elapsed_s) // 60
+    if minutes < _HOUR:
+        shown = max((step for step in _MINUTES if step <= minutes), default=0)
+        return f"{shown} min" if shown else ""
+    return f"{minutes // _HOUR} h"
+
+
+def _fitting(shown: Sequence[str]) -> str:
+    """Join as many lines as fit into a section."""
+    out: list[str] = []
+    for line in shown:
+        if sum(map(len, out)) + len(out) + len(line) > _SECTION_CHARS:
+            return "\n".join([*out, "…"])
+        out.append(line)
+    return "\n".join(out)
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": _text(text)}
+
+
+def _text(text: str) -> dict[str, Any]:
+    # Verbatim: Slack does not turn URLs and names in tool output into links.
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def _stop(run_id: str, activity: Activity) -> dict[str, Any]:
+    """Render the stop button. The first press stops gracefully, the second one immediately."""
+    words, style = ("Stop now", {"style": "danger"}) if activity.is_stopping else ("Stop", {})
+    return {
+        "type": "button",
+        "action_id": STOP_ACTION,
+        "value": run_id,
+        "text": {"type": "plain_text", "text": words},
+        **style,
+    }
