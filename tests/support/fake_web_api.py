@@ -50,6 +50,9 @@ class FakeWebClient:
     def calls_of(self, method: str) -> list[dict[str, Any]]:
         return [data for called, data, _ in self.calls if called == method]
 
+    def times_s(self, method: str) -> list[float]:
+        return [at_s for called, _, at_s in self.calls if called == method]
+
     @property
     def texts(self) -> list[str]:
         return [each["text"] for each in self.thread if "text" in each]
