@@ -11,7 +11,7 @@ from connector.events import SlackMessage
 from connector.inbound.access_policy import Actor
 from connector.inbound.admission import LRUSet, UnroutedReplies
 from local_slack import LocalSlack, RetrySchedule, ServerError
-from local_slack.delivery.delivery_faults import Dropped
+from local_slack.delivery.faults import Dropped
 
 LOST_TWICE = 2  # both events of a mention
 

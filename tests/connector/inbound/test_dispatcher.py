@@ -19,7 +19,7 @@ from connector.inbound.dispatcher import Dispatcher, Reply
 from connector.inbound.intake import NotNow
 from connector.setup.credentials import Identity
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Delayed, Dropped, Duplicated
+from local_slack.delivery.faults import Delayed, Dropped, Duplicated
 from service.config.config import load_config
 
 CONFIGURATION_PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"

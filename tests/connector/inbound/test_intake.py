@@ -7,7 +7,7 @@ from chat import Chat
 
 from connector.inbound.intake import LookUps, NoAnswer
 from local_slack import LocalSlack, RetrySchedule, ServerError
-from local_slack.delivery.delivery_faults import Dropped
+from local_slack.delivery.faults import Dropped
 
 
 async def test_a_message_that_is_delivered_again_after_its_run_starts_no_other_run(chat):
