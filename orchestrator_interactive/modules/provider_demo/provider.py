@@ -24,8 +24,7 @@ from orchestrator_interactive.modules.provider_demo.plan import next_step
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock
-    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, ResponseStream
     from orchestrator_interactive.modules.provider_demo.plan import DemoStep
 
 MODEL = "demo-1"
