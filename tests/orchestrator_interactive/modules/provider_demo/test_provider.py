@@ -243,7 +243,7 @@ async def test_a_whole_conversation_over_the_sample_notes(tmp_path: Path) -> Non
         todos = session.coordinator.get_capability("todo.items")
         assert todos is not None
         assert {item.status for item in todos()} == {"done"}
-        assert "**Saved.**" in await session.execute("save it into review.md")
+        assert "**Saved**" in await session.execute("save it into review.md")
     assert (root / "review.md").read_text() == review + "\n"
 
 
