@@ -99,7 +99,8 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
         lead = f"You also mention “{calls[0][1]['query']}”: I look for that first."
     if calls:
         blocks: list[ContentBlock] = [TextBlock(text=lead)] if lead else []
-        numbered = enumerate((call for at, call in enumerate(calls) if call not in calls[:at]), _calls_in(messages) + 1)
+        different = [call for at, call in enumerate(calls) if call not in calls[:at]]
+        numbered = enumerate(different, _last_number(messages) + 1)
         blocks += [ToolCallBlock(id=f"demo-{number}", name=name, input=given) for number, (name, given) in numbered]
         return DemoStep(blocks, finish_reason="tool_use")
     if task.running and not is_enough:
@@ -275,9 +276,11 @@ def _scripted(task: DemoTask) -> DemoStep | None:
     return None
 
 
-def _calls_in(messages: Sequence[Message]) -> int:
+def _last_number(messages: Sequence[Message]) -> int:
+    """Return the highest number of a call; a shortened conversation does not begin with the first one."""
     blocks = (block for message in messages if isinstance(message.content, list) for block in message.content)
-    return sum(isinstance(block, ToolCallBlock) for block in blocks)
+    found = (re.fullmatch(r"demo-(\d+)", block.id) for block in blocks if isinstance(block, ToolCallBlock))
+    return max((int(number[1]) for number in found if number), default=0)
 
 
 def _text(text: str, wait_s: float = 0.0) -> DemoStep:
