@@ -8,10 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.interop import to_local_coordinator
-from orchestrator_interactive.loop.injection_queue import Injection, InjectionError, InjectionQueueFull, RunFinished
+from orchestrator_interactive.loop.injection_queue import (
+    Injection,
+    InjectionError,
+    InjectionQueueFull,
+    Receipt,
+    RunFinished,
+)
 from orchestrator_interactive.loop.loop import INJECTION_APPLIED
 from orchestrator_interactive.loop.orchestrator import NAME, InteractiveOrchestrator
-from orchestrator_interactive.loop.receipts import Receipt
 from orchestrator_interactive.loop.retry import PROVIDER_FALLBACK
 from orchestrator_interactive.transcript.framing import Author
 

@@ -1,4 +1,4 @@
-"""The injection queue: messages for a running loop, and the user row that they become."""
+"""The injection queue: messages for a running loop, their receipts, and the user row that they become."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+State = Literal["waiting", "delivered", "withdrawn"]
 
 
 class InjectionError(Exception):
@@ -159,6 +161,57 @@ class InjectionQueue:
         self._pending[injection.id] = injection
         for watcher in tuple(self._watchers):
             watcher(injection)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The state of one message.
+
+    Args:
+        id: identity of the message.
+        state: waiting: pending in the queue; delivered: its id is in a committed row; withdrawn: by its author.
+        iteration: number of the model call that reads it, from 1, in the run that committed it.
+    """
+
+    id: str
+    state: State = "waiting"
+    iteration: int | None = None
+
+
+class Receipts:
+    """The messages of the current or the last run, in the order in which they were accepted."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Receipt] = {}
+
+    def begin(self) -> None:
+        """Start a new run: keep only the pending messages."""
+        self._by_id = {each.id: each for each in self._by_id.values() if each.state == "waiting"}
+
+    def of(self, message_id: str) -> Receipt | None:
+        return self._by_id.get(message_id)
+
+    def accept(self, message_id: str) -> Receipt:
+        receipt = self._by_id[message_id] = Receipt(message_id)
+        return receipt
+
+    def deliver(self, message_ids: Iterable[str], iteration: int) -> None:
+        for each in message_ids:
+            self._by_id[each] = Receipt(each, "delivered", iteration)
+
+    def withdraw(self, message_id: str) -> None:
+        self._by_id[message_id] = replace(self._by_id[message_id], state="withdrawn")
+
+    def forget(self, message_id: str) -> None:
+        """Forget a message; the caller keeps it."""
+        self._by_id.pop(message_id, None)
+
+    def all(self) -> tuple[Receipt, ...]:
+        return tuple(self._by_id.values())
+
+    def to_event(self) -> list[dict[str, Any]]:
+        """Return the form in progress events."""
+        return [{"id": each.id, "state": each.state, "iteration": each.iteration} for each in self._by_id.values()]
 
 
 def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:

@@ -54,11 +54,15 @@ def size_of(result: ToolResult, most: int = MAX_CHARS) -> int:
 
 def is_large(result: ToolResult) -> bool:
     """Return whether processing a result would block the event loop."""
+    if type(result.output) is str and not result.content:
+        return len(result.output) > _SMALL_CHARS
     return size_of(result, _SMALL_CHARS) > _SMALL_CHARS
 
 
 def bounded_result(result: ToolResult) -> ToolResult:
     """Return the result with values that are nested too deeply replaced by placeholders."""
+    if type(result.output) is str and not result.content and not result.error:
+        return result
     parts = {"output": result.output, "error": result.error}
     cut = {name: bounded(part) for name, part in parts.items()}
     if result.content:
@@ -103,10 +107,8 @@ async def moved_to_file(result: ToolResult, call_id: str, max_chars: int, save: 
     """Save the text of a result that is too large for the log to a file, and name the file in the result.
 
     The model reads `max_chars` of the text. `save` takes a name and a text, and returns the path of the file; it
-    raises ValueError with a sentence for the model. A large result is returned as a copy without secrets.
+    raises ValueError with a sentence for the model. The result is returned as a copy without secrets.
     """
-    if not is_large(result):
-        return result
     result, text = await _off_the_loop(_read, result, hide)
     if len(text) <= MAX_KEPT_CHARS:
         return result

@@ -1,13 +1,15 @@
-"""One model call: the request, its hooks, and the kept part of a cancelled answer."""
+"""One model call: the request, its hooks, the streamed answer, and the kept part of a cancelled one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError, ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.hooks import CONTINUE
@@ -15,12 +17,12 @@ from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_pr
 from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.retry import RetryPolicy
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
-from orchestrator_interactive.loop.streaming_call import Model, StreamingCall
+from orchestrator_interactive.loop.tasks import CancellableTask, Deadlines
 from orchestrator_interactive.loop.usage import usage_totals, with_usage
 from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.framing import without_frames
-from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
 from orchestrator_interactive.transcript.rows import assistant_row, marked
+from orchestrator_interactive.transcript.transcript import RequestBuilder, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, Usage
     from orchestrator_interactive.kernel.contracts.models import ContextInjection, HookResult
     from orchestrator_interactive.kernel.contracts.protocols import Provider
-    from orchestrator_interactive.loop.injection_queue import InjectionQueue
+    from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
     from orchestrator_interactive.loop.options import LoopOptions
     from orchestrator_interactive.loop.run import Run
     from orchestrator_interactive.loop.tool_calls import ToolExecutor
@@ -43,8 +45,23 @@ _MAX_READ_S = 3600.0
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A provider with its request builder and timeout.
+
+    `stall_timeout_s` is the longest time without data, in seconds; `None` for a provider that does not stream. `model`
+    is the provider's default model, if it names one.
+    """
+
+    name: str
+    provider: Provider
+    model: str | None
+    requests: RequestBuilder
+    stall_timeout_s: float | None
+
+
 class ModelCaller:
-    """Makes the model calls of one run."""
+    """Makes the model calls of one run. The end of the run and an urgent message cancel a call in flight."""
 
     def __init__(
         self,
@@ -59,8 +76,20 @@ class ModelCaller:
         self._calls = calls
         self._inbox = inbox
         self._options = options
+        self._thinking = {"extended_thinking": True} if options.extended_thinking else {}
         self._retry_policy = RetryPolicy(run, _in_order(providers, options.default_provider), options)
         self._models: dict[str, Model] = {}
+        self._deadlines = Deadlines()
+        self._call: StreamingCall | None = None
+
+    def close(self) -> None:
+        """Cancel the timers."""
+        self._deadlines.close()
+
+    def on_injection(self, injection: Injection) -> None:
+        """Interrupt the call in flight if the message is urgent."""
+        if injection.urgent and self._call is not None:
+            self._call.interrupt()
 
     @property
     def model(self) -> Model:
@@ -71,9 +100,7 @@ class ModelCaller:
             stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._options.stall_timeout_s
             model = provider.get_info().defaults.get("model")
             requests = RequestBuilder(provider, self._run.tools, self._run.message_cache.transcript)
-            self._models[name] = Model(
-                name, provider, model, requests, stall_timeout_s, self._options.extended_thinking
-            )
+            self._models[name] = Model(name, provider, model, requests, stall_timeout_s)
         return self._models[name]
 
     async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:
@@ -94,8 +121,13 @@ class ModelCaller:
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
         stream = ResponseStream(early)
-        call = StreamingCall(model, request, stream)
-        await call.end(self._run.ending, self._inbox)
+        call = self._call = StreamingCall(model, request, stream, self._deadlines, self._thinking)
+        try:
+            with self._run.ending.watch(call.task.cancel):
+                await call.task.wait()
+        finally:
+            self._call = None
+            call.close()
         answer = call.answer
         usage = answer.usage if answer else stream.usage
         if usage is not None:
@@ -104,7 +136,7 @@ class ModelCaller:
             raise RunSuspended
         if self._run.is_stopped:
             await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
-        if call.was_interrupted:
+        if answer is None and call.was_interrupted:
             # Tool calls that began early continue.
             answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early_ids), usage)
             self._run.restore_ephemeral(ephemeral)
@@ -115,6 +147,8 @@ class ModelCaller:
             await self._retry_policy.recover(call.error, rows)
             return None
         self._retry_policy.succeeded()
+        if not self._run.hooks.listens(events.PROVIDER_RESPONSE):
+            return answer
         return await self._checked(model, answer, stream)
 
     async def _checked(self, model: Model, answer: ChatResponse, stream: ResponseStream) -> ChatResponse:
@@ -166,6 +200,72 @@ class ModelCaller:
         except TimeoutError:
             self._run.check_end()
             raise
+
+
+class StreamingCall:
+    """A call in flight, with a stall timeout."""
+
+    def __init__(
+        self, model: Model, request: ChatRequest, stream: ResponseStream, deadlines: Deadlines, options: dict[str, Any]
+    ) -> None:
+        self._model = model
+        self._stream = stream
+        self._deadlines = deadlines
+        self._seen_pieces = 0
+        self._has_stalled = False
+        self.was_interrupted = False
+        self.task = CancellableTask(_completed(model, request, stream, options))
+        if model.stall_timeout_s is not None:
+            deadlines.set(self, model.stall_timeout_s, self._check_progress)
+
+    def interrupt(self) -> None:
+        if not self.task.is_over:
+            self.was_interrupted = True
+            self.task.cancel()
+
+    def close(self) -> None:
+        """Ignore what the provider still sends."""
+        self._deadlines.clear(self)
+        self._stream.close()
+
+    @property
+    def answer(self) -> ChatResponse | None:
+        """The answer, if it is complete."""
+        if not self.task.is_finished or self.task.error is not None:
+            return None
+        answer = self.task.result()
+        return answer if isinstance(answer, ChatResponse) else None
+
+    @property
+    def error(self) -> Exception:
+        """Why there is no answer: the provider failed, stalled, or returned an invalid result."""
+        name = self._model.name
+        if self._has_stalled:
+            seconds = f"{self._model.stall_timeout_s or 0:g}"
+            return LLMTimeoutError(f"The model sent no data for {seconds} seconds.", provider=name)
+        if not self.task.is_finished:
+            return ProviderUnavailableError("The call to the model was cancelled.", provider=name)
+        if self.task.error is not None:
+            return self.task.error
+        kind = type(self.task.result()).__name__
+        return LLMError(f"The provider returned {kind} instead of a ChatResponse.", provider=name)
+
+    def _check_progress(self) -> None:
+        if self._stream.pieces == self._seen_pieces:
+            self._has_stalled = True
+            self.task.cancel()
+        else:
+            self._seen_pieces = self._stream.pieces
+            self._deadlines.set(self, self._model.stall_timeout_s or 0, self._check_progress)
+
+
+async def _completed(
+    model: Model, request: ChatRequest, stream: ResponseStream, options: dict[str, Any]
+) -> ChatResponse:
+    try:
+        return await model.provider.complete(request, stream=stream, **options)
+    except SystemExit as e:  # a provider must not end the process
+        raise ProviderUnavailableError("The provider tried to end the process.", provider=model.name) from e
 
 
 def _answered_so_far(kept: list[ContentBlock], usage: Usage | None) -> ChatResponse:

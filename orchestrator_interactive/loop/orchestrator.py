@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,26 +12,26 @@ import structlog
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import to_local_coordinator, to_local_hooks, to_local_tool
-from orchestrator_interactive.loop.compaction import observe_compaction
-from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
+from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, Receipts
 from orchestrator_interactive.loop.loop import Loop
 from orchestrator_interactive.loop.options import LoopOptions
 from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome
-from orchestrator_interactive.loop.receipts import Receipts
-from orchestrator_interactive.loop.resume import text_since
+from orchestrator_interactive.loop.resume import resume_run, text_since
 from orchestrator_interactive.loop.run import Run
-from orchestrator_interactive.loop.run_start import RunStart
 from orchestrator_interactive.loop.session_state import SessionState
 from orchestrator_interactive.loop.tasks import CancellableTask
+from orchestrator_interactive.loop.usage import usage_from_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
+    from orchestrator_interactive.kernel.contracts.models import HookResult
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, ProgressCallback, Provider, Tool
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.loop.receipts import Receipt
+    from orchestrator_interactive.loop.injection_queue import Receipt
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +41,8 @@ NAME = "loop-interactive"
 _ENDED = {"cancelled": "cancelled", "suspended": "cancelled", "error": "error"}
 # Time for a run to end after a stop and the grace period of its tools, in seconds.
 _DEADLINE_S = 2.0
+# Hook priority.
+_FIRST = -1000
 
 
 class InteractiveOrchestrator:
@@ -154,7 +157,7 @@ class InteractiveOrchestrator:
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
         left_pending = frozenset(each.id for each in self._queue.waiting())
-        return await self._run_loop(run, providers, lambda start: start.new(prompt, message_id, left_pending))
+        return await self._run_loop(run, providers, lambda loop: loop.start(prompt, message_id, left_pending))
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`
         self,
@@ -176,7 +179,7 @@ class InteractiveOrchestrator:
             RuntimeError: a run is already active, or the conversation has none.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        return await self._run_loop(run, providers, RunStart.resume)
+        return await self._run_loop(run, providers, resume_run)
 
     def _new_run(
         self,
@@ -202,17 +205,16 @@ class InteractiveOrchestrator:
         )
 
     async def _run_loop(
-        self, run: Run, providers: Mapping[str, Provider], begin: Callable[[RunStart], Awaitable[None]]
+        self, run: Run, providers: Mapping[str, Provider], begin: Callable[[Loop], Awaitable[None]]
     ) -> str:
         """Run the loop with this start."""
         loop = self._activate(run)
-        start = RunStart(run, loop, self._queue, self._receipts, self._session_state)
         # A separate task: cancelling the caller stops the loop in order, and interrupts no step of it.
-        loop_task = CancellableTask(loop.run(partial(begin, start), providers))
+        loop_task = CancellableTask(loop.execute(begin, providers))
         with run.session_stop.watch(run.follow):
             outcome = await self._run_to_end(run, loop, loop_task)
-        if loop_task.has_outcome():
-            loop_task.task.result()  # raises what the loop raised
+        if loop_task.is_finished:
+            loop_task.result()  # raises what the loop raised
         return outcome.text
 
     def close(self) -> None:
@@ -225,12 +227,12 @@ class InteractiveOrchestrator:
         self._queue.open()
         self._receipts.begin()
         self._session_state.cancel_release()
-        return Loop(run, self._queue, self._receipts, self._options)
+        return Loop(run, self._queue, self._receipts, self._options, self._session_state)
 
     async def _run_to_end(self, run: Run, loop: Loop, loop_task: CancellableTask[RunOutcome]) -> RunOutcome:
         """Wait for the run, report its end, and become free for the next one."""
         try:
-            with run.stop.watch(partial(self._enforce_deadline, run, loop_task)), observe_compaction(run, NAME):
+            with run.stop.watch(partial(self._enforce_deadline, run, loop_task)), _observe_compaction(run, NAME):
                 await loop_task.wait(run.cancel)
         finally:
             self._queue.close()
@@ -238,7 +240,7 @@ class InteractiveOrchestrator:
             try:
                 await self._emit_end(run, loop, outcome)
             finally:
-                if not loop_task.has_outcome():
+                if not loop_task.is_finished:
                     if run.is_in_doubt and outcome.status == "cancelled":
                         self._unconfirmed = run.context, run.interim_texts.next_number
                     run.detach()
@@ -251,7 +253,7 @@ class InteractiveOrchestrator:
         try:
             await end_task.wait(run.cancel)
         finally:
-            error = end_task.task.exception() if end_task.has_outcome() else None
+            error = end_task.error
             if error is not None:
                 log.error("run.end_not_reported", run_id=run.id, exc_info=error)
 
@@ -286,6 +288,26 @@ class InteractiveOrchestrator:
 
 
 def _outcome_of(loop_task: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
-    if not loop_task.has_outcome():
+    if not loop_task.is_finished:
         return SUSPENDED if run.is_suspended else RunOutcome(run.interim_texts.pending_text, "cancelled")
-    return RunOutcome("", "error") if loop_task.task.exception() else loop_task.task.result()
+    return RunOutcome("", "error") if loop_task.error else loop_task.result()
+
+
+@contextmanager
+def _observe_compaction(run: Run, name: str) -> Iterator[None]:
+    """Report compaction as progress, and add its usage to that of the run; `name` is the hooks' name."""
+
+    async def report(_event: str, _data: dict[str, Any]) -> HookResult:
+        await run.progress("compacting")
+        return CONTINUE
+
+    async def count(_event: str, data: dict[str, Any]) -> HookResult:
+        run.usage = run.usage.plus(usage_from_dict(data.get("usage")))  # of the model's summary
+        return CONTINUE
+
+    with ExitStack() as registrations:
+        if hasattr(run.hooks, "register"):  # amplifier-core's recorder for tests can only emit
+            for event, handler in ((events.CONTEXT_PRE_COMPACT, report), (events.CONTEXT_POST_COMPACT, count)):
+                # First: another handler may deny the event, which ends its dispatch.
+                registrations.callback(run.hooks.register(event, handler, priority=_FIRST, name=name))
+        yield

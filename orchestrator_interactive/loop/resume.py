@@ -1,19 +1,20 @@
-"""The state of a run to resume, derived from the rows of its conversation."""
+"""Resume a run from the rows of its conversation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.loop.outcome import outcome_in
+from orchestrator_interactive.loop.run import RunSuspended
 from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_of
-from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in
+from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in, unknown_row
 from orchestrator_interactive.loop.usage import usage_in
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, partial_reason_of
-from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
 from orchestrator_interactive.transcript.rows import (
     call_ids,
     delivered_ids_in,
@@ -22,11 +23,13 @@ from orchestrator_interactive.transcript.rows import (
     metadata_of,
     text_of,
 )
+from orchestrator_interactive.transcript.transcript import UNREADABLE, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from orchestrator_interactive.kernel.contracts.protocols import Tool
+    from orchestrator_interactive.loop.loop import Loop
     from orchestrator_interactive.loop.outcome import RunOutcome
     from orchestrator_interactive.loop.usage import UsageTotals
     from orchestrator_interactive.transcript.answer_parts import InterimText
@@ -34,6 +37,54 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _NO_RUN = "There is no run to resume: this conversation has no prompt."
+
+
+async def resume_run(loop: Loop) -> None:
+    """Announce a run, and resume it from its log: emit its texts again, and settle its unanswered tool calls.
+
+    Calls of tools marked `side_effect_free` are repeated; the others get the result "outcome unknown". The `resumed`
+    event lists all calls of the run with an unknown outcome, also those of earlier takeovers. Hook injections of
+    `execution:start` are added after the missing tool results.
+
+    Raises:
+        RuntimeError: the conversation has no run.
+    """
+    run = loop.run
+    prompt = prompt_in(await run.context.get_messages())
+    hook_result = await run.emit(events.EXECUTION_START, {"prompt": prompt, "resumed": True})
+    rows = await run.context.get_messages()  # hooks may have changed them
+    state = resume_state_of(rows)
+    loop.session_state.usage = state.earlier_usage
+    run.usage, run.iterations, run.interim_texts = state.usage, state.iterations, state.interim_texts
+    for ids, iteration in state.deliveries:
+        loop.receipts.deliver(ids, iteration)
+    await run.progress("executing", prompt=state.prompt, run=run.id)
+    await loop.remove_delivered(rows)
+    await _settle_calls(loop, state)
+    loop.session_state.knows_log = True
+    await run.await_hooks(run.route(hook_result, events.EXECUTION_START), events.EXECUTION_START)
+
+
+async def _settle_calls(loop: Loop, state: ResumeState) -> None:
+    run, calls, tools = loop.run, loop.calls, loop.run.tools
+    loop.state.turns, loop.state.continuations = state.turns, state.continuations
+    loop.state.must_answer = not state.last_tools.isdisjoint(loop.options.force_respond_tools)
+    repeated, unknown = state.unanswered(tools)
+    calls.add_completed([*state.completed(tools), *unknown, *state.late(tools)])
+    lost = calls.lost
+    retried = [each.name for each in repeated if problem_of(each.call.arguments) is None]
+    names = {"unknown": [each.name for each in lost], "retried": retried}
+    await run.progress("resumed", **names, tools=[each.to_event() for each in lost])
+    for part in state.texts:
+        await run.show(part)
+    if run.is_suspended:
+        raise RunSuspended
+    for each in unknown:
+        await run.commit(unknown_row(each.call))
+    await calls.repeat([each.call for each in repeated], state.last_calls - len(repeated))
+    if state.lost:
+        await run.commit(state.lost)
+    loop.state.answered = state.outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, without_denial
 from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import with_timeout
-from orchestrator_interactive.loop.conversation_cache import MessageCache
+from orchestrator_interactive.loop.session_state import MessageCache
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.usage import NO_USAGE, UsageTotals
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_visible_text
@@ -207,9 +207,9 @@ class Run:
         if self.is_suspended:
             raise RunSuspended
         if self.is_stopped:
-            answered = work.has_outcome() and work.task.exception() is None
-            raise RunStopped(hook_result=work.task.result() if answered else None)
-        return work.task.result()
+            answered = work.is_finished and work.error is None
+            raise RunStopped(hook_result=work.result() if answered else None)
+        return work.result()
 
     async def announce(self, event: str, data: dict[str, Any]) -> None:
         """Emit an event about something that has happened. Hooks may inject and show something, but not deny it.

@@ -1,13 +1,14 @@
-"""State that an orchestrator keeps between the runs of a conversation."""
+"""State that an orchestrator keeps between the runs of a conversation: notices, usage, and the cached conversation."""
 
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from orchestrator_interactive.loop.conversation_cache import MessageCache
+from orchestrator_interactive.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,36 @@ if TYPE_CHECKING:
 # Lifetime of the message cache after a run, in seconds: with more than _MANY_ROWS rows, and with fewer.
 _MANY_ROWS = 100
 _LONG_LIFETIME_S, _SHORT_LIFETIME_S = 60.0, 1.0
+
+Row = dict[str, Any]
+
+
+class Copies:
+    """Copies of a conversation's rows for the hooks. Each row is copied once.
+
+    A change that a hook makes in place is visible to other hooks only.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._copies: list[Row] = []
+
+    def of(self, rows: list[Row]) -> list[Row]:
+        """Return the copies in a new list."""
+        new = rows[len(self._rows) :]
+        self._rows.extend(new)
+        if self._rows != rows:
+            self._rows, self._copies, new = list(rows), [], rows
+        self._copies.extend(deepcopy(new))
+        return self._copies.copy()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCache:
+    """The conversation in the form for providers and in the form for hooks."""
+
+    transcript: Transcript = field(default_factory=Transcript)
+    copies: Copies = field(default_factory=Copies)
 
 
 @dataclass(slots=True, weakref_slot=True)

@@ -1,8 +1,9 @@
-"""Tasks that a stop can cancel, and that cannot block the loop: model calls and tool calls."""
+"""Tasks of the loop that can be cancelled, and their deadlines."""
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import structlog
@@ -19,27 +20,40 @@ T = TypeVar("T")
 
 
 class CancellableTask(Generic[T]):
-    """A task that can be cancelled. One that ignores it is abandoned, but stays referenced until it ends."""
+    """A task that can be cancelled. One that ignores it is abandoned, but stays referenced until it ends.
+
+    `is_over`: it has ended or was abandoned; `on_over` is called then. `is_finished`: it ended with a result or an
+    error, not by cancellation.
+    """
 
     _abandoned: ClassVar[set[asyncio.Task[Any]]] = set()
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.task = self._loop.create_task(coroutine)
+    def __init__(self, coroutine: Coroutine[Any, Any, T], on_over: Callable[[], object] | None = None) -> None:
         self.is_over = False
-        self.on_over: Callable[[], object] | None = None
+        self.is_finished = False
+        self.error: Exception | None = None
+        self._result: T | None = None
+        self._coroutine = coroutine
+        self._on_over = on_over
+        self._has_begun = False
+        self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         self._grace_timer: asyncio.TimerHandle | None = None
-        self.task.add_done_callback(self._on_done)
+        self.task = self._loop.create_task(self._run())
 
-    def cancel(self) -> None:
-        if self.task.done() or self._grace_timer is not None:
+    def cancel(self, grace_s: float | None = CANCEL_GRACE_S) -> None:
+        """Cancel the task, and abandon it after `grace_s` seconds; None: never."""
+        if self.is_over or self._grace_timer is not None:
             return
         self.task.cancel()
-        self._grace_timer = self._loop.call_later(CANCEL_GRACE_S, self._abandon)
+        if not self._has_begun:  # it never runs
+            self._coroutine.close()
+            self._grace_timer = self._loop.call_later(0, self._end)
+        elif grace_s is not None:
+            self._grace_timer = self._loop.call_later(grace_s, self._abandon)
 
     async def wait(self, on_cancel: Callable[[], object] | None = None) -> None:
-        """Wait until the task has ended or was abandoned (`is_over`); its outcome is in `task`.
+        """Wait until the task has ended or was abandoned.
 
         Cancelling the waiter cancels the task, or calls `on_cancel`, and still waits for it.
         """
@@ -54,32 +68,83 @@ class CancellableTask(Generic[T]):
         if cancelled is not None:
             raise cancelled
 
-    def has_outcome(self) -> bool:
-        """Return whether the task ended with a result or an error; False if it was cancelled."""
-        return self.task.done() and not self.task.cancelled()
+    async def shared(self) -> T:
+        """Wait for the result. Cancelling the waiter does not cancel the task."""
+        await asyncio.shield(self.task)
+        return self.result()
 
-    def _on_done(self, task: asyncio.Task[T]) -> None:
-        if not task.cancelled():
-            task.exception()  # mark it as retrieved: a cancelled waiter does not read it
+    def result(self) -> T:
+        """Return the result, or raise the error; CancelledError if the task was cancelled."""
+        if self.error is not None:
+            raise self.error
+        if not self.is_finished and self.task.cancelled():
+            raise asyncio.CancelledError
+        return self._result  # type: ignore[return-value] # a finished task without an error has one
+
+    async def _run(self) -> None:
+        self._has_begun = True
+        try:
+            self._result = await self._coroutine
+            self.is_finished = not self.is_over
+        except Exception as e:  # noqa: BLE001 - the waiter gets it
+            self.error, self.is_finished = e, not self.is_over
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self.is_over:  # abandoned earlier
+            self._abandoned.discard(self.task)
+            log.info("task.ended_late", error=repr(self.error) if self.error else None)
+            return
+        self.is_over = True
         if self._grace_timer is not None:
             self._grace_timer.cancel()
-        self._release()
-
-    def _release(self) -> None:
-        self.is_over = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-        if self.on_over is not None:
-            self.on_over()
+        if self._on_over is not None:
+            self._on_over()
 
     def _abandon(self) -> None:
         self.task.cancel()  # again: the code that ignored the first one may have ended
         self._abandoned.add(self.task)
-        self.task.add_done_callback(self._on_late_end)
-        log.warning("task.abandoned", task=repr(self.task.get_coro()))
-        self._release()
+        log.warning("task.abandoned", task=repr(self._coroutine))
+        self._end()
 
-    def _on_late_end(self, task: asyncio.Task[T]) -> None:
-        self._abandoned.discard(task)
-        error = None if task.cancelled() else task.exception()
-        log.info("task.ended_late", error=repr(error) if error else None)
+
+class Deadlines:
+    """Deadlines with one timer for all: most tasks end long before theirs, and a timer is expensive."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at: dict[object, tuple[float, Callable[[], object]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._next = inf
+
+    def set(self, key: object, delay_s: float, callback: Callable[[], object]) -> None:
+        """Call `callback` in `delay_s` seconds, unless the deadline is cleared or set again before."""
+        at = self._loop.time() + delay_s
+        self._at[key] = (at, callback)
+        if at < self._next:
+            self._arm(at)
+
+    def clear(self, key: object) -> None:
+        self._at.pop(key, None)
+
+    def close(self) -> None:
+        """Clear every deadline."""
+        self._at.clear()
+        self._arm(inf)
+
+    def _arm(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next = at
+        self._timer = None if at == inf else self._loop.call_at(at, self._fire)
+
+    def _fire(self) -> None:
+        due = [(key, callback) for key, (at, callback) in self._at.items() if at <= self._next]
+        for key, _ in due:
+            del self._at[key]
+        self._arm(min((at for at, _ in self._at.values()), default=inf))
+        for _, callback in due:
+            callback()

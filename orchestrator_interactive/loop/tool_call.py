@@ -15,10 +15,10 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
-from orchestrator_interactive.kernel.hooks import CONTINUE, without_denial
+from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
 from orchestrator_interactive.kernel.tool_progress import reporting
-from orchestrator_interactive.loop.large_results import examined, moved_to_file
+from orchestrator_interactive.loop.large_results import examined, is_large, moved_to_file
 from orchestrator_interactive.loop.run import RunDenied, changed
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import (
@@ -37,12 +37,13 @@ from orchestrator_interactive.loop.tool_results import (
 from orchestrator_interactive.transcript.rows import truncate_middle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from orchestrator_interactive.kernel.contracts.messages import ToolCall
     from orchestrator_interactive.kernel.contracts.protocols import Tool
     from orchestrator_interactive.loop.options import LoopOptions
     from orchestrator_interactive.loop.run import Run
+    from orchestrator_interactive.loop.tasks import Deadlines
 
 log = structlog.get_logger(__name__)
 
@@ -56,9 +57,8 @@ Stage = Literal["waiting", "announced", "running", "known", "checked", "reported
 class ToolExecution:
     """One tool call: prepare (hooks may modify or deny it), execute, finalise.
 
-    The call acquires all semaphores of `slots` first and holds them until it is over. With `refused`, it fails with
-    this message instead. It can be cancelled at any `stage`, also by its time limit, which starts with the tool.
-    `result` is None until a result is known.
+    It starts with `begin`, and can be cancelled at any `stage`, also by its time limit, which starts with the tool.
+    `result` is None until a result is known. `on_over` is called when it has ended or was cancelled.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class ToolExecution:
         run: Run,
         call: ToolCall,
         options: LoopOptions,
-        slots: Iterable[asyncio.Semaphore],
-        refused: str | None = None,
+        deadlines: Deadlines,
+        on_over: Callable[[ToolExecution], object],
     ) -> None:
         self._run = run
         self.call = call
@@ -85,26 +85,42 @@ class ToolExecution:
         self._row: dict[str, Any] | None = None
         self._is_dropped = False
         self._outcome: ToolOutcome = "cancelled"
-        self._reports = _Reports(self._emit_progress)
-        self._slots = slots
-        self._held_slots: list[asyncio.Semaphore] = []
+        self._reports: _Reports | None = None
+        self._deadlines = deadlines
         self._is_filtered = False
-        self._refused = refused
-        self._on_over: Callable[[], object] | None = None
-        self._task = CancellableTask(self._execute_call())
-        self._task.on_over = self._release_slots
+        self._on_over = on_over
+        self._is_over = False
+        self._task: CancellableTask[None] | None = None
+        self._has_begun: asyncio.Future[None] | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended or was cancelled."""
-        return self._task.is_over
+        return self._is_over
 
-    def watch(self, on_over: Callable[[], object] | None) -> None:
-        """Call `on_over` when it is over."""
-        self._on_over = on_over
+    def problem(self) -> str | None:
+        """Return why the call cannot begin; None if it can."""
+        if problem := problem_of(self.call.arguments):
+            log.warning("tool.arguments_invalid", tool=self.call.name, id=self.call.id, problem=problem)
+        elif self._tool is None:
+            known = ", ".join(sorted(self._run.tools)) or "none"
+            return f"There is no tool '{self.call.name}'. Tools: {known}."
+        return problem
+
+    def refuse(self, problem: str) -> None:
+        """Fail without having begun."""
+        self.result, self._is_over = failure(problem), True
+
+    def begin(self) -> None:
+        self._task = CancellableTask(self._execute_call(), self._set_over)
+        self._signal_begin()
 
     def cancel(self) -> None:
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        elif not self._is_over:
+            self._set_over()
+            self._signal_begin()
 
     def drop(self) -> None:
         """Cancel an early call that the complete answer does not contain."""
@@ -112,63 +128,69 @@ class ToolExecution:
         self.cancel()
 
     async def end(self) -> None:
-        """Wait until it is over."""
-        await self._task.wait()
+        """Wait until it is over. Cancelling the waiter cancels the call."""
+        if self._task is None and not self._is_over:
+            self._has_begun = asyncio.get_running_loop().create_future()
+            try:
+                await self._has_begun
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        if self._task is not None:
+            await self._task.wait()
 
-    def _release_slots(self) -> None:
-        # Also for a tool that ignores cancellation: it must not block waiting calls.
-        while self._held_slots:
-            self._held_slots.pop().release()
-        if self._on_over is not None:
-            self._on_over()
+    def _signal_begin(self) -> None:
+        if self._has_begun is not None and not self._has_begun.done():
+            self._has_begun.set_result(None)
+
+    def _set_over(self) -> None:
+        self._is_over = True
+        self._on_over(self)
 
     async def _execute_call(self) -> None:
-        if self._refused is not None:
-            self.result = failure(self._refused)
-            return
-        tool = self._tool
-        if problem := problem_of(self.call.arguments):
-            log.warning("tool.arguments_invalid", tool=self.call.name, id=self.call.id, problem=problem)
-            self.result = failure(problem)
-            return
-        for slots in self._slots:
-            await slots.acquire()
-            self._held_slots.append(slots)
+        run, tool = self._run, self._tool
         if tool is None:
-            known = ", ".join(sorted(self._run.tools)) or "none"
-            self.result = failure(f"There is no tool '{self.call.name}'. Tools: {known}.")
             return
-        try:
-            await self._prepare()
-        except RunDenied as e:
-            self.result = failure(f"Denied: {e}")
+        if run.hooks.listens(events.TOOL_PRE):
+            try:
+                self._input = changed(await self._consult(events.TOOL_PRE), "tool_input", self._input)
+            except RunDenied as e:
+                self.result = failure(f"Denied: {e}")
+                return
+            if self._is_closed():  # a hook ignored cancellation, and the run has ended
+                return
+        self.stage, self._announced_at = "announced", time.monotonic()
+        self._label = self._label_for(tool)
+        if run.on_progress is not None:
+            more = {} if self._label is None else {"label": self._label}
+            await run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
+        if run.is_stopped:
             return
-        if self._is_closed():  # a hook ignored cancellation, and the run has ended
-            return
-        await self._announce(tool)
-        if self._run.is_stopped:
-            return
-        self.result = await self._result_of_tool(tool)
-        if not self._is_closed():
-            await self._finalise(self.result)
-
-    async def _result_of_tool(self, tool: Tool) -> ToolResult:
         self.stage = "running"
-        self._run.session_stop.register_tool_start(self.call.id, self.call.name)
+        run.session_stop.register_tool_start(self.call.id, self.call.name)
         own_s = getattr(tool, "timeout_s", None)
-        timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else self._timeout_s
-        limit = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout, timeout_s)
+        self._timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else self._timeout_s
+        self._deadlines.set(self, self._timeout_s, self._on_timeout)
         try:
-            with reporting(self._reports.report):
-                return await examined(await _result_of(tool, self._input))
+            with reporting(self._report):
+                result = self.result = await examined(await _result_of(tool, self._input))
         finally:
-            limit.cancel()
-            self._run.session_stop.register_tool_complete(self.call.id)
+            self._deadlines.clear(self)
+            run.session_stop.register_tool_complete(self.call.id)
+        if not self._is_closed():
+            await self._finalise(result)
 
-    def _on_timeout(self, timeout_s: float) -> None:
-        log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
-        self._timed_out, self._timeout_s = True, timeout_s
-        self._task.cancel()
+    def _on_timeout(self) -> None:
+        log.warning("tool.timed_out", tool=self.call.name, timeout_s=self._timeout_s)
+        self._timed_out = True
+        self.cancel()
+
+    def _report(self, text: str) -> None:
+        if self._is_closed():
+            return
+        if self._reports is None:
+            self._reports = _Reports(self._emit_progress)
+        self._reports.report(text)
 
     def close(self) -> dict[str, Any]:
         """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
@@ -208,48 +230,42 @@ class ToolExecution:
 
     def _record_crash(self) -> None:
         """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
-        error = self._task.task.exception() if self._task.has_outcome() else None
+        error = self._task.error if self._task is not None else None
         if error is not None:
             log.error("tool.execution_failed", tool=self.call.name, exc_info=error)
             self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")
 
+    @property
+    def owes_events(self) -> bool:
+        """Whether the closed call was cancelled after it was announced."""
+        return self._stage_at_close in {"announced", "running", "known", "checked"}
+
     async def report_cancelled(self) -> None:
         """Emit the missing end events of a cancelled call, with a short time limit for each."""
-        if self._stage_at_close not in {"announced", "running", "known", "checked"}:
-            return
         if self._stage_at_close == "running":
             await self._within_grace(self._emit_cancelled())
-        await self._within_grace(self._reports.end())
+        if self._reports is not None:
+            await self._within_grace(self._reports.end())
         await self._within_grace(self._report_end())
 
     async def _within_grace(self, emitting: Coroutine[Any, Any, None]) -> None:
-        work = CancellableTask(emitting)
-        limit = asyncio.get_running_loop().call_later(CANCEL_GRACE_S, work.cancel)
+        task = CancellableTask(emitting)
+        self._deadlines.set(task, CANCEL_GRACE_S, task.cancel)
         try:
-            await work.wait()
+            await task.wait()
         finally:
-            limit.cancel()
-        if not work.has_outcome():
+            self._deadlines.clear(task)
+        if not task.is_finished:
             log.warning("tool.progress_abandoned", tool=self.call.name)
 
     async def _emit_cancelled(self) -> None:
         error = self.result.error if self.result else None
         hook_result = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
-        # Processed, like all hook results, after all calls of the batch have their results.
+        # Processed, like all hook results, after all calls of the answer have their results.
         self.hook_results.append((events.TOOL_ERROR, without_denial(hook_result, events.TOOL_ERROR)))
 
     def _is_closed(self) -> bool:
         return self.stage == "closed"
-
-    async def _prepare(self) -> None:
-        result = await self._consult(events.TOOL_PRE)
-        self._input = changed(result, "tool_input", self._input)
-
-    async def _announce(self, tool: Tool) -> None:
-        self.stage, self._announced_at = "announced", time.monotonic()
-        self._label = self._label_for(tool)
-        more = {} if self._label is None else {"label": self._label}
-        await self._run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
 
     def _label_for(self, tool: Tool) -> str | None:
         label = label_of(tool, self._input)
@@ -261,29 +277,29 @@ class ToolExecution:
 
     async def _finalise(self, result: ToolResult) -> None:
         self.stage = "known"
-        try:
-            hook_result = await self._consult(_event_of(result), tool_result=result, error=result.error)
-        except RunDenied as e:
-            self.result = failure(f"The result was withheld: {e}")
-        else:
-            modified = changed_result(hook_result, result)
-            self.result = result if modified is result else await examined(modified)
-        if self._is_closed():
-            return
+        event = _event_of(result)
+        if self._run.hooks.listens(event):
+            try:
+                hook_result = await self._consult(event, tool_result=result, error=result.error)
+            except RunDenied as e:
+                self.result = result = failure(f"The result was withheld: {e}")
+            else:
+                modified = changed_result(hook_result, result)
+                self.result = result = result if modified is result else await examined(modified)
+            if self._is_closed():
+                return
         self.stage = "checked"
-        coordinator = self._run.coordinator
-        save = coordinator.get_capability("workspace.save") if coordinator else None
-        read = await moved_to_file(self.result, self.call.id, self._most_chars, save, self._run.without_secrets)
-        self._is_filtered = read is not self.result
-        self.result = read
-        if self._is_closed():
-            return
+        if is_large(result):
+            coordinator = self._run.coordinator
+            save = coordinator.get_capability("workspace.save") if coordinator else None
+            self.result = await moved_to_file(result, self.call.id, self._most_chars, save, self._run.without_secrets)
+            self._is_filtered = True
+            if self._is_closed():
+                return
         await self._report_end()
 
     async def _consult(self, event: str, **more: Any) -> HookResult:
-        """Emit a hook event; injections are kept until all calls of the batch have their results."""
-        if not self._run.hooks.listens(event):
-            return CONTINUE
+        """Emit a hook event; injections are kept until all calls of the answer have their results."""
         result = await self._run.hooks.emit(event, self._payload(**more))
         if result.action == "inject_context":
             self.hook_results.append((event, result))
@@ -295,9 +311,12 @@ class ToolExecution:
         return await self._run.route(result, event)
 
     async def _report_end(self) -> None:
-        await self._reports.end()
+        if self._reports is not None:
+            await self._reports.end()
         if self.stage == "checked":
             self.stage = "reported"
+        if self._run.on_progress is None:
+            return
         await self._run.progress(
             "tool:end",
             tool=self.call.name,

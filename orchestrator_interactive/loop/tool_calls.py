@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from contextlib import contextmanager
-from functools import partial
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -14,11 +12,12 @@ from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.request_validation import is_plain
 from orchestrator_interactive.loop.run import RunDenied
+from orchestrator_interactive.loop.tasks import Deadlines
 from orchestrator_interactive.loop.tool_call import ToolExecution, is_side_effect_free
 from orchestrator_interactive.loop.tool_results import TOO_MANY, late_results_row, still_running_row
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock
     from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
@@ -39,32 +38,32 @@ class ToolExecutor:
     stop cancels all calls at once.
     """
 
-    def __init__(self, run: Run, options: LoopOptions) -> None:
+    def __init__(self, run: Run, options: LoopOptions, inbox: InjectionQueue) -> None:
         self._run = run
         self._options = options
+        self._inbox = inbox
+        self._slots = _Slots(options.max_parallel_tools)
+        self._deadlines = Deadlines()
         self._open: dict[ToolExecution, None] = {}
-        self._slots = asyncio.Semaphore(options.max_parallel_tools)
-        self._all_slots = asyncio.Semaphore(_MAX_AT_ONCE * options.max_parallel_tools)
         self._ids: set[str] = set()
         self._early: dict[str, ToolExecution] = {}
-        self._pending: list[ToolExecution] = []
+        self._postponed: list[ToolExecution] = []
         self._completed: list[CompletedCall] = []
-        self._grace: asyncio.TimerHandle | None = None
+        # Calls that are over, in the order of their ends; `_collect` takes those of its answer.
+        self._ended: deque[ToolExecution] = deque()
+        self._changed: asyncio.Future[None] | None = None
+        self._is_urgent = False
+        self._grace_timer: asyncio.TimerHandle | None = None
         self._is_cancelled = False
 
     @property
-    def has_pending(self) -> bool:
+    def has_postponed(self) -> bool:
         """Whether postponed calls have no result yet."""
-        return bool(self._pending)
-
-    def disarm(self) -> None:
-        """Cancel the timer of the grace period."""
-        if self._grace is not None:
-            self._grace.cancel()
+        return bool(self._postponed)
 
     @property
     def early_ids(self) -> Collection[str]:
-        """The ids of calls that began before their answer was complete and are not in a batch yet."""
+        """The ids of calls that began before their answer was complete and are not part of an answer yet."""
         return self._early.keys()
 
     def add_completed(self, completed: Iterable[CompletedCall]) -> None:
@@ -89,20 +88,45 @@ class ToolExecutor:
         """Return whether a call of the run has this id, not counting early calls."""
         return call_id in self._ids and call_id not in self._early
 
-    def begin(self, calls: Sequence[ToolCall], earlier_calls: int = 0) -> list[ToolExecution]:
+    async def run_answer(self, row: dict[str, Any], calls: Sequence[ToolCall]) -> None:
+        """Commit the answer's row, run its calls in parallel, and commit each result as it arrives.
+
+        An urgent message ends the wait: running calls are postponed. A stop cancels them. Once the answer is
+        committed, each call gets a result. A suspended run still runs all calls, so that the next owner knows that each
+        call started.
+        """
+        await self._run.write(row)
+        executions = self._begin_all(calls, 0)
+        await self._run.emit_text(row)
+        if self._early:
+            await self.drop_early()
+        await self._collect(executions)
+
+    async def repeat(self, calls: Sequence[ToolCall], earlier_calls: int) -> None:
+        """Run calls of an answer that is in the log already, and commit their results like `run_answer`.
+
+        `earlier_calls` is the number of the answer's other calls.
+        """
+        await self._collect(self._begin_all(calls, earlier_calls))
+
+    def _begin_all(self, calls: Sequence[ToolCall], earlier_calls: int) -> list[ToolExecution]:
         """Begin the calls of a committed answer, or continue those that began early.
 
-        Calls beyond `max_calls_per_answer` are refused; `earlier_calls` is the number of the answer's earlier calls.
+        Calls beyond `max_calls_per_answer` are refused.
         """
-        early = {call.id: self._early.pop(call.id) for call in calls if self._has_begun(call)}
-        room = max(self._options.max_calls_per_answer - earlier_calls - len(early), 0)
-        others = [call for call in calls if call.id not in early]
-        begun = {call.id: self._begin(call) for call in others[:room]}
-        if refused := others[room:]:
-            most = self._options.max_calls_per_answer
+        early = {call.id: self._early.pop(call.id) for call in calls if self._has_begun(call)} if self._early else {}
+        most = self._options.max_calls_per_answer
+        room = max(most - earlier_calls - len(early), 0)
+        if len(calls) - len(early) > room:
             log.warning("tool.calls_refused", calls=earlier_calls + len(calls), max_calls_per_answer=most)
-            begun |= {call.id: self._begin(call, TOO_MANY.format(most=most)) for call in refused}
-        return [(early.get(call.id) or begun[call.id]) for call in calls]
+        executions = []
+        for call in calls:
+            execution = early.get(call.id)
+            if execution is None:
+                execution = self._begin(call, None if room > 0 else TOO_MANY.format(most=most))
+                room -= 1
+            executions.append(execution)
+        return executions
 
     def _has_begun(self, call: ToolCall) -> bool:
         early = self._early.get(call.id)
@@ -122,18 +146,73 @@ class ToolExecutor:
         if len(self._early) >= self._options.max_calls_per_answer:
             return
         is_wanted = is_side_effect_free(self._run.tools.get(block.name)) and problem_of(block.input) is None
-        if is_wanted and not self._run.ending.is_cancelled and not self._grace:
+        if is_wanted and not self._run.ending.is_cancelled and not self._grace_timer:
             self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
-    def _begin(self, call: ToolCall, refused: str | None = None) -> ToolExecution:
-        execution = ToolExecution(self._run, call, self._options, (self._slots, self._all_slots), refused)
+    def _begin(self, call: ToolCall, refusal: str | None = None) -> ToolExecution:
+        execution = ToolExecution(self._run, call, self._options, self._deadlines, self._on_over)
         self._open[execution] = None
         self._ids.add(call.id)
-        if self._is_cancelled or self._grace is not None:
+        if (problem := refusal or execution.problem()) is not None:
+            execution.refuse(problem)
+        elif self._is_cancelled or self._grace_timer is not None:
             execution.cancel()
+        else:
+            self._slots.begin(execution)
         return execution
 
-    async def complete(self, execution: ToolExecution, row: dict[str, Any] | None) -> None:
+    def _on_over(self, execution: ToolExecution) -> None:
+        # Also for a tool that ignores its cancellation: it must not block waiting calls.
+        self._slots.free(execution)
+        self._ended.append(execution)
+        self.wake()
+
+    def on_injection(self, injection: Injection) -> None:
+        """End the wait for results if the message is urgent, and the wait for news in any case."""
+        self._is_urgent = self._is_urgent or injection.urgent
+        self.wake()
+
+    def wake(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+    async def _wait(self) -> None:
+        self._changed = asyncio.get_running_loop().create_future()
+        try:
+            await self._changed
+        finally:
+            self._changed = None
+
+    async def _collect(self, executions: list[ToolExecution]) -> None:
+        left = dict.fromkeys(executions)
+        self._ended = deque(each for each in executions if each.is_over)
+        self._is_urgent = self._inbox.has_urgent
+        while left:
+            if self._ended:
+                execution = self._ended.popleft()
+                if execution in left:
+                    del left[execution]
+                    await self._complete(execution, execution.close())
+                    if self._ended:
+                        await asyncio.sleep(0)  # a store without real I/O does not yield to other tasks
+            elif self._is_urgent:
+                await self._postpone(left)
+                break
+            else:
+                await self._wait()
+        await self._route_hook_results(each for each in executions if each not in left)
+
+    async def _postpone(self, executions: Collection[ToolExecution]) -> None:
+        """Postpone the results of running calls to a later row.
+
+        Calls of the next answer do not wait for them, up to the run's limit of running calls.
+        """
+        for execution in executions:
+            await self._run.commit(still_running_row(execution.call))
+        self._postponed += executions
+        self._slots.begin_group()
+
+    async def _complete(self, execution: ToolExecution, row: dict[str, Any] | None) -> None:
         """Commit the row of a closed call, if given, and emit its missing end events."""
         del self._open[execution]
         self._completed.append(execution.completed_call())
@@ -141,10 +220,13 @@ class ToolExecutor:
             if row is not None:
                 await self._run.commit(row)
         finally:
-            await execution.report_cancelled()
+            if execution.owes_events:
+                await execution.report_cancelled()
 
     async def drop_early(self) -> None:
         """Cancel early calls that the answer does not contain, because it failed or was modified."""
+        if not self._early:
+            return
         dropped, self._early = list(self._early.values()), {}
         self._ids.difference_update(execution.call.id for execution in dropped)
         for execution in dropped:
@@ -158,31 +240,23 @@ class ToolExecutor:
         for execution in dropped:
             await execution.end()
             execution.close()
-            await self.complete(execution, None)
-
-    def postpone(self, executions: Collection[ToolExecution]) -> None:
-        """Postpone the results of running calls to a later row.
-
-        Calls of the next answer do not wait for them, up to the run's limit of running calls.
-        """
-        self._pending += executions
-        self._slots = asyncio.Semaphore(self._options.max_parallel_tools)
+            await self._complete(execution, None)
 
     async def commit_finished(self) -> None:
         """Commit the results of all postponed calls that have ended, as one row."""
-        if any(execution.is_over for execution in self._pending):
+        if any(execution.is_over for execution in self._postponed):
             await self._commit_late(self._run.commit)
 
     async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-        over = [execution for execution in self._pending if execution.is_over]
+        over = [execution for execution in self._postponed if execution.is_over]
         await commit(late_results_row([execution.close() for execution in over]))
         settled = set(over)
-        self._pending = [execution for execution in self._pending if execution not in settled]
+        self._postponed = [execution for execution in self._postponed if execution not in settled]
         for execution in over:
-            await self.complete(execution, None)
-        await self.route_hook_results(over)
+            await self._complete(execution, None)
+        await self._route_hook_results(over)
 
-    async def route_hook_results(self, executions: Iterable[ToolExecution]) -> None:
+    async def _route_hook_results(self, executions: Iterable[ToolExecution]) -> None:
         """Process the hook results of some calls after all their tool results are committed."""
         for event, hook_result in [hook_result for execution in executions for hook_result in execution.hook_results]:
             try:
@@ -190,34 +264,22 @@ class ToolExecutor:
             except RunDenied:
                 log.info("hook.denial_ignored", hook=hook_result.hook_name, hook_event=event)
 
-    async def wait_for_change(self, inbox: InjectionQueue) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until a postponed call ends, a message is pending, or the run is to end."""
-        woken = asyncio.Event()
+        with self._run.ending.watch(self.wake):
+            while not self._has_changed():
+                await self._wait()
 
-        def wake(*_: object) -> None:
-            woken.set()
-
-        for execution in self._pending:
-            execution.watch(wake)
-        try:
-            with inbox.watch(wake), self._run.ending.watch(wake):
-                while not self._has_changed(inbox):  # the message may have been withdrawn
-                    woken.clear()
-                    await woken.wait()
-        finally:
-            for execution in self._pending:
-                execution.watch(None)
-
-    def _has_changed(self, inbox: InjectionQueue) -> bool:
-        return self._run.is_ending or len(inbox) > 0 or any(execution.is_over for execution in self._pending)
+    def _has_changed(self) -> bool:
+        return self._run.is_ending or len(self._inbox) > 0 or any(execution.is_over for execution in self._postponed)
 
     def begin_stop(self) -> None:
         """Cancel calls that have not started, and running calls after the grace period."""
         for execution in self._open:
             if self._run.stop.is_immediate or execution.stage in ("waiting", "announced"):
                 execution.cancel()
-        if self._grace is None:
-            self._grace = asyncio.get_running_loop().call_later(self._options.stop_grace_s, self.cancel)
+        if self._grace_timer is None:
+            self._grace_timer = asyncio.get_running_loop().call_later(self._options.stop_grace_s, self.cancel)
 
     def cancel(self) -> None:
         """Cancel every call."""
@@ -235,88 +297,57 @@ class ToolExecutor:
         if not self._run.ending.is_cancelled:
             self.cancel()
         await self.drop_early()
-        for execution in self._pending:
+        for execution in self._postponed:
             await execution.end()
         try:
-            if self._pending:
+            if self._postponed:
                 # Not `commit`: this row must not complete the run's last text, which is the run's result.
                 await self._commit_late(self._run.context.add_message)
         finally:
             await self._drop(self._open)
 
+    def close(self) -> None:
+        """Cancel the timers, after `end`."""
+        self._deadlines.close()
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
 
-class AnswerCalls:
-    """The calls of one answer."""
 
-    def __init__(self, run: Run, calls: ToolExecutor) -> None:
-        self._run = run
-        self._calls = calls
-        self._executions: list[ToolExecution] = []
-        self._ended: deque[ToolExecution] = deque()
-        self._is_urgent = False
-        self._changed = asyncio.Event()
+class _Slots:
+    """Bounds the running calls: `most` per group, and three times as many in the run. The others wait in order.
 
-    async def run(self, row: dict[str, Any], calls: Sequence[ToolCall], inbox: InjectionQueue) -> None:
-        """Commit the answer's row, run the calls, and commit each result as it arrives.
+    A group is the calls since the last postponement.
+    """
 
-        An urgent message ends the wait: running calls are postponed. A stop cancels them. Once the answer is
-        committed, each call gets a result. A suspended run still runs all calls, so that the next owner knows that each
-        call started.
-        """
-        await self._run.write(row)
-        self._executions = self._calls.begin(calls)
-        await self._run.emit_text(row)
-        await self._calls.drop_early()
-        await self._collect(inbox)
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._group = 0
+        self._running: dict[ToolExecution, int] = {}
+        self._running_of: Counter[int] = Counter()
+        self._waiting: dict[ToolExecution, int] = {}
 
-    async def repeat(self, calls: Sequence[ToolCall], earlier_calls: int, inbox: InjectionQueue) -> None:
-        """Run calls of an answer that is in the log already, and commit their results like `run`.
+    def begin_group(self) -> None:
+        self._group += 1
 
-        `earlier_calls` is the number of the answer's other calls.
-        """
-        self._executions = self._calls.begin(calls, earlier_calls)
-        await self._collect(inbox)
+    def begin(self, execution: ToolExecution) -> None:
+        self._waiting[execution] = self._group
+        if self._has_room(self._group):
+            self._start(execution)
 
-    async def _collect(self, inbox: InjectionQueue) -> None:
-        left = dict.fromkeys(self._executions)
-        with inbox.watch(self._on_injection), self._listening():
-            while left:
-                if self._ended:
-                    execution = self._ended.popleft()
-                    del left[execution]
-                    await self._calls.complete(execution, execution.close())
-                    await asyncio.sleep(0)  # a store without real I/O does not yield to other tasks
-                elif self._is_urgent:
-                    await self._postpone(left)
-                    break
-                else:
-                    self._changed.clear()
-                    await self._changed.wait()
-        await self._calls.route_hook_results([execution for execution in self._executions if execution not in left])
+    def free(self, execution: ToolExecution) -> None:
+        self._waiting.pop(execution, None)
+        group = self._running.pop(execution, None)
+        if group is None:
+            return
+        self._running_of[group] -= 1
+        following = next((each for each, its in self._waiting.items() if self._has_room(its)), None)
+        if following is not None:
+            self._start(following)
 
-    async def _postpone(self, executions: Collection[ToolExecution]) -> None:
-        for execution in executions:
-            await self._run.commit(still_running_row(execution.call))
-        self._calls.postpone(executions)
+    def _has_room(self, group: int) -> bool:
+        return len(self._running) < _MAX_AT_ONCE * self._most and self._running_of[group] < self._most
 
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        for execution in self._executions:
-            if execution.is_over:
-                self._ended.append(execution)
-            else:
-                execution.watch(partial(self._end, execution))
-        try:
-            yield
-        finally:
-            for execution in self._executions:
-                execution.watch(None)
-
-    def _end(self, execution: ToolExecution) -> None:
-        self._ended.append(execution)
-        self._changed.set()
-
-    def _on_injection(self, injection: Injection) -> None:
-        if injection.urgent:
-            self._is_urgent = True
-            self._changed.set()
+    def _start(self, execution: ToolExecution) -> None:
+        group = self._running[execution] = self._waiting.pop(execution)
+        self._running_of[group] += 1
+        execution.begin()

@@ -10,7 +10,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local
-from orchestrator_interactive.loop.large_results import MAX_KEPT_CHARS, bounded_result, is_large
+from orchestrator_interactive.loop.large_results import MAX_KEPT_CHARS
 from orchestrator_interactive.loop.run import changed
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, listed, without_frames
 from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
@@ -75,21 +75,19 @@ def failure(message: str) -> ToolResult:
 
 
 def as_result(returned: Any) -> ToolResult:
-    """Return a `ToolResult`; any other value becomes its output. A large result is not bounded yet."""
+    """Return a `ToolResult`; any other value becomes its output."""
     result = to_local(returned)
-    return _bounded(result if isinstance(result, ToolResult) else ToolResult(output=result))
-
-
-def _bounded(result: ToolResult) -> ToolResult:
-    return result if is_large(result) else bounded_result(result)
+    return result if isinstance(result, ToolResult) else ToolResult(output=result)
 
 
 def changed_result(hook_result: HookResult, result: ToolResult) -> ToolResult:
     """Return the result as the hooks modified it; a text or other data in its place becomes its output."""
+    if not hook_result.data:
+        return result
     value = (hook_result.data or {}).get("tool_result")
     if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
-        return _bounded(result.model_copy(update={"output": value}))
-    return _bounded(changed(hook_result, "tool_result", result))
+        return result.model_copy(update={"output": value})
+    return changed(hook_result, "tool_result", result)
 
 
 @dataclass(frozen=True, slots=True)

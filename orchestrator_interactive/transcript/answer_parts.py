@@ -65,6 +65,8 @@ class InterimTexts:
 
     def add(self, row: Row) -> InterimText | None:
         """Add a committed row, and return the part that it completes, if any."""
+        if row.get("role") == "tool" and "metadata" not in row:
+            return None
         metadata = metadata_of(row)
         match row.get("role"):
             case "assistant" if not is_of_hook(row):
@@ -83,7 +85,7 @@ class InterimTexts:
         has_calls = bool(call_ids(row))
         if has_calls:
             complete = self.flush()
-        if has_visible_text(row):
+        if not has_calls or cut == "urgent":
             self._append("" if metadata_of(row).get("hidden") is True else text_of(row), is_partial=cut is not None)
         if not has_calls and cut is None and self._awaited_results:
             complete = self.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.interactions.stores.base import LogStore
     from service.runs.queries import Forgotten
 
 T = TypeVar("T")
@@ -208,7 +208,8 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
     every, damaged = [], []
     for key in keys:
         try:
-            forgotten = await _forgotten(access.store, key, before, whole=whole, only_look=dry_run)
+            change = partial(forget, access.store, key, before, whole=whole, only_look=dry_run)
+            forgotten = await _retrying(change)
         except DamagedLog as e:
             damaged.append(str(e))
             continue
@@ -221,16 +222,6 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
     click.echo(_total(every, keep_days, only_look=dry_run))
     if damaged:
         raise click.ClickException("\n".join(damaged))
-
-
-async def _forgotten(store: LogStore, key: Key, before: float, *, whole: bool, only_look: bool) -> Forgotten | None:
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            return await forget(store, key, before, whole=whole, only_look=only_look)
-        except WriteConflict:
-            if not tries_left:
-                raise
-    return None
 
 
 async def _forget_inboxes(access: StoreAccess, conversations: set[str], idle_since: float | None) -> None:

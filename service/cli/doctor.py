@@ -6,24 +6,23 @@ import asyncio
 import json
 from contextlib import aclosing
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator_interactive.interactions.stores import open_store
+from service.cli.setup import Setup, config_option
 from service.cli.store_access import run_at
-from service.config.config import ConfigError, Environment, LogConfig, load_config
-from service.config.secrets import secrets
+from service.config.config import Environment, LogConfig
 from service.doctor import FindingLevel
 from service.doctor.delivery_audit import check
 from service.doctor.findings import passed
-from service.logging import configure_logging, hide_secrets
-from service.store import inspect_run_store, refuse_unprepared
+from service.logging import configure_logging
+from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.tables import counted, table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
 
     from service.config.config import ServiceConfig
     from service.doctor import DoctorFinding
@@ -47,7 +46,7 @@ _NAMES = {
     default=None,
     help="Only audit the store: is every message accounted for exactly once? Default URL: the service's store.",
 )
-@click.option("--config", "config_path", type=click.Path(path_type=Path), help="The service's configuration file.")
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def doctor(context: click.Context, url: str | None, config_path: Path | None, as_json: bool) -> None:
@@ -68,23 +67,19 @@ def doctor(context: click.Context, url: str | None, config_path: Path | None, as
 
 def _examine(config_path: Path | None, *, as_json: bool) -> int:
     """Print the findings and return the exit code."""
-    environment = Environment.take_from_environ()
-    known = secrets(environment)
-    try:
-        config = load_config(config_path)
-    except ConfigError as e:
-        raise _NotConfigured(hide_secrets(str(e), known)) from e
-    known = secrets(environment, config)
+    setup = Setup(Environment.take_from_environ())
+    with setup.errors():
+        config = setup.load(config_path)
     # The findings report problems of mounting modules.
-    configure_logging(LogConfig(level="error"), known)
+    configure_logging(LogConfig(level="error"), setup.secrets)
     source = "the default (no file)" if config_path is None else str(config_path)
     count = len(config.instances)
     first = passed("configuration", f"{source}: {counted(count, 'agent')} ({', '.join(config.instances)}).")
 
     async def look() -> list[DoctorFinding]:
         every = []
-        async for finding in _all(first, config, environment):
-            shown = replace(finding, message=hide_secrets(finding.message, known))
+        async for finding in _all(first, config, setup.environment):
+            shown = replace(finding, message=setup.hide(finding.message))
             every.append(shown)
             if not as_json:
                 click.echo(shown.line)
@@ -117,13 +112,9 @@ def _conclusion(every: list[DoctorFinding], wrong: int) -> str:
     return f"No problems found{''.join(f', {detail}' for detail in details)}."
 
 
-class _NotConfigured(click.ClickException):
-    exit_code = 2
-
-
 async def _checked(url: str) -> DeliveryAudit:
     refuse_unprepared(url)
-    async with aclosing(await open_store(url)) as logs, aclosing(await inspect_run_store(url)) as runs:
+    async with aclosing(await open_log_store(url)) as logs, aclosing(await inspect_run_store(url)) as runs:
         return await check(runs, logs)
 
 

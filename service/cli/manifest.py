@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -12,11 +11,12 @@ import yaml
 
 from connector.setup.manifest import manifest as manifest_of
 from connector.setup.scopes import PATH
-from service.config.config import ConfigError, Environment, load_config
-from service.config.secrets import secrets
-from service.logging import hide_secrets
+from service.cli.setup import Setup, config_option
+from service.config.config import ConfigError, Environment
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from service.config.config import ServiceConfig
 
 _MOST_URL = 3500
@@ -26,12 +26,7 @@ Existing app: paste the manifest under App Manifest, and reinstall the app if Sl
 
 
 @click.command()
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    help="The service's configuration file. Default: one instance named alpha.",
-)
+@config_option
 @click.option(
     "--url",
     help=f"For `transport: http`: the public URL at which Slack reaches the service. Default path: {PATH}.",
@@ -42,18 +37,12 @@ def manifest(config_path: Path | None, url: str | None, form: str) -> None:
 
     The manifest goes to standard output, instructions to standard error.
     """
-    known = secrets(Environment.from_environ())
-    try:
-        config = load_config(config_path)
+    setup = Setup(Environment.from_environ())
+    with setup.errors():
+        config = setup.load(config_path)
         made = manifest_of(names_of(config), _request_url(config, url))
-    except ConfigError as e:
-        raise _NotConfigured(hide_secrets(str(e), known)) from e
     click.echo(_serialized(made, form))
     click.echo(_NEXT, err=True)
-
-
-class _NotConfigured(click.ClickException):
-    exit_code = 2
 
 
 def names_of(config: ServiceConfig) -> list[str]:

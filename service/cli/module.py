@@ -12,6 +12,7 @@ from orchestrator_interactive.json_limits import MAX_NESTING, nesting
 from orchestrator_interactive.kernel.contracts.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.validation import MODULE_TYPES, TIME_LIMIT_S, rendered
 from orchestrator_interactive.validation import validate as validated
+from service.cli.setup import NotUsable
 from service.config.config import Environment
 from service.config.secrets import secret_options, secrets
 from service.logging import hide_secrets
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.validation import ModuleType, Outcome
 
 _COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "warning": "yellow", "not checked": "cyan"}
-_FAILED, _UNUSABLE = 1, 2
+_FAILED = 1
 
 
 @click.group()
@@ -68,14 +69,10 @@ def validate(
     try:
         report = validated(path, module_type, options, time_limit_s, given)
     except ModuleNotFoundError as e:
-        raise _Unusable(str(e)) from e
+        raise NotUsable(str(e)) from e
     hidden = (*secrets(environment), *secret_options(options), *secret_options(given))
     click.echo(hide_secrets(rendered(report, _painted), hidden))
-    click.get_current_context().exit(_FAILED if not report.passed else 0 if report.complete else _UNUSABLE)
-
-
-class _Unusable(click.ClickException):
-    exit_code = _UNUSABLE
+    click.get_current_context().exit(_FAILED if not report.passed else 0 if report.complete else NotUsable.exit_code)
 
 
 def _painted(outcome: Outcome, text: str) -> str:
@@ -89,11 +86,11 @@ def _options(option: str, given: str | None) -> dict[str, Any] | None:
         options = yaml.safe_load(_text(option, given))
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         problem = getattr(e, "problem", None) or type(e).__name__
-        raise _Unusable(f"{option} is not valid YAML: {problem}. Correct it, or check the path.") from e
+        raise NotUsable(f"{option} is not valid YAML: {problem}. Correct it, or check the path.") from e
     if nesting(options, MAX_NESTING) > MAX_NESTING:  # an alias can contain itself
-        raise _Unusable(f"{option} is nested more than {MAX_NESTING} levels deep, or contains itself. Flatten it.")
+        raise NotUsable(f"{option} is nested more than {MAX_NESTING} levels deep, or contains itself. Flatten it.")
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
-        raise _Unusable(
+        raise NotUsable(
             f"{option} must be a mapping. Give the path of a YAML file with lines such as `key: value`, or inline "
             "YAML such as `{key: value}`."
         )
@@ -106,6 +103,6 @@ def _text(option: str, given: str) -> str:
         path = Path(given).expanduser()
         return path.read_text(encoding="utf-8") if path.is_file() else given
     except UnicodeDecodeError as e:
-        raise _Unusable(f"{option}: {given} is not a text file. Give the path of a YAML file.") from e
+        raise NotUsable(f"{option}: {given} is not a text file. Give the path of a YAML file.") from e
     except (OSError, RuntimeError, ValueError):  # not a valid path
         return given

@@ -15,17 +15,17 @@ import click
 from pydantic import SecretStr
 
 from orchestrator_interactive.interactions.errors import InteractionError
-from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
-from service.config.config import ConfigError, Environment, file_of, load_config, store_url
-from service.config.secrets import passwords, secrets
-from service.logging import hide_secrets
+from service.cli.setup import Setup, config_option
+from service.config.config import ConfigError, Environment, file_of, store_url
+from service.config.secrets import passwords
 from service.runs.queries import AmbiguousConversation
+from service.store import open_log_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
 
 T = TypeVar("T")
 
@@ -47,12 +47,7 @@ class StoreAccess:
 def with_store(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Turn an async function whose first argument is a `StoreAccess` into a command with --config and --store."""
 
-    @click.option(
-        "--config",
-        "config_path",
-        type=click.Path(path_type=Path),
-        help="The service's configuration file, which names the store.",
-    )
+    @config_option
     @click.option("--store", "url", metavar="URL", help="The store's URL; overrides all others.")
     @functools.wraps(function)
     def command(config_path: Path | None, url: str | None, **given: Any) -> None:
@@ -68,28 +63,17 @@ def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Corou
     Raises:
         click.ClickException: the command failed; the message gives the reason and contains no secret.
     """
-    environment = Environment.from_environ()
-    urls = () if url is None else (url,)
-    known = secrets(environment, None, *urls)
+    setup = Setup(Environment.from_environ(), *(() if url is None else (url,)))
     try:
-        config = load_config(config_path)
-        known = secrets(environment, config, *urls)
-        store = _store_url(url, environment.amplifier_slack_store, config.store)
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr] # the terminal's encoding may lack characters
-        return asyncio.run(use(store))
+        with setup.errors(InteractionError, AmbiguousConversation, unusable=StoreError):
+            store = _store_url(url, setup.environment.amplifier_slack_store, setup.load(config_path).store)
+            for stream in (sys.stdout, sys.stderr):
+                stream.reconfigure(errors="replace")  # type: ignore[union-attr] # the terminal's encoding may lack characters
+            return asyncio.run(use(store))
     except BrokenPipeError:
         raise
     except OSError as e:
         raise click.ClickException(f"The output cannot be written: {e.strerror}.") from e
-    except (ConfigError, StoreError) as e:
-        raise _Unusable(hide_secrets(str(e), known)) from e
-    except (InteractionError, AmbiguousConversation) as e:
-        raise click.ClickException(hide_secrets(str(e), known)) from e
-
-
-class _Unusable(click.ClickException):
-    exit_code = 2
 
 
 async def _run(
@@ -97,7 +81,7 @@ async def _run(
 ) -> None:
     path = file_of(url)
     files = () if path is None else tuple(Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm"))
-    async with aclosing(await open_store(url)) as store:
+    async with aclosing(await open_log_store(url)) as store:
         await function(StoreAccess(store, url, options, files), **given)
 
 

@@ -7,12 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel.contracts import errors
 from service.doctor.findings import failed, passed, warning
-from service.sessions.module_sources import LocalSources
-from service.sessions.mount_plan import mount_plan
+from service.sessions.mount_plan import mount_plan, new_session
 from service.sessions.preflight import find_problems
 
 if TYPE_CHECKING:
@@ -48,9 +46,7 @@ async def check_agents(
 
 
 async def _of_providers(plan: dict[str, Any]) -> list[DoctorFinding]:
-    session = AmplifierSession(plan)
-    session.coordinator.register_capability("interactions.store", MemoryStore())
-    session.coordinator.mount("module-source-resolver", LocalSources())
+    session = new_session(plan, MemoryStore())
     try:
         await session.initialize()
         return [await _of_provider(name, each) for name, each in session.coordinator.get("providers").items()]

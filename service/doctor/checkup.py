@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from service.config.config import ConfigError
 from service.config.tokens import api_url, bot_token
-from service.doctor import app, bot, transport
+from service.doctor import slack_app, transport
 from service.doctor.agents import check_agents
 from service.doctor.findings import DoctorFinding, failed, skipped
 from service.doctor.storage import check_disks, check_store, check_workspace
@@ -37,21 +37,21 @@ async def examined(config: ServiceConfig, environment: Environment) -> AsyncIter
 
 
 async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
-    answer, bots_app = await bot.answer_to(api, environment), None
+    answer, bots_app = await slack_app.answer_to(api, environment), None
     if isinstance(answer, DoctorFinding):
         yield answer
         yield skipped("scopes", "not checked: the bot token does not work.")
     else:
-        for finding in bot.findings_in(answer):
+        for finding in slack_app.findings_in(answer):
             yield finding
-        bots_app = await app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
+        bots_app = await slack_app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
     sockets_app = None
     if config.slack.transport == "socket":
         found, sockets_app = await transport.check_socket(api, environment)
         yield found
     else:
         yield await transport.check_http(api, config.slack, environment)
-    for finding in app.of_two_apps(sockets_app, bots_app):
+    for finding in slack_app.of_two_apps(sockets_app, bots_app):
         yield finding
-    async for finding in app.check_settings(api, environment, config.slack, sockets_app or bots_app):
+    async for finding in slack_app.check_settings(api, environment, config.slack, sockets_app or bots_app):
         yield finding

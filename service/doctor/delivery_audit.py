@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import DamagedLog
 from orchestrator_interactive.interactions.records import Key
-from service.doctor import inbox_counts as inbox
 from service.sessions.logged_ids import LoggedIds, logged_ids
 from service.store.base import workspace_of
 from service.tables import counted
@@ -18,7 +17,7 @@ from service.tables import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.store.base import ConversationRecord, RunStore
 
 # Number of times a conversation with violations is read, since a running service may change it between the reads.
@@ -26,6 +25,8 @@ _LOOKS = 3
 # Maximum number of damaged states that a violation lists.
 _NAMED = 5
 _ENDS = ("delivered", "withdrawn", "refused", "waiting")
+# Name of a message's final state in the audit, by its `end` in the inbox.
+_COUNTED_AS = {"": "delivered", "withdrawn": "withdrawn", "refused": "refused"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +124,11 @@ def _audit(conversation_id: str, record: ConversationRecord, logs: Mapping[str, 
     place = {id_: number for number, id_ in enumerate(record.order)}
     for agent, log in logs.items():
         wrong += _log_violations(agent, log, place)
-    wrong += inbox.inconsistencies(record)
-    counts = Counter(ends.values()) + inbox.expired_messages(record)
+    wrong += _inconsistencies(record)
+    counts = Counter(ends.values()) + _expired_messages(record)
     tally = Tally(
         conversations=1,
-        accepted=len(messages) + inbox.expired_messages(record).total(),
+        accepted=len(messages) + _expired_messages(record).total(),
         **{end: counts[end] for end in _ENDS},
         runs_on=int(record.has_run),
         leases=int(record.is_owned),
@@ -200,3 +201,32 @@ def _with_agent(conversation_id: str, keys: Iterable[Key], record: ConversationR
     """Add the log of the conversation's agent, which may have been created since the logs were listed."""
     now = [Key(conversation_id, record.agent)] if record.agent else []
     return list(dict.fromkeys([*keys, *now]))
+
+
+def _expired_messages(record: ConversationRecord) -> Counter[str]:
+    """Count the messages whose ids have expired, by final state."""
+    stored = Counter(record.ends.values())
+    rest = {name: record.count.left.get(end, 0) - stored[end] for end, name in _COUNTED_AS.items()}
+    return +Counter(rest)
+
+
+def _inconsistencies(record: ConversationRecord) -> Iterator[str]:
+    """Describe each inconsistency in a sentence."""
+    count, total = record.count, len(record.waiting) + sum(record.count.left.values())
+    if total != count.accepted:
+        yield f"its inbox has accepted {count.accepted} entries, but {total} are pending or finished."
+    elif len(record.order) + count.forgotten != count.accepted:
+        yield (
+            f"its inbox has accepted {count.accepted} entries, but it has the ids of {len(record.order)}, and "
+            f"{count.forgotten} have expired."
+        )
+    if record.held_seq > count.accepted:
+        yield (
+            f"messages up to number {record.held_seq} are held back, but only {count.accepted} were accepted: new "
+            "messages start no run."
+        )
+    if record.posts and not record.has_run:
+        yield f"{counted(record.posts, 'post')} pending in the outbox without a run."
+    if record.is_overlooked:
+        yield "it has pending work, but is missing from the index of due conversations: no process will resume it."
+    yield from (f"{problem}." for problem in record.damaged)

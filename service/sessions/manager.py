@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector.protocols import LeaseLost, QueueFull, Refused, RunFailed, SteeringMessage
+from connector.protocols import QueueFull, Refused, RunFailed
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
-from orchestrator_interactive.interactions.errors import DamagedLog, Fenced
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
@@ -20,20 +18,19 @@ from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.config.config import ConfigError
 from service.logging import hide_known, hide_secrets
-from service.sessions.delivered_ids import DeliveredIds
-from service.sessions.module_sources import LocalSources
-from service.sessions.mount_plan import keeps_log, mount_plan
+from service.sessions.logged_ids import DeliveredIds
+from service.sessions.mount_plan import keeps_log, mount_plan, new_session
 from service.sessions.preflight import find_problems
 from service.sessions.run import SessionRun
 from service.sessions.session_pool import SessionPool
-from service.sessions.user_errors import Interrupted, sentence
+from service.sessions.user_errors import Interrupted, connector_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
     from types import TracebackType
 
     from connector.protocols import MessageAuthor, ProgressCallback
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
     from service.sessions.workspaces import Workspaces
 
@@ -147,7 +144,7 @@ class InProcessSessionManager:
             LeaseLost: as in `execute`.
         """
         key = Key(conversation_id, instance_name)
-        with _connector_errors(key, transient=(StoreError,)):
+        with connector_errors(key, transient=(StoreError,)):
             if keeps_log(self._instances[instance_name]):
                 if fence is not None:
                     await self._store.fence(key, fence)
@@ -167,7 +164,17 @@ class InProcessSessionManager:
             raise Interrupted
         return session
 
-    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
+    def inject(  # noqa: PLR0913 - the parts of a message
+        self,
+        instance_name: str,
+        conversation_id: str,
+        prompt: str,
+        *,
+        message_id: str,
+        author: MessageAuthor,
+        written_s: float,
+        files: tuple[str, ...] = (),
+    ) -> bool:
         """Inject a message into the running loop. Return False if there is no loop that accepts it.
 
         Raises:
@@ -178,7 +185,7 @@ class InProcessSessionManager:
         if offer is None:
             return False
         try:
-            offer(Injection(steer.text, steer.id, _author(steer.author), steer.files, order=steer.written_s))
+            offer(Injection(prompt, message_id, _author(author), files, order=written_s))
         except RunFinished:
             return False
         except InjectionQueueFull as e:
@@ -230,7 +237,7 @@ class InProcessSessionManager:
             raise RunFailed("I am still working on the previous message.")
         self._runs[key] = run
         try:
-            with _connector_errors(key):
+            with connector_errors(key):
                 session = await run.unless_aborted(lambda: self._set_up(key, fence))
                 if session is None:
                     return await run.emit_aborted(on_progress)
@@ -251,10 +258,8 @@ class InProcessSessionManager:
     async def _new_session(self, key: Key) -> AmplifierSession:
         instance, folder = self._instances[key.agent_id], self._workspaces.folder(key.conversation_id)
         plan = self._plan(instance, folder, key)
-        session = AmplifierSession(plan, is_resumed=await self._store.load(key) is not None)
-        session.coordinator.register_capability("interactions.store", self._store)
+        session = new_session(plan, self._store, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability("secrets.filter", self._without_secrets)
-        session.coordinator.mount("module-source-resolver", LocalSources())
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         return session
 
@@ -293,36 +298,3 @@ async def _rows(session: AmplifierSession) -> list[dict[str, Any]]:
 async def _log_load_failure(_event: str, data: dict[str, Any]) -> HookResult:
     log.error("module.load_failed", module=data["module_id"], error=data["error"])
     return HookResult()
-
-
-@contextmanager
-def _connector_errors(key: Key, *, transient: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Convert errors to those of the connector: users see a sentence, the log has the details.
-
-    `transient` errors are raised unchanged, except for a damaged log, which is permanent.
-    """
-    try:
-        yield
-    except Exception as e:  # a Slack handler's border
-        if isinstance(e, transient) and not isinstance(e, DamagedLog):
-            raise
-        raise _connector_error(e, key) from e
-
-
-def _connector_error(error: Exception, key: Key) -> RunFailed | LeaseLost:
-    """Log an error and convert it to one of the connector's errors."""
-    place = {"instance": key.agent_id, "conversation": key.conversation_id}
-    if _is_fenced(error):
-        log.warning("run.fenced", **place)
-        return LeaseLost(f"Another process owns the conversation {key.conversation_id}.")
-    log.error("run.failed", **place, exc_info=error)
-    return RunFailed(sentence(error))
-
-
-def _is_fenced(error: BaseException | None) -> bool:
-    """Return whether a refused fencing token is anywhere in the chain of causes."""
-    while error is not None:
-        if isinstance(error, Fenced | LeaseLost):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

@@ -1,16 +1,20 @@
-"""Mount plans for sessions, from an instance's configuration."""
+"""Sessions, and their mount plans from an instance's configuration."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.contracts.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
 from service.config.config import ModuleConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
 
 _WITH_LOG = "context-stack"
@@ -43,6 +47,39 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
         "tools": [_entry(tool, _rooted(tool, workspace, limits or {})) for tool in instance.tools],
         "hooks": [_entry(hook) for hook in instance.hooks],
     }
+
+
+def new_session(plan: dict[str, Any], store: LogStore, *, is_resumed: bool = False) -> AmplifierSession:
+    """Create a session for a plan whose modules may have local sources. `store` is for its conversation's log."""
+    session = AmplifierSession(plan, is_resumed=is_resumed)
+    session.coordinator.register_capability("interactions.store", store)
+    session.coordinator.mount("module-source-resolver", LocalSources())
+    return session
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSource:
+    path: Path
+
+    def resolve(self) -> Path:
+        return self.path
+
+
+class LocalSources:
+    """The `module-source-resolver` of the service: a `source` is the path of a project, a package or a Python file."""
+
+    def resolve(self, module_id: str, profile_hint: str | None = None) -> LocalSource:
+        """Return a module's local source.
+
+        Raises:
+            ModuleNotFoundError: the plan has no `source` for the module, or the path does not exist.
+        """
+        if profile_hint is None:
+            raise ModuleNotFoundError("The plan has no `source` for it.")
+        path = Path(profile_hint)
+        if not path.exists():
+            raise ModuleNotFoundError(f"The source of '{module_id}' does not exist: {path}.")
+        return LocalSource(path)
 
 
 def keeps_log(instance: InstanceConfig) -> bool:

@@ -7,11 +7,11 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from orchestrator_interactive.kernel import AmplifierSession, HookResult
+from orchestrator_interactive.interactions.stores import MemoryStore
+from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
-from service.sessions.module_sources import LocalSources
+from service.sessions.mount_plan import new_session
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
@@ -30,9 +30,7 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
         problems.append(_sentence(data["module_id"], data["error"]))
         return HookResult()
 
-    session = AmplifierSession(plan)
-    session.coordinator.register_capability("interactions.store", MemoryStore())
-    session.coordinator.mount("module-source-resolver", LocalSources())
+    session = new_session(plan, MemoryStore())
     session.loader = watched = _WatchedLoader(session.coordinator)
     session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)
     try:

@@ -101,10 +101,10 @@ class SessionRun:
 
         def suspend() -> None:
             self.suspend()
-            working.task.cancel()
+            working.cancel(grace_s=None)
 
         await working.wait(suspend)
-        return working.task.result()
+        return working.result()
 
     async def full_answer(self, answer: str) -> str:
         """Return the answer, or text that is in the log although the loop was cancelled before it returned it."""

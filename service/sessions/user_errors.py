@@ -1,19 +1,32 @@
-"""Error messages for users when a run fails."""
+"""Errors of a run for the connector, with messages for users."""
 
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+import structlog
+
+from connector.protocols import LeaseLost, RunFailed
 from orchestrator_interactive.interactions.errors import (
     ConversationFinished,
     DamagedLog,
+    Fenced,
     InteractionError,
     WriteConflict,
 )
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.modules.tool_filesystem.quota import NoRoom
 from orchestrator_interactive.storage.errors import StoreError
-from service.sessions.workspace_template import WorkspaceTemplateTooLarge
+from service.sessions.workspaces import WorkspaceTemplateTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orchestrator_interactive.interactions.records import Key
+
+log = structlog.get_logger(__name__)
 
 
 class Interrupted(Exception):  # noqa: N818 - a fact about the run
@@ -72,3 +85,36 @@ def _in_words(wait_s: float | None) -> str:
         if wait_s >= 2 * length_s:
             return f"about {math.ceil(wait_s / length_s)} {unit}"
     return f"about {max(2, math.ceil(wait_s))} seconds"
+
+
+@contextmanager
+def connector_errors(key: Key, *, transient: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Convert errors to those of the connector: users see a sentence, the log has the details.
+
+    `transient` errors are raised unchanged, except for a damaged log, which is permanent.
+    """
+    try:
+        yield
+    except Exception as e:  # a Slack handler's border
+        if isinstance(e, transient) and not isinstance(e, DamagedLog):
+            raise
+        raise _connector_error(e, key) from e
+
+
+def _connector_error(error: Exception, key: Key) -> RunFailed | LeaseLost:
+    """Log an error and convert it to one of the connector's errors."""
+    place = {"instance": key.agent_id, "conversation": key.conversation_id}
+    if _is_fenced(error):
+        log.warning("run.fenced", **place)
+        return LeaseLost(f"Another process owns the conversation {key.conversation_id}.")
+    log.error("run.failed", **place, exc_info=error)
+    return RunFailed(sentence(error))
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    """Return whether a refused fencing token is anywhere in the chain of causes."""
+    while error is not None:
+        if isinstance(error, Fenced | LeaseLost):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

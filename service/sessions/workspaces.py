@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import re
 import shutil
+import stat
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +19,9 @@ import structlog
 
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, NoRoom, free_bytes, is_left_behind
 from service.config.config import ConfigError
-from service.sessions import workspace_template as templates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from service.config.config import WorkspaceConfig
 
@@ -29,6 +31,20 @@ log = structlog.get_logger(__name__)
 _PRIVATE = 0o700
 # Prefix of an incomplete copy of the template, followed by 8 characters. A killed process leaves it behind.
 _COPY = ".new-"
+
+
+class WorkspaceTemplateTooLarge(OSError):  # noqa: N818 - a fact about the template
+    """A copy of the template exceeds the quota of a workspace folder; the message is for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateEntry:
+    """A file or folder of a template; `path` is relative to it. With a `problem`, it is not copied."""
+
+    path: str
+    is_folder: bool = False
+    size_bytes: int = 0
+    problem: str | None = None
 
 
 class Workspaces:
@@ -104,7 +120,7 @@ class Workspaces:
         folder.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         entries = template_entries(self._config)
         if problem := excess(self._config, entries):
-            raise templates.WorkspaceTemplateTooLarge(problem)
+            raise WorkspaceTemplateTooLarge(problem)
         _remove_old_copies(folder.parent)
         needed = sum(entry.size_bytes for entry in entries)
         if free_bytes(folder.parent) - needed < self._config.reserve_mb * MB:
@@ -112,12 +128,12 @@ class Workspaces:
         _copy_whole(template, folder)
 
 
-def template_entries(config: WorkspaceConfig) -> list[templates.TemplateEntry]:
+def template_entries(config: WorkspaceConfig) -> list[TemplateEntry]:
     """List the template, up to one entry more than a folder may hold."""
-    return [] if config.template is None else list(islice(templates.entries(config.template), config.quota_files + 1))
+    return [] if config.template is None else list(islice(_entries(config.template), config.quota_files + 1))
 
 
-def excess(config: WorkspaceConfig, entries: Sequence[templates.TemplateEntry]) -> str | None:
+def excess(config: WorkspaceConfig, entries: Sequence[TemplateEntry]) -> str | None:
     """Return a sentence if a copy of the template exceeds the quota of its folder."""
     size_bytes = sum(entry.size_bytes for entry in entries)
     if len(entries) <= config.quota_files and size_bytes <= config.quota_mb * MB:
@@ -148,7 +164,7 @@ def _copy_whole(template: Path, folder: Path) -> None:
     """Copy to a temporary sibling folder and rename it, so that an interrupted copy is never used."""
     copy = Path(tempfile.mkdtemp(prefix=_COPY, dir=folder.parent))
     try:
-        templates.copy(template, copy)
+        _copy_entries(template, copy)
         copy.rename(folder)
     except OSError:
         # Another process may have created the folder first.
@@ -156,3 +172,65 @@ def _copy_whole(template: Path, folder: Path) -> None:
             raise
     finally:
         shutil.rmtree(copy, ignore_errors=True)
+
+
+def _entries(template: Path) -> Iterator[TemplateEntry]:
+    """List a template, each folder before its contents. A link within the template is listed as its target.
+
+    Entries with a problem: broken links, links out of the template or to a parent folder, unreadable entries, and
+    entries that are neither files nor folders.
+    """
+    top = Path(os.path.realpath(template))
+    folders: list[tuple[Path, frozenset[Path]]] = [(top, frozenset({top}))]
+    while folders:
+        folder, above = folders.pop()
+        try:
+            inside = sorted(folder.iterdir())
+        except OSError as e:
+            yield TemplateEntry(str(folder.relative_to(top)), problem=f"cannot be read: {e.strerror}")
+            continue
+        for path in inside:
+            target = Path(os.path.realpath(path))  # Path.resolve raises on a link loop
+            entry = _entry(path, target, top, above)
+            yield entry
+            if entry.is_folder:
+                folders.append((path, above | {target}))
+
+
+def _entry(path: Path, target: Path, top: Path, above: frozenset[Path]) -> TemplateEntry:
+    name, problem = str(path.relative_to(top)), None
+    try:
+        found = target.stat()
+    except OSError as e:
+        return TemplateEntry(name, problem=f"is a broken link to {target}: {e.strerror}")
+    is_folder = stat.S_ISDIR(found.st_mode)
+    if not target.is_relative_to(top):
+        problem = f"links out of the template, to {target}"
+    elif target in above:
+        problem = "links to a parent folder"
+    elif not is_folder and not stat.S_ISREG(found.st_mode):
+        problem = "is neither a file nor a folder"
+    elif not os.access(target, os.R_OK):
+        problem = "is not readable by the service"
+    if problem is not None:
+        return TemplateEntry(name, problem=problem)
+    return TemplateEntry(name, is_folder, 0 if is_folder else found.st_size)
+
+
+def _copy_entries(template: Path, folder: Path) -> None:
+    """Copy the entries without a problem into an existing folder. Modes are preserved, except that of the folder.
+
+    Raises:
+        OSError: an entry cannot be written.
+    """
+    folders: list[str] = []
+    for entry in _entries(template):
+        if entry.problem is not None:
+            continue
+        if entry.is_folder:
+            (folder / entry.path).mkdir(mode=0o700)
+            folders.append(entry.path)
+        else:
+            shutil.copy2(template / entry.path, folder / entry.path)
+    for path in reversed(folders):  # last, because files cannot be added to a read-only folder
+        shutil.copystat(template / path, folder / path)

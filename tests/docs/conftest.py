@@ -11,8 +11,7 @@ import pytest
 
 from orchestrator_interactive.kernel import AmplifierSession
 from service.config.config import load_config
-from service.sessions.module_sources import LocalSources
-from service.sessions.mount_plan import mount_plan
+from service.sessions.mount_plan import LocalSources, mount_plan
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"

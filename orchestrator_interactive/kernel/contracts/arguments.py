@@ -23,6 +23,8 @@ INVALID_JSON = "INVALID_JSON"
 MAX_INVALID_CHARS = 50_000
 # Maximum size of an object; shared parts count each time.
 _MAX_CHARS = 50_000_000
+_SHORT_CHARS, _SHORT_BITS, _FEW = 10_000, 1_000, 100
+_SCALARS = frozenset({float, bool, type(None)})
 
 _AGAIN = "The tool was not started. Call it again with one complete JSON object that fits its schema."
 _FLATTER = "The tool was not started. Call it again with fewer levels, for example with the inner part as a JSON text."
@@ -41,13 +43,17 @@ def arguments_of(given: Any) -> dict[str, Any]:
         except ValueError:
             return invalid(given)
         return parsed if isinstance(parsed, dict) else invalid(given)
-    is_usable = isinstance(given, dict) and nesting(given, MAX_NESTING) <= MAX_NESTING and not _is_huge(given)
+    if not isinstance(given, dict):
+        return invalid(_text_of(given))
+    is_usable = _is_flat(given) or (nesting(given, MAX_NESTING) <= MAX_NESTING and not _is_huge(given))
     return given if is_usable else invalid(_text_of(given))
 
 
 def writable(given: Any) -> dict[str, Any]:
     """Return the arguments as `arguments_of` does; values that JSON cannot encode make them invalid."""
     arguments = arguments_of(given)
+    if _is_flat(arguments):
+        return arguments
     try:
         json.dumps(arguments)
     except (TypeError, ValueError):
@@ -89,6 +95,19 @@ def _kind(value: Any) -> str:
             return "a list"
         case _:
             return "a number"
+
+
+def _is_flat(given: dict[Any, Any]) -> bool:
+    """Return whether an object has only short texts, numbers, booleans and nulls, as most calls do."""
+    for key, value in given.items():
+        kind = type(value)
+        if kind is str:
+            is_short = len(value) <= _SHORT_CHARS
+        else:
+            is_short = value.bit_length() <= _SHORT_BITS if kind is int else kind in _SCALARS
+        if not is_short or type(key) is not str:
+            return False
+    return len(given) < _FEW
 
 
 def _is_huge(given: Any) -> bool:

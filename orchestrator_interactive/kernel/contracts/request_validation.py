@@ -186,7 +186,7 @@ def can_be_sent(value: Any) -> bool:
 
 def is_plain(name: str) -> bool:
     """Return whether a name is not blank and can be sent."""
-    return bool(name.strip()) and _is_sendable(name)
+    return bool(name.strip()) and (name.isprintable() or sendable(name) == name)  # isprintable() is faster
 
 
 def _content_problems(message: Message) -> list[RequestProblem]:
@@ -202,7 +202,8 @@ def _content_problems(message: Message) -> list[RequestProblem]:
         if content and (rule := _text_rule(content)):
             problems.append(RequestProblem(rule, role))
     else:
-        problems += [problem for block in content if (problem := block_problem(message, block))]
+        others = [block for block in content if type(block) is not TextBlock or not _is_usual(block.text)]
+        problems += [problem for block in others if (problem := block_problem(message, block))]
         if _ends_in_thinking(message, content):
             problems.append(RequestProblem(RequestRule.ENDS_IN_THINKING, role))
     if not content and not (content == "" and beside and role == "assistant"):
@@ -229,14 +230,14 @@ def _ends_in_thinking(message: Message, content: list[ContentBlock]) -> bool:
     return len(calls_in(message)) == sum(isinstance(block, ToolCallBlock) for block in content)
 
 
+def _is_usual(text: str) -> bool:
+    return text.isprintable() and bool(text.strip())
+
+
 def _text_rule(text: str) -> RequestRule | None:
     if not text.strip():
         return RequestRule.BLANK
-    return None if _is_sendable(text) else RequestRule.UNSENDABLE
-
-
-def _is_sendable(text: str) -> bool:
-    return text.isprintable() or sendable(text) == text  # isprintable() is faster
+    return None if text.isprintable() or sendable(text) == text else RequestRule.UNSENDABLE
 
 
 def _call_rule(name: str, arguments: Any) -> RequestRule | None:

@@ -19,9 +19,8 @@ from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES
 from local_slack import ErrorResponse, LocalSlack
 from service.config.config import Environment, load_config
 from service.doctor import FindingLevel
-from service.doctor.app import of_two_apps
-from service.doctor.bot import findings_in
 from service.doctor.checkup import examined
+from service.doctor.slack_app import findings_in, of_two_apps
 from service.doctor.web_api import WebApiAnswer
 
 PASSED, WARNING, FAILED, SKIPPED = FindingLevel.PASSED, FindingLevel.WARNING, FindingLevel.FAILED, FindingLevel.SKIPPED

@@ -1,0 +1,63 @@
+"""What commands share: the configuration with its secrets, and error messages that contain none of these."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from service.config.config import ConfigError, Environment, load_config
+from service.config.secrets import secrets
+from service.logging import hide_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.config.config import ServiceConfig
+
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    help="YAML configuration file of the service. Default: one instance named alpha.",
+)
+
+
+class NotUsable(click.ClickException):
+    """The configuration, the store or an argument cannot be used."""
+
+    exit_code = 2
+
+
+class Setup:
+    """The environment and configuration of a command, and their secrets. `urls` are those of its options."""
+
+    def __init__(self, environment: Environment, *urls: str) -> None:
+        self.environment = environment
+        self.secrets = secrets(environment, None, *urls)
+        self._urls = urls
+
+    def load(self, config_path: Path | None) -> ServiceConfig:
+        """Read the configuration file.
+
+        Raises:
+            ConfigError: the file cannot be used.
+        """
+        config = load_config(config_path)
+        self.secrets = secrets(self.environment, config, *self._urls)
+        return config
+
+    def hide(self, text: str) -> str:
+        return hide_secrets(text, self.secrets)
+
+    @contextmanager
+    def errors(self, *failed: type[Exception], unusable: type[Exception] = ConfigError) -> Iterator[None]:
+        """Print errors without secrets. The exit code is 1 for `failed`, 2 for `ConfigError` and `unusable`."""
+        try:
+            yield
+        except (ConfigError, unusable) as e:
+            raise NotUsable(self.hide(str(e))) from e
+        except failed as e:
+            raise click.ClickException(self.hide(str(e))) from e
