@@ -15,7 +15,6 @@ from orchestrator_interactive.interactions.stores.base import (
     log_of_row,
     node_of_row,
     refuse_broken_text,
-    refuse_orphan,
 )
 from orchestrator_interactive.storage.sqlite import Database, via
 
@@ -84,11 +83,7 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: Path) -> Self:
-        """Open the store in this file, which is created if it is missing.
-
-        Raises:
-            StoreError: it cannot be used; nothing was changed.
-        """
+        """Open the store in this file, which is created if it is missing."""
         return cls(await Database.open(path, "conversation-log", prepare))
 
     @via(Database.read_in_thread)
@@ -97,7 +92,6 @@ class SqliteStore:
         return log_of_row(key, *row) if row else None
 
     async def commit(self, key: Key, change: Change) -> None:
-        refuse_orphan(change)
         is_small = len(change.nodes) <= _MAX_AT_ONCE and not change.cuts
         write = self.database.write if is_small else self.database.write_in_thread
         await write(lambda file: _commit(file, key, change))
