@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
     from benchmarks.slack_process import SlackProcess
-    from connector.protocols import MessageAuthor, ProgressCallback, SteeringMessage
+    from connector.protocols import MessageAuthor, ProgressCallback
 
 THREADS = 100
 REPLIES = 300
@@ -70,8 +70,8 @@ class BusySessions:
         del instance_name, conversation_id, ids, fence
         return frozenset()
 
-    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
-        del instance_name, conversation_id, steer
+    def inject(self, instance_name: str, conversation_id: str, prompt: str, **more: object) -> bool:
+        del instance_name, conversation_id, prompt, more
         return True
 
     def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:

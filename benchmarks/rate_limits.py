@@ -29,7 +29,7 @@ from service.store import open_run_store
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from connector.protocols import MessageAuthor, ProgressCallback, SteeringMessage
+    from connector.protocols import MessageAuthor, ProgressCallback
     from local_slack import Workspace
 
 _CHANNELS = 25
@@ -112,8 +112,8 @@ class _Script(BusySessions):
         del instance_name, conversation_id, fence
         return frozenset(ids)
 
-    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
-        del instance_name, conversation_id, steer
+    def inject(self, instance_name: str, conversation_id: str, prompt: str, **more: object) -> bool:
+        del instance_name, conversation_id, prompt, more
         return False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from connector.inbound.access_policy import AccessRules
-from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, SlackOptions, SteeringMessage
+from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, SlackOptions
 from connector.runs.run_slots import RunLimits
 from connector.setup.credentials import ConnectionRefused, HttpTransport, SlackCredentials, SocketTransport
 
@@ -25,7 +25,6 @@ __all__ = [
     "SlackCredentials",
     "SlackOptions",
     "SocketTransport",
-    "SteeringMessage",
     "connected",
 ]
 

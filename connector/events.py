@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 # Subtypes of posts by people: none, a shared file, and a reply "also sent to the channel".
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
@@ -19,6 +21,16 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own bot user, which posts reminders and automatic replies.
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
+
+
+def checked_ts(value: object) -> str:
+    """Return the value if it is a valid ts, which `float` can parse; otherwise raise ValueError."""
+    if not isinstance(value, str) or _TS.fullmatch(value) is None:
+        raise ValueError(f"{value!r} is not a ts")
+    return value
+
+
+Ts = Annotated[str, AfterValidator(checked_ts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,7 @@ class SlackMessage:
 
     team: str
     channel: str
-    ts: str
+    ts: Ts
     thread_ts: str | None
     user: str
     text: str
@@ -131,16 +143,14 @@ class StopRequest:
 
     id: str
     user: str
-    at: str
+    at: Ts
     ts: str | None = None
     run: str | None = None
     message: SlackMessage | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data of the inbox entry."""
-        message = None if self.message is None else asdict(self.message)
-        data = {"user": self.user, "at": self.at, "ts": self.ts, "run": self.run, "message": message}
-        return {name: value for name, value in data.items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
@@ -151,7 +161,8 @@ def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
     if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not _is_of_a_person(event):
         return None
     files = tuple(str(file.get("name") or file.get("id")) for file in event.get("files") or ())
-    text, channel = _whole(event.get("text") or ""), _id(event["channel"])
+    # Lone surrogates, which cannot be encoded as UTF-8, become question marks.
+    text, channel = (event.get("text") or "").encode("utf-8", "replace").decode(), _id(event["channel"])
     if not text.strip() and not files:
         return None
     return SlackMessage(
@@ -177,17 +188,6 @@ def moment_of(event: dict[str, Any]) -> str:
     return checked_ts(event.get("event_ts") or event["ts"])
 
 
-def checked_ts(value: object) -> str:
-    """Return the value if it is a valid ts, which `float` can parse.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if not isinstance(value, str) or _TS.fullmatch(value) is None:
-        raise ValueError(f"{value!r} is not a ts")
-    return value
-
-
 def edited_ts_of(found: dict[str, Any]) -> str:
     """Return the ts of the last edit of a message from Slack's history; blank: never edited."""
     edited = found.get("edited")
@@ -195,21 +195,10 @@ def edited_ts_of(found: dict[str, Any]) -> str:
     return ts if isinstance(ts, str) and _TS.fullmatch(ts) else ""
 
 
-def _word(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a string")
-    return value
-
-
 def _id(value: object) -> str:
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
         raise ValueError(f"{value!r} is not an id")
     return value
-
-
-def _whole(text: str) -> str:
-    """Replace lone surrogates, which cannot be encoded as UTF-8."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _is_of_a_person(message: dict[str, Any]) -> bool:
@@ -260,7 +249,7 @@ def reaction_of(event: dict[str, Any]) -> ReactionAdded | None:
         return None
     return ReactionAdded(
         user=_id(event["user"]),
-        name=_word(event["reaction"]),
+        name=str(event["reaction"]),
         channel=_id(item["channel"]),
         ts=checked_ts(item["ts"]),
         event_ts=checked_ts(event["event_ts"]),
@@ -288,8 +277,8 @@ def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, Sto
         return None
     thread_ts = thread_of({"ts": checked_ts(ts), "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
     place = ThreadAddress(team, _id(channel), thread_ts or (None if channel.startswith("D") else ts))
-    at, run = checked_ts(str(action["action_ts"])), _word(action.get("value") or "") or None
-    return place, StopRequest(f"{channel}:{ts}:{user}:clicked:{at}", _id(user), at, run=run)
+    at, run = checked_ts(str(action["action_ts"])), action.get("value")
+    return place, StopRequest(f"{channel}:{ts}:{user}:clicked:{at}", _id(user), at, run=str(run) if run else None)
 
 
 def plain_text(text: str, bot: str) -> str:

@@ -69,23 +69,6 @@ class SlackOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class SteeringMessage:
-    """A message to inject into a running loop.
-
-    Args:
-        id: identity of the message, `team:channel:ts`.
-        written_s: when its author wrote it, in seconds since the epoch; the loop reads messages in this order.
-        files: names of the attached files.
-    """
-
-    id: str
-    text: str
-    author: MessageAuthor
-    written_s: float
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class InboxEntry:
     """A durable record of one thing a person did in a conversation.
 
@@ -160,32 +143,26 @@ class ConversationLease(Protocol):
 
     async def fetch(self, after: int) -> tuple[InboxEntry, ...]:
         """Return the pending inbox entries after this sequence number, in order."""
-        ...
 
     async def write(self, changes: StateChanges) -> None: ...
 
     async def release(self, seen: int) -> bool:
         """Release the lease. Returns False and keeps it if entries after sequence number `seen` are pending."""
-        ...
 
     async def hand_over(self, due_in_s: float = 0.0) -> None:
         """Release the lease with work pending, so that another process can take the conversation over at once.
 
         With `due_in_s`, the store reports the conversation as due only after that time, or when a new entry arrives.
         """
-        ...
 
     def abandon(self) -> None:
         """Stop renewing the lease. If it was not released, it expires."""
-        ...
 
     async def confirm(self) -> None:
         """Return when the lease is known to be valid. Call it before an action that no store can reject."""
-        ...
 
     async def lost(self) -> None:
         """Return when another process owns the conversation."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +178,9 @@ class RateBudget(Protocol):
 
     async def take(self, bucket: str, limit: Limit) -> float:
         """Take one call from a bucket and return 0; if the bucket is empty, return after how many seconds to retry."""
-        ...
 
     async def pause(self, bucket: str, for_s: float) -> None:
         """Block a bucket for this time: Slack answered with `Retry-After`."""
-        ...
 
 
 class RunService(Protocol):
@@ -217,7 +192,6 @@ class RunService(Protocol):
         That is: a conversation owned by this process has new entries, or a conversation with pending work has no owner.
         Spurious calls are possible.
         """
-        ...
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None = None) -> bool:
         """Append an entry to the inbox of its conversation, in call order. Returns False for a duplicate.
@@ -225,18 +199,15 @@ class RunService(Protocol):
         The entry is durable on return. The owner of the conversation is notified, or this process if there is no owner.
         `agent` becomes the current instance of the conversation. Waits while the store is unavailable.
         """
-        ...
 
     async def claim(self, conversation_id: str) -> ConversationLease | None:
         """Take the lease of a conversation; `None`: another process holds it, or this one does not watch the workspace.
 
         Waits while the store is unavailable.
         """
-        ...
 
     async def agent_of(self, conversation_id: str) -> str | None:
         """Return the current instance of a conversation; `None`: no message there was addressed to an agent."""
-        ...
 
 
 class SessionManager(Protocol):
@@ -285,7 +256,6 @@ class SessionManager(Protocol):
             RunFailed: the run has no answer; the error gives the reason.
             LeaseLost: another process owns the conversation.
         """
-        ...
 
     async def resume(
         self,
@@ -300,7 +270,6 @@ class SessionManager(Protocol):
         Raises:
             RunFailed, LeaseLost: as in `execute`.
         """
-        ...
 
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
@@ -311,32 +280,38 @@ class SessionManager(Protocol):
             RunFailed: the log is permanently unreadable; other errors may be transient.
             LeaseLost: another process owns the conversation.
         """
-        ...
 
-    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
+    def inject(  # noqa: PLR0913 - the parts of a message
+        self,
+        instance_name: str,
+        conversation_id: str,
+        prompt: str,
+        *,
+        message_id: str,
+        author: MessageAuthor,
+        written_s: float,
+        files: tuple[str, ...] = (),
+    ) -> bool:
         """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
+
+        `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order.
 
         Raises:
             Refused: the message is never accepted.
             QueueFull: the message is not accepted now.
         """
-        ...
 
     def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
         """Replace the text of a pending injection. Returns False if it is delivered or unknown."""
-        ...
 
     def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         """Withdraw a pending injection. Returns False if it is delivered or unknown."""
-        ...
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
         """Stop the active run, if any. Returns whether that changed anything; later runs are not affected."""
-        ...
 
     def suspend(self, instance_name: str, conversation_id: str) -> bool:
         """End the active run at its next boundary, so that another process can resume it.
 
         The model call in flight is cancelled; running tools may finish. Returns whether that changed anything.
         """
-        ...

@@ -10,7 +10,7 @@ from connector.formatting.text_utils import counted, one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from connector.records.run_summary import RunSummary
+    from connector.records.runs import RunSummary
 
 _LABEL_CHARS = 40
 _LABELS = 2

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from connector.conversations.late_calls import LateCallCleanup
+from connector.formatting.content import Content
+from connector.formatting.links import escape
 from connector.protocols import StateChanges
-from connector.records.pending_cleanup import Notice, PendingCleanup
-from connector.records.run_artifacts import RunArtifacts
+from connector.records.runs import Notice, RunArtifacts, cleanup_record
+from connector.runs.background_tasks import HOURGLASS
+from connector.runs.run_status import STATUS_KEY, remove_status
+from connector.slack_api import uploads
 from connector.slack_api.agent_sessions import ACTIVE
+from connector.slack_api.best_effort import best_effort
+from connector.slack_api.errors import NO_THREAD, SlackCallFailed
+from connector.slack_api.history import key_of
+from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from connector.events import SlackMessage
+    from connector.events import SlackMessage, ThreadAddress
     from connector.protocols import ConversationLease, End, InboxEntry
+    from connector.records.runs import PendingCleanup
     from connector.runs.background_tasks import BackgroundTasks
+
+    Item = RunArtifacts | Notice
+    Message = dict[str, Any]
 
 # How long the next run waits for the cleanup of the one before it.
 _RECENT_WITHIN_S = 2.0
@@ -25,44 +38,58 @@ _RECENT_WITHIN_S = 2.0
 class Cleanup:
     """Removes run artifacts and posts notices in the background.
 
-    Pending cleanup is stored with the lease, so that the next owner can finish it.
+    Pending cleanup is stored with the lease, so that the next owner can finish it. Inherited items are searched for
+    once late calls of earlier owners can no longer arrive: late status messages and all but the earliest copy of
+    duplicate posts are deleted. The rule is deterministic, so that concurrent cleanups agree.
     """
 
     def __init__(self, lease: ConversationLease, background: BackgroundTasks) -> None:
         self._lease = lease
         self._background = background
-        self._pending: list[RunArtifacts | Notice] = []
+        self._pending: list[Item] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._late_calls = LateCallCleanup(background)
         self._recent: set[asyncio.Task[None]] = set()
         self._catch_ups: set[asyncio.Task[None]] = set()
         self._is_kept = False
+        self._calls_late_until_s = asyncio.get_running_loop().time() + background.calls_late_s
+        # Items that wait until no late call can arrive. Items that wait at the same time share one search.
+        self._to_search: list[Item] = []
+        self._search_lock = asyncio.Lock()
 
     def is_done(self, *, with_catch_ups: bool = True) -> bool:
         return not (self._tasks if with_catch_ups else self._tasks - self._catch_ups)
 
     @property
     def pending(self) -> PendingCleanup:
-        """The pending cleanup."""
-        artifacts = tuple(each for each in self._pending if isinstance(each, RunArtifacts))
-        return PendingCleanup(artifacts, tuple(each for each in self._pending if isinstance(each, Notice)))
+        return tuple(self._pending)
 
     def resume(self, pending: PendingCleanup) -> None:
-        """Continue the cleanup of another process."""
+        """Continue the cleanup of another process, whose late calls may still reach Slack."""
         self._is_kept = self._is_kept or bool(pending)
-        inherited = pending.inherited
-        new: list[RunArtifacts | Notice] = [*inherited.artifacts, *inherited.notices]
-        self._pending += new
-        self._begin(new)
+        inherited = [replace(each, is_inherited=True) for each in pending]
+        self._pending += inherited
+        self._begin(inherited)
+
+    async def end_run(
+        self, closed: Mapping[int, End], items: Sequence[Item] = (), *, held_seq: int | None = None
+    ) -> None:
+        """Store in one step that no run is active and which cleanup is pending, then start the cleanup.
+
+        `closed` and `held_seq` as in `StateChanges`.
+        """
+        self._is_kept = bool(self._pending or items)
+        record = cleanup_record([*self._pending, *items])
+        self._pending += items
+        await self._lease.write(StateChanges(run=record, closed=closed, held_seq=held_seq))
+        self._begin(items)
 
     def answer(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
         """Answer a message, and close its entry once Slack has accepted or rejected the answer."""
-        self._spawn(self._answer(entry, message, text))
+        self._keep(self._background.spawn(self._answer(entry, message, text)))
 
     def catch_up(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
         """Run a catch-up, then close its entry. If it is cancelled or the process ends, the next owner repeats it."""
-        task = self._background.catch_up(self._close_after(entry, work))
-        self._keep(task)
+        task = self._keep(self._background.catch_up(self._catch_up(entry, work)))
         self._catch_ups.add(task)
         task.add_done_callback(self._catch_ups.discard)
 
@@ -77,24 +104,6 @@ class Cleanup:
         """Store the pending cleanup. No run may be active or begin during the call."""
         if self._pending or self._is_kept:
             await self.end_run({})
-
-    async def end_run(
-        self,
-        closed: Mapping[int, End],
-        *,
-        artifacts: RunArtifacts | None = None,
-        notices: Iterable[Notice] = (),
-        held_seq: int | None = None,
-    ) -> None:
-        """Store in one step that no run is active and which cleanup is pending, then start the cleanup.
-
-        `closed` and `held_seq` as in `StateChanges`.
-        """
-        new: list[RunArtifacts | Notice] = [*notices] if artifacts is None else [artifacts, *notices]
-        self._pending += new
-        self._is_kept = bool(self._pending)
-        await self._lease.write(StateChanges(run=self.pending.to_dict(), closed=closed, held_seq=held_seq))
-        self._begin(new)
 
     async def recent_done(self) -> None:
         """Wait for the cleanup started last, for at most `_RECENT_WITHIN_S` seconds."""
@@ -111,56 +120,124 @@ class Cleanup:
             waiting.cancel()
             await asyncio.wait({waiting})
 
-    def _begin(self, item: Iterable[RunArtifacts | Notice]) -> None:
-        self._recent = {self._spawn(self._do(each)) for each in item}
+    def _begin(self, items: Iterable[Item]) -> None:
+        self._recent = set()
+        for each in items:
+            # Report the end of a run now: a run that begins later reports its own state.
+            is_run = isinstance(each, RunArtifacts)
+            shown = self._background.agent_sessions.show(each.place, ACTIVE) if is_run else None
+            self._recent.add(self._keep(self._background.spawn(self._do(each, shown))))
 
-    def _do(self, item: RunArtifacts | Notice) -> Coroutine[Any, Any, None]:
-        if isinstance(item, Notice):
-            return self._post(item)
-        # Report the end now: a run that begins later reports its own state.
-        return self._remove(item, self._background.agent_sessions.show(item.place, ACTIVE))
-
-    async def _remove(self, artifacts: RunArtifacts, shown: asyncio.Task[None] | None) -> None:
-        await self._background.remove_artifacts(artifacts)
+    async def _do(self, item: Item, shown: asyncio.Task[None] | None) -> None:
+        await (self._post(item) if isinstance(item, Notice) else self._remove(item))
         if shown is not None:
             await asyncio.wait((shown,))
-        self._end(artifacts)
-
-    async def _post(self, notice: Notice) -> None:
-        await self._background.post_notice(notice, self._lease.confirm)
-        self._end(notice)
-
-    def _end(self, item: RunArtifacts | Notice) -> None:
-        """Finish an item, or wait for late calls of the process that it was inherited from."""
         if item.is_inherited:
-            self._spawn(self._await_late_calls(item))
+            self._keep(self._background.spawn(self._end_inherited(item)))
         else:
             self._pending.remove(item)
 
-    async def _await_late_calls(self, item: RunArtifacts | Notice) -> None:
-        await self._late_calls.finished(item)
+    async def _end_inherited(self, item: Item) -> None:
+        await self._undo_late_calls(item)
         self._pending.remove(item)
 
+    async def _remove(self, artifacts: RunArtifacts) -> None:
+        client, background = self._background.client, self._background
+        for ts in artifacts.statuses:
+            delete = partial(remove_status, client, artifacts.channel, ts, artifacts.user)
+            await best_effort(client.retry_until_done(delete))
+        if artifacts.has_hourglass:
+            await best_effort(client.retry_until_done(partial(background.remove_hourglass, artifacts)))
+            background.release_hourglass(artifacts.channel, artifacts.first_ts)
+
+    async def _post(self, notice: Notice) -> None:
+        """Post a notice, and return once Slack has accepted or rejected it."""
+        in_doubt = notice.is_inherited
+
+        async def attempt() -> None:
+            nonlocal in_doubt
+            was_in_doubt, in_doubt = in_doubt, True  # a failed call may have posted it
+            content, confirm = Content(escape(notice.text)), self._lease.confirm
+            await self._background.client.post(
+                notice.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm
+            )
+
+        await best_effort(self._background.client.retry_until_done(attempt))
+
     async def _answer(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
-        notice = Notice(message, f"{message.id}:reply", text, is_inherited=self._is_inherited(entry))
-        await self._background.post_notice(notice, self._lease.confirm)
-        if notice.is_inherited:
-            await self._late_calls.finished(notice)
+        # An earlier owner may have answered an entry that was pending at the claim.
+        is_inherited = any(entry.seq == each.seq for each in self._lease.claim.entries)
+        notice = Notice(message, f"{message.id}:reply", text, is_inherited)
+        await self._post(notice)
+        if is_inherited:
+            await self._undo_late_calls(notice)
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
 
-    async def _close_after(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
+    async def _catch_up(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
         await work()
         self._catch_ups -= {asyncio.current_task()}  # it can no longer be cancelled
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
-
-    def _is_inherited(self, entry: InboxEntry) -> bool:
-        """Return whether an earlier owner may have processed the entry."""
-        return any(entry.seq == each.seq for each in self._lease.claim.entries)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._keep(self._background.spawn(work))
 
     def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def _undo_late_calls(self, item: Item) -> None:
+        """Wait until no late call of an earlier owner can arrive, then remove the effects of such calls."""
+        self._to_search.append(item)
+        await self._background.sleep_until(self._calls_late_until_s)
+        async with self._search_lock:
+            if item in self._to_search:
+                items, self._to_search = self._to_search, []
+                await best_effort(self._search(item.place, items))
+
+    async def _search(self, place: ThreadAddress, items: Sequence[Item]) -> None:
+        retry_until_done = self._background.client.retry_until_done
+        messages = await retry_until_done(partial(self._messages, place))
+        for undo in self._undoing(place, items, messages):
+            await best_effort(retry_until_done(undo))
+        if (shown := self._background.agent_sessions.show_again(place)) is not None:
+            await asyncio.wait((shown,))
+
+    async def _messages(self, place: ThreadAddress) -> list[Message]:
+        """Return the messages of the thread; if its root is deleted, those of the channel: Slack posts there then."""
+        history, slot = self._background.client.history, CallSlot(Priority.CLEANUP, place.conversation_id)
+        try:
+            return [message async for message in history.messages(place, slot)]
+        except SlackCallFailed as e:
+            if e.error != NO_THREAD:
+                raise
+        return [message async for message in history.messages(replace(place, thread_ts=None), slot)]
+
+    def _undoing(
+        self, place: ThreadAddress, items: Iterable[Item], messages: Sequence[Message]
+    ) -> Iterable[Callable[[], Coroutine[Any, Any, None]]]:
+        """Yield a call for each late status message, duplicate post, duplicate file and leftover hourglass."""
+        client = self._background.client
+        for item in items:
+            posts = [each for each in messages if item.has_posted(key_of(each))]
+            for each in posts:
+                is_misplaced = place.thread_ts is not None and "thread_ts" not in each
+                if STATUS_KEY in key_of(each):
+                    yield partial(remove_status, client, place.channel, each["ts"])
+                elif is_misplaced or any(_is_duplicate(each, other) for other in posts):
+                    yield partial(client.delete, place.channel, each["ts"])
+            # A file is named after the key of its post without the number of the message.
+            names = {uploads.file_name(key_of(each).rpartition(":")[0]) for each in posts}
+            for file_id in uploads.shared_again(messages, names):
+                yield partial(uploads.delete, client, file_id)
+            if isinstance(item, RunArtifacts) and _may_be_marked(item, messages):
+                yield partial(self._background.remove_hourglass, item)
+
+
+def _is_duplicate(post: Message, other: Message) -> bool:
+    return key_of(post) == key_of(other) and float(post["ts"]) > float(other["ts"])
+
+
+def _may_be_marked(artifacts: RunArtifacts, messages: Iterable[Message]) -> bool:
+    """Return whether the run's first message may have an hourglass; if it is not found, rely on the record."""
+    first = next((each for each in messages if each["ts"] == artifacts.first_ts), None)
+    if first is None:
+        return artifacts.has_hourglass
+    return any(each.get("name") == HOURGLASS for each in first.get("reactions") or ())

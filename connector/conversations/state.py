@@ -1,38 +1,59 @@
-"""The in-memory state of a conversation that this process owns."""
+"""The state of a conversation that this process owns, and how it is taken over from the previous owner."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from html import unescape
 from typing import TYPE_CHECKING
 
 import structlog
 
+from connector import texts
 from connector.conversations.cleanup import Cleanup
+from connector.events import SlackMessage
 from connector.protocols import RunFailed, StateChanges
+from connector.records.entries import UNREADABLE, PendingMessage, UnreadableEntry, parse_entry
 from connector.records.inbox import Inbox
-from connector.runs.slack_run import SlackRun
-from connector.runs.start_mode import New, StartMode
+from connector.records.runs import Notice, RunRecord, parse_run_record
+from connector.runs.outbox import Post, service_post
+from connector.runs.slack_run import Finished, New, Resumed, SlackRun, StartMode, Unrecoverable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+    from typing import Any
+
     from connector.protocols import ConversationLease, End, InboxEntry
-    from connector.records.run_record import RunRecord
     from connector.runs.background_tasks import WorkspaceContext
 
 log = structlog.get_logger(__name__)
 
 
 class ConversationState:
-    """A conversation with its lease, inbox, active run, and pending cleanup of earlier runs."""
+    """A conversation with its lease, inbox, active run, and pending cleanup of earlier runs.
+
+    Attributes:
+        edited: by message id, the ts of the latest known edit, applied by this process or an earlier owner.
+    """
 
     def __init__(self, lease: ConversationLease, workspace: WorkspaceContext) -> None:
+        self.id = lease.conversation_id
         self.lease = lease
         self.workspace = workspace
         self.inbox = Inbox(workspace.background.users, lease.claim.held_seq)
         self.cleanup = Cleanup(lease, workspace.background)
         self.run: SlackRun | None = None
+        self.edited: dict[str, str] = {}
+        # Notices about entries refused after the run's last post and before its end is stored.
+        self._late_refusals: dict[int, Notice] = {}
+        for entry in lease.claim.entries:
+            with suppress(UnreadableEntry):
+                if isinstance(found := parse_entry(entry), PendingMessage):
+                    self.edited[found.message.id] = max(self.edited.get(found.message.id, ""), found.edited_ts)
 
-    @property
-    def id(self) -> str:
-        return self.lease.conversation_id
+    async def close(self, entry: InboxEntry, end: End = "done") -> None:
+        """Close an entry that is fully processed."""
+        await self.lease.write(StateChanges(closed={entry.seq: end}))
 
     def start(self, record: RunRecord, start_mode: StartMode = New()) -> SlackRun:  # noqa: B008 - it is frozen
         """Create the active run; its first message must be in the inbox."""
@@ -40,12 +61,34 @@ class ConversationState:
         self.run = SlackRun(record, self.lease, self.inbox, self.workspace, start_mode)
         return self.run
 
-    async def close(self, entry: InboxEntry, end: End = "done") -> None:
-        """Close an entry that is fully processed."""
-        await self.lease.write(StateChanges(closed={entry.seq: end}))
+    async def end(self, run: SlackRun) -> None:
+        """Close the entries of delivered messages, return the other ones to the queue, and start the cleanup."""
+        inbox, first = self.inbox, run.first
+        read = await self.delivered(first.instance, set(inbox.given))
+        closed: dict[int, End] = {each.seq: "" for each in inbox.given.values() if each.id in read}
+        if first.id not in read and not run.is_requeued:
+            closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
+        inbox.remove([each for each in inbox.given.values() if each.seq in closed])
+        inbox.take_back()
+        late, self._late_refusals = self._late_refusals, {}
+        closed.update(dict.fromkeys(late, "refused"))
+        held = inbox.announce_held_back()
+        notices = [Notice(held[-1].message, f"{run.record.id}:held", texts.held_back(len(held)))] if held else []
+        self.run = None
+        await self.cleanup.end_run(closed, (run.status.artifacts, *notices, *late.values()))
+        for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
+            self.workspace.background.mark_delivered(message_id)
 
-    async def in_log(self, agent: str, ids: set[str]) -> frozenset[str]:
-        """Return which of the messages are delivered in the log of this agent.
+    async def delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
+        """Return which messages this agent has read; none if its log is unreadable, which the run's notice reports."""
+        try:
+            return await self._in_log(agent, ids)
+        except RunFailed as e:
+            log.error("log.unreadable", conversation=self.id, error=str(e))  # noqa: TRY400 - a sentence
+            return frozenset()
+
+    async def _in_log(self, agent: str, ids: set[str]) -> frozenset[str]:
+        """Like `delivered`.
 
         Raises:
             RunFailed: the log is permanently unreadable.
@@ -53,10 +96,89 @@ class ConversationState:
         instance = self.workspace.router.instance(agent)
         return await self.workspace.sessions.delivered(instance.name, self.id, ids, fence=self.lease.claim.token)
 
-    async def delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
-        """Like `in_log`, but return none if the log is unreadable; the run's failure notice reports that error."""
+    async def refuse(self, entry: InboxEntry) -> None:
+        """Close an entry that this version cannot read; post a notice if it is a message."""
+        if entry.kind != "message":
+            await self.close(entry)
+            return
+        closed: dict[int, End] = {entry.seq: "refused"}
+        notice = Notice(self._somewhere, f"{entry.id}:refused", texts.UNREADABLE_MESSAGE)
+        if self.run is None:
+            await self.cleanup.end_run(closed, (notice,))
+        elif self.run.outbox.is_finished:
+            self._late_refusals[entry.seq] = notice
+        else:
+            await self.run.outbox.add(*service_post(f"refused:{entry.id}", notice.text), closed=closed)
+
+    async def take_over(self) -> tuple[InboxEntry, ...]:
+        """Resume the interrupted run and pending cleanup; return the entries that are not delivered yet.
+
+        If another version stored a run that this one cannot read, post a notice.
+        """
+        claim = self.lease.claim
         try:
-            return await self.in_log(agent, ids)
+            stored = parse_run_record(claim.run or {})
+        except UnreadableEntry:
+            log.exception("run.unreadable", conversation=self.id)
+            return await self._abandon(claim.run or {})
+        if isinstance(stored, RunRecord):
+            return await self._resume(stored)
+        self.cleanup.resume(stored)
+        return claim.entries
+
+    async def _resume(self, record: RunRecord) -> tuple[InboxEntry, ...]:
+        log.info("run.taken_over", conversation=self.id, run_id=record.id)
+        entries = self.lease.claim.entries
+        self.cleanup.resume(record.pending_cleanup)
+        self.inbox.add(record.first)
+        self.inbox.announced_seq = record.announced_seq
+        run = self.start(record, await self._start_mode(record, {record.first.id, *(each.id for each in entries)}))
+        return await self._without(run.delivered_ids - {record.first.id}, entries)
+
+    async def _start_mode(self, record: RunRecord, ids: set[str]) -> StartMode:
+        try:
+            delivered_ids = await self._in_log(record.first.instance, ids)
         except RunFailed as e:
-            log.error("log.unreadable", conversation=self.id, error=str(e))  # noqa: TRY400 - a sentence
-            return frozenset()
+            return Finished() if record.is_over else Unrecoverable(e)
+        if record.is_over:
+            return Finished(delivered_ids)
+        return Resumed(delivered_ids) if record.first.id in delivered_ids else New()
+
+    async def _abandon(self, run: Mapping[str, Any]) -> tuple[InboxEntry, ...]:
+        """Abandon an unreadable run: post its pending outbox, and a notice that asks people to repeat the request."""
+        claim, where = self.lease.claim, self._somewhere
+        run_id, posts = str(run.get("id") or claim.token), []
+        for part, data in claim.posts.items():
+            try:
+                posts += [Post.from_dict(part, data)] if data else []
+            except UNREADABLE:
+                log.exception("post.unreadable", conversation=self.id, part=part)
+        # Inherited: the previous owner may have posted some of them.
+        pending = [
+            Notice(where, f"{run_id}:{post.part}:{number}", unescape(text), is_inherited=True)
+            for post in sorted(posts, key=lambda post: post.number)
+            for number, text in enumerate(post.texts)
+        ]
+        await self.cleanup.end_run({}, (*pending, Notice(where, f"{run_id}:unreadable", texts.UNREADABLE_RUN)))
+        entries = claim.entries
+        for agent in self.workspace.router.names():
+            entries = await self._without(await self.delivered(agent, {entry.id for entry in entries}), entries)
+        return entries
+
+    async def _without(
+        self, delivered_ids: AbstractSet[str], entries: tuple[InboxEntry, ...]
+    ) -> tuple[InboxEntry, ...]:
+        """Close the delivered entries and return the others."""
+        done = [entry for entry in entries if entry.id in delivered_ids]
+        if done:
+            await self.lease.write(StateChanges(closed={entry.seq: "" for entry in done}))
+        for entry in done:
+            self.workspace.background.mark_delivered(entry.id)
+        return tuple(entry for entry in entries if entry.id not in delivered_ids)
+
+    @property
+    def _somewhere(self) -> SlackMessage:
+        """A placeholder message that gives notices their place in this conversation."""
+        team, channel, ts = self.id.split(":")
+        is_dm = ts == "dm"
+        return SlackMessage(team, channel, "" if is_dm else ts, None if is_dm else ts, "", "", (), direct=is_dm)

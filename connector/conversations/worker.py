@@ -7,24 +7,20 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import structlog
 
 from connector import texts
-from connector.conversations.edits import EditHandler
+from connector.conversations import changes
 from connector.conversations.state import ConversationState
-from connector.conversations.stops import StopHandler
-from connector.conversations.takeover import Takeover
 from connector.events import SlackMessage, StopRequest
 from connector.protocols import LeaseLost, StateChanges
-from connector.records import entries
-from connector.records.entries import ThreadCatchUp, UnreadableEntry
-from connector.records.inbox import PendingMessage
-from connector.records.pending_cleanup import Notice
-from connector.records.run_record import RunRecord
+from connector.records.entries import PendingMessage, ThreadCatchUp, UnreadableEntry, parse_entry
+from connector.records.runs import RunRecord
 
 if TYPE_CHECKING:
-    from connector.protocols import ConversationLease, End, InboxEntry
+    from connector.protocols import ConversationLease, InboxEntry
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.run_slots import RunSlot
     from connector.runs.slack_run import SlackRun
@@ -52,9 +48,6 @@ class ConversationWorker:
         self._state = ConversationState(lease, workspace)
         self._inbox = self._state.inbox
         self._cleanup = self._state.cleanup
-        self._takeover = Takeover(self._state)
-        self._stops = StopHandler(self._state)
-        self._edits = EditHandler(self._state, self._stops.stop)
         # Ids of messages that already have 📨 or are handed to a run.
         self._marked_ids: set[str] = set()
         # Catch-ups not started yet: the conversation is to be parked, or too many threads are being read.
@@ -62,7 +55,8 @@ class ConversationWorker:
         # Finished catch-ups whose messages are in the inbox but not fetched yet.
         self._caught_up: list[InboxEntry] = []
         self._seen = 0
-        self._news = asyncio.Event()
+        # Set to fetch new entries.
+        self.news = asyncio.Event()
         # Set when entries arrive or the worker is to close.
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -76,15 +70,6 @@ class ConversationWorker:
     def run(self) -> SlackRun | None:
         """The active run."""
         return self._state.run
-
-    @property
-    def has_news(self) -> bool:
-        """Whether a `nudge` is unhandled."""
-        return self._news.is_set()
-
-    def nudge(self) -> None:
-        """Fetch new entries."""
-        self._news.set()
 
     def suspend(self) -> None:
         """End the active run at its next boundary, then hand the conversation over."""
@@ -112,7 +97,7 @@ class ConversationWorker:
 
     async def _act(self) -> None:
         async with self._lock:
-            await self._process(await self._takeover.take_over())
+            await self._process(await self._state.take_over())
         while not self.is_over:
             self._changed.clear()
             while not self._is_closing and (run := self._next()) is not None:
@@ -128,11 +113,11 @@ class ConversationWorker:
 
     async def _process_news(self) -> None:
         while True:
-            await self._news.wait()
+            await self.news.wait()
             async with self._lock:
                 if self.is_over:
                     return
-                self._news.clear()
+                self.news.clear()
                 caught_up, self._caught_up = self._caught_up, []
                 await self._process(await self._lease.fetch(self._seen))
                 for entry in caught_up:
@@ -165,7 +150,7 @@ class ConversationWorker:
             self.is_over = True
             return
         # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
-        held_seq = max((each.seq for each in self._inbox.waiting), default=0)
+        held_seq = max((each.seq for each in self._inbox.waiting.values()), default=0)
         if held_seq > self._inbox.held_seq:
             self._inbox.held_seq = held_seq
             await self._lease.write(StateChanges(held_seq=held_seq))
@@ -179,22 +164,22 @@ class ConversationWorker:
             self._seen = max(self._seen, entry.seq)
             kind = "message" if entry.data.get("is_late") else entry.kind
             try:
-                found = entries.parse_entry(entry)
+                found = parse_entry(entry)
             except UnreadableEntry:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
-                await self._takeover.refuse(entry)
+                await self._state.refuse(entry)
                 continue
             match kind, found:
                 case "message", PendingMessage():
                     self._on_message(found)
                 case "edit", PendingMessage():
-                    await self._edits.on_edit(entry, found)
+                    await changes.apply_edit(self._state, entry, found)
                 case "withdrawal", PendingMessage():
-                    await self._edits.on_deletion(entry, found)
+                    await changes.apply_deletion(self._state, entry, found)
                 case _, StopRequest():
-                    await self._stops.on_stop(entry, found)
+                    await changes.apply_stop(self._state, entry, found)
                 case _, ThreadCatchUp():
-                    self._inbox.expect(entry.id, found.since)
+                    self._inbox.unread_since[entry.id] = float(found.since)
                     self._catch_ups.append((entry, found))
                 case _, SlackMessage():
                     self._cleanup.answer(entry, found, texts.NO_TEXT)
@@ -207,7 +192,7 @@ class ConversationWorker:
         """
         while self._catch_ups and self._background.may_catch_up and not self._is_to_park:
             entry, catch_up = self._catch_ups.pop(0)
-            self._inbox.expect(entry.id, catch_up.since)
+            self._inbox.unread_since[entry.id] = float(catch_up.since)
             self._cleanup.catch_up(entry, partial(self._catch_up, entry, catch_up))
         for entry, _ in self._catch_ups:
             self._expect_no_more(entry.id)
@@ -222,14 +207,14 @@ class ConversationWorker:
             task = asyncio.current_task()
             if task is None or not task.cancelling():  # cancelled: the next owner of the parked conversation reads it
                 self._caught_up.append(entry)
-                self.nudge()
+                self.news.set()
 
     def _expect_no_more(self, entry_id: str) -> None:
         """Stop delaying messages for older ones from the thread."""
-        self._inbox.expect_no_more(entry_id)
+        self._inbox.unread_since.pop(entry_id, None)
         self._changed.set()
         if self._state.run is not None:
-            self._state.run.flush()
+            self._state.run.steering.flush()
 
     def _on_message(self, inbound: PendingMessage) -> None:
         run = self._state.run
@@ -242,12 +227,12 @@ class ConversationWorker:
             self._marked_ids.add(inbound.id)
             self._background.mark_accepted(inbound.message)
         if inbound.is_urgent:
-            for entry_id in self._inbox.expected:
+            for entry_id in tuple(self._inbox.unread_since):
                 asyncio.get_running_loop().call_later(_URGENT_WAIT_S, self._expect_no_more, entry_id)
 
     def _add(self, run: SlackRun, inbound: PendingMessage) -> None:
         self._marked_ids.add(inbound.id)
-        run.add(inbound)
+        run.steering.add(inbound)
 
     def _next(self) -> SlackRun | None:
         """Return the active run, or begin one: the oldest message is its prompt, the others become injections."""
@@ -256,10 +241,11 @@ class ConversationWorker:
         slot = self._enter_queue()
         if slot is None or not slot.is_shown:
             return None
-        first, *others = self._inbox.waiting
+        first, *others = self._inbox.waiting.values()
         was_waiting = first.id in self._marked_ids or self._inbox.is_held(first)
         newest_ts = max((each.message.ts for each in (first, *others)), key=float)
-        record = RunRecord.begun_with(
+        record = RunRecord(
+            uuid4().hex,
             first,
             was_waiting=was_waiting,
             newest_ts=newest_ts,
@@ -292,7 +278,9 @@ class ConversationWorker:
 
     async def _park(self) -> None:
         """Hand the conversation over until a slot is free; mark each pending message with 📨."""
-        waiting = [each for each in self._inbox.waiting if not each.is_marked_accepted and not each.is_late_change]
+        waiting = [
+            each for each in self._inbox.waiting.values() if not each.is_marked_accepted and not each.is_late_change
+        ]
         marked = [replace(each, is_marked_accepted=True) for each in waiting]
         if marked:
             await self._lease.write(StateChanges(replaced={each.seq: each.to_dict() for each in marked}))
@@ -306,11 +294,11 @@ class ConversationWorker:
         where = {"conversation": self._id, "run_id": run.record.id}
         log.info("run.started", **where, instance=run.instance.name)
         with ExitStack() as on_failure:
-            on_failure.callback(self._background.release_hourglass, run.first.message)
+            on_failure.callback(self._background.release_hourglass, run.place.channel, run.first.message.ts)
             await run.go()
             if not run.was_suspended:
                 async with self._lock:
-                    await self._close_delivered(run)
+                    await self._state.end(run)
             on_failure.pop_all()
         if run.was_suspended:
             log.info("run.suspended", **where)
@@ -322,29 +310,3 @@ class ConversationWorker:
         log.info("run.ended", **where, **fields)
         await self._cleanup.recent_done()
         self._slots.leave(self._id)
-
-    async def _close_delivered(self, run: SlackRun) -> None:
-        """Close the entries of delivered messages, and return the other ones to the queue."""
-        inbox, first = self._inbox, run.first
-        given = inbox.given
-        read = await self._state.delivered(first.instance, {each.id for each in given})
-        closed: dict[int, End] = {each.seq: "" for each in given if each.id in read}
-        if first.id not in read and not run.is_requeued:
-            closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
-        inbox.remove([each for each in given if each.seq in closed])
-        inbox.take_back()
-        late = self._takeover.refused_late()
-        closed.update(dict.fromkeys(late, "refused"))
-        notices = (*self._held_back(run), *late.values())
-        self._state.run = None
-        await self._cleanup.end_run(closed, artifacts=run.view.artifacts, notices=notices)
-        for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
-            self._background.mark_delivered(message_id)
-
-    def _held_back(self, run: SlackRun) -> tuple[Notice, ...]:
-        """Return a notice about messages that a stop held back after the run's last post."""
-        unannounced = [] if self._inbox.starts_a_run else self._inbox.unannounced
-        if not unannounced:
-            return ()
-        self._inbox.announce_all()
-        return (Notice(unannounced[-1].message, f"{run.record.id}:held", texts.held_back(len(unannounced))),)

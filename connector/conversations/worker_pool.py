@@ -75,7 +75,7 @@ class WorkerPool:
             run = worker.run
             if run is None or run.place.channel != channel:
                 continue
-            if run.view.is_status(ts) or ts == run.first.message.ts:
+            if run.status.is_mine(ts) or ts == run.first.message.ts:
                 return conversation_id, run.record.id
         return None
 
@@ -83,7 +83,7 @@ class WorkerPool:
         """Check a conversation for work: nudge its worker here, or claim it."""
         worker = self._workers.get(conversation_id)
         if worker is not None and not worker.is_over:
-            worker.nudge()
+            worker.news.set()
         elif conversation_id in self._tasks:
             self._again.add(conversation_id)  # it is being claimed or released
         elif not self.is_closing:
@@ -111,7 +111,7 @@ class WorkerPool:
             if worker is None or not worker.is_parked:
                 self._workspace.slots.leave(conversation_id)
             del self._tasks[conversation_id]
-            has_news = worker is not None and worker.is_over and worker.has_news
+            has_news = worker is not None and worker.is_over and worker.news.is_set()
             if has_news or conversation_id in self._again:
                 self._again.discard(conversation_id)
                 self.check_for_work(conversation_id)

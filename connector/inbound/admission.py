@@ -15,8 +15,7 @@ from connector.events import StopRequest, edited_ts_of, home_of, is_stop_word, m
 from connector.inbound.access_policy import AccessPolicy, AccessRules, Actor
 from connector.inbound.out_of_order import LRUSet, UnroutedReplies
 from connector.protocols import InboxEntry
-from connector.records.entries import UNREADABLE, ThreadCatchUp
-from connector.records.inbox import PendingMessage
+from connector.records.entries import UNREADABLE, PendingMessage, ThreadCatchUp
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 

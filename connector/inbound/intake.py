@@ -12,8 +12,8 @@ import structlog
 from connector.events import StopRequest, ThreadAddress, is_stop_word, thread_of
 from connector.inbound.out_of_order import REDELIVERY_WINDOW_S, LookUps, LRUSet, NoAnswer, NotNow
 from connector.protocols import InboxEntry
-from connector.records.inbox import PendingMessage
-from connector.runs.status.message import STATUS_KEY
+from connector.records.entries import PendingMessage
+from connector.runs.run_status import STATUS_KEY
 from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority
 

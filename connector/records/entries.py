@@ -1,24 +1,67 @@
-"""Parse inbox entries into messages, stops and catch-ups."""
+"""Inbox entries: accepted messages, stops, mentions without text, and requests to read a thread."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from connector.events import SlackMessage, StopRequest, checked_ts
-from connector.records.inbox import PendingMessage
+from pydantic import TypeAdapter
+
+from connector.events import SlackMessage, StopRequest, Ts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from connector.protocols import InboxEntry
 
-# Errors that parsing a record of another format can raise.
+# Errors that parsing a record or an event of another format can raise.
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
 class UnreadableEntry(Exception):  # noqa: N818 - a fact about stored data
     """A record has a format that this version cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMessage:
+    """An accepted message, its instance, and its text for the model.
+
+    Args:
+        id: identity as an inbox entry and in the log.
+        seq: sequence number in the order of acceptance.
+        edited_ts: ts of the latest edit or deletion; blank: never changed.
+        is_marked_accepted: whether it has 📨 because it waits for a slot.
+    """
+
+    message: SlackMessage
+    instance: str
+    prompt: str
+    id: str
+    seq: int = 0
+    edited_ts: Ts | Literal[""] = ""
+    is_marked_accepted: bool = False
+
+    @property
+    def is_late_change(self) -> bool:
+        """Whether it reports an edit or a deletion of a delivered message."""
+        return self.id != self.message.id
+
+    @property
+    def written_s(self) -> float:
+        """Time of the message, or of the edit or deletion that it reports, in seconds since the epoch."""
+        return float(self.edited_ts if self.is_late_change and self.edited_ts else self.message.ts)
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it begins with `!`, which requests delivery at once."""
+        return self.prompt.startswith("!")
+
+    @property
+    def mentioned(self) -> list[str]:
+        """The mentioned users whose names are to be looked up. Slack sends some mentions with the name included."""
+        return [user for user in self.message.mentioned if f"@{user}" in self.prompt]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the data of the inbox entry."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +75,7 @@ class ThreadCatchUp:
     """
 
     mention: PendingMessage
-    since: str
+    since: Ts
     is_shared: bool | None
 
     @property
@@ -40,18 +83,16 @@ class ThreadCatchUp:
         return f"{self.mention.id}:catch_up"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"mention": self.mention.to_dict(), "since": self.since, "is_shared": self.is_shared}
+        """Return the data of the inbox entry."""
+        return asdict(self)
 
-    @classmethod
-    def from_entry(cls, entry: InboxEntry) -> Self:
-        mention = entry.data["mention"]
-        message_id = _message(mention["message"]).id
-        checked_ts(entry.data["since"])
-        return cls(PendingMessage.from_dict(mention, message_id, 0), entry.data["since"], entry.data["is_shared"])
+
+_MESSAGE, _STOP = TypeAdapter(PendingMessage), TypeAdapter(StopRequest)
+_MENTION, _CATCH_UP = TypeAdapter(SlackMessage), TypeAdapter(ThreadCatchUp)
 
 
 def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | SlackMessage | ThreadCatchUp:
-    """Return a new or changed message, a stop, a bare mention, or a catch-up.
+    """Return a new or changed message, a stop, a mention without text, or a catch-up.
 
     Raises:
         UnreadableEntry: another version has written it.
@@ -59,28 +100,13 @@ def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | SlackMessag
     try:
         match entry.kind:
             case "message" | "edit" | "withdrawal":
-                return _inbound(entry)
+                return _MESSAGE.validate_python({**entry.data, "id": entry.id, "seq": entry.seq})
             case "stop":
-                return _stop(entry)
+                return _STOP.validate_python({**entry.data, "id": entry.id})
             case "mention":
-                return _message(entry.data["message"])
+                return _MENTION.validate_python(entry.data["message"])
             case "catch_up":
-                return ThreadCatchUp.from_entry(entry)
+                return _CATCH_UP.validate_python(entry.data)
     except UNREADABLE as e:
         raise UnreadableEntry from e
     raise UnreadableEntry
-
-
-def _inbound(entry: InboxEntry) -> PendingMessage:
-    return PendingMessage.from_dict(entry.data, entry.id, entry.seq)
-
-
-def _stop(entry: InboxEntry) -> StopRequest:
-    data = entry.data
-    word = None if data.get("message") is None else _message(data["message"])
-    checked_ts(data["at"])
-    return StopRequest(entry.id, data["user"], data["at"], data.get("ts"), data.get("run"), word)
-
-
-def _message(data: Mapping[str, Any]) -> SlackMessage:
-    return SlackMessage(**{**data, "files": tuple(data["files"])})

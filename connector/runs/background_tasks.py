@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.formatting.content import Content
-from connector.formatting.links import escape
 from connector.protocols import LeaseLost, SlackOptions
 from connector.runs.run_slots import RunSlots
-from connector.runs.status.message import remove_status
 from connector.slack_api.agent_sessions import AgentSessions
 from connector.slack_api.best_effort import best_effort
 from connector.slack_api.reactions import ReactionKey, Reactions
@@ -25,8 +21,7 @@ if TYPE_CHECKING:
     from connector.events import SlackMessage
     from connector.protocols import SessionManager
     from connector.records.entries import ThreadCatchUp
-    from connector.records.pending_cleanup import Notice
-    from connector.records.run_artifacts import RunArtifacts
+    from connector.records.runs import RunArtifacts
     from connector.routing import Router
     from connector.slack_api.client import SlackClient
 
@@ -129,83 +124,49 @@ class BackgroundTasks:
 
         Returns False if all are in use; then only the status message shows the run.
         """
-        self._reactions.cancel(
-            ReactionKey(message.channel, message.ts, ENVELOPE)
-        )  # the status message replaces a queued 📨
+        # The status message replaces a queued 📨.
+        self._reactions.cancel(ReactionKey(message.channel, message.ts, ENVELOPE))
         is_room = len(self._hourglasses) < _MOST_HOURGLASSES
         if is_room:
-            self._hourglasses.add(_hourglass_on(message))
+            self._hourglasses.add(ReactionKey(message.channel, message.ts, HOURGLASS))
         return is_room
 
-    def release_hourglass(self, message: SlackMessage) -> None:
+    def release_hourglass(self, channel: str, ts: str) -> None:
         """Release the ⏳ reservation: this process neither adds nor removes it."""
-        self._hourglasses.discard(_hourglass_on(message))
+        self._hourglasses.discard(ReactionKey(channel, ts, HOURGLASS))
 
-    async def mark_working(self, message: SlackMessage, confirm: Callable[[], Awaitable[None]]) -> bool:
-        """Add ⏳: a run begins with the message, or resumes.
+    async def add_hourglass(self, message: SlackMessage, confirm: Callable[[], Awaitable[None]]) -> bool:
+        """Add ⏳: a run begins with the message, or resumes. Returns whether the reaction may be there.
 
-        Returns whether the reaction may be there. After an error it may be there, too.
+        After an error it may be there, too.
 
         Raises:
             SlackCallFailed: Slack rejected the call.
         """
-        mark = _hourglass_on(message)
-        self._hourglasses.add(mark)
+        hourglass = ReactionKey(message.channel, message.ts, HOURGLASS)
+        self._hourglasses.add(hourglass)
         is_there = True
         try:
-            is_there = await self._reactions.add(mark, message.user, confirm)
+            is_there = await self._reactions.add(hourglass, message.user, confirm)
         except LeaseLost:
             is_there = False  # the new owner removes it
             raise
         finally:
             if not is_there:
-                self._hourglasses.discard(mark)
+                self._hourglasses.discard(hourglass)
         return is_there
 
     def cancel_hourglass(self, message: SlackMessage) -> None:
         """Cancel a queued ⏳, because the run is over."""
-        self._reactions.cancel(_hourglass_on(message))
+        self._reactions.cancel(ReactionKey(message.channel, message.ts, HOURGLASS))
 
-    async def remove_artifacts(self, artifacts: RunArtifacts) -> None:
-        """Remove the status messages and the hourglass of a run. Retries while Slack is unavailable."""
-        for ts in artifacts.statuses:
-            await best_effort(
-                self.client.retry_until_done(partial(remove_status, self.client, artifacts.channel, ts, artifacts.user))
-            )
-        if artifacts.has_hourglass:
-            await best_effort(self.client.retry_until_done(partial(self.unmark, artifacts)))
-            self._hourglasses.discard(_hourglass_of(artifacts))
-
-    async def unmark(self, artifacts: RunArtifacts) -> None:
+    async def remove_hourglass(self, artifacts: RunArtifacts) -> None:
         """Remove the hourglass of a run.
 
         Raises:
             SlackCallFailed: Slack rejected the call.
         """
-        await self._reactions.remove(_hourglass_of(artifacts))
-
-    async def post_notice(self, notice: Notice, confirm: Callable[[], Awaitable[None]]) -> None:
-        """Post a notice, and return once Slack has accepted or rejected it.
-
-        An error raised by `confirm` prevents the post: the new owner posts it.
-        """
-        in_doubt = notice.is_inherited
-
-        async def attempt() -> None:
-            nonlocal in_doubt
-            was_in_doubt, in_doubt = in_doubt, True  # a failed call may have posted it
-            content = Content(escape(notice.text))
-            await self.client.post(notice.message.place, content, notice.key, in_doubt=was_in_doubt, confirm=confirm)
-
-        await best_effort(self.client.retry_until_done(attempt))
-
-
-def _hourglass_on(message: SlackMessage) -> ReactionKey:
-    return ReactionKey(message.channel, message.ts, HOURGLASS)
-
-
-def _hourglass_of(artifacts: RunArtifacts) -> ReactionKey:
-    return ReactionKey(artifacts.channel, artifacts.first_ts, HOURGLASS)
+        await self._reactions.remove(ReactionKey(artifacts.channel, artifacts.first_ts, HOURGLASS))
 
 
 async def _guarded(call: Coroutine[Any, Any, object]) -> None:

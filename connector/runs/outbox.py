@@ -1,32 +1,34 @@
-"""The outbox of a run: posts are stored first, then delivered in order, each exactly once."""
+"""The posts of a run: they are stored first, then delivered in order, each exactly once."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import structlog
 
 from connector import texts
 from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
-from connector.formatting.splitting import pieces
+from connector.formatting.links import escape, whole
+from connector.formatting.markdown import markdown_to_slack
+from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
 from connector.records.entries import UNREADABLE
-from connector.runs.post import Post
 from connector.slack_api import uploads
 from connector.slack_api.best_effort import best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from connector.protocols import ConversationLease, End, Persona
-    from connector.records.run_record import RunRecord
+    from connector.records.runs import RunRecord
     from connector.slack_api.client import SlackClient
     from connector.slack_api.history import FoundPost
 
@@ -34,12 +36,65 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# A longer answer becomes a file: it would fill several screens, and at about one message a second, other people's posts
+# would appear between its parts.
+_MOST_MESSAGES = 5
+# A longer text would exceed that limit; skip its conversion, whose time also grows with the number of lines.
+_MOST_CHARS, _MOST_LINES = _MOST_MESSAGES * PIECE_CHARS, 1000
 # Replaces the data of a delivered post.
 _POSTED = ""
 # Part of the direct message that reports a closed conversation.
 _CLOSED = "closed"
 _SHORT_CHARS = 1500
 _NOTHING: MappingProxyType[int, End] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One text of a run, as one or more Slack messages.
+
+    Args:
+        part: key of the post within its run.
+        texts: the messages, in Slack's markup.
+        by_agent: whether it is posted under the agent's persona rather than the service's own name.
+        file: Markdown to share as a file before the messages; blank: none.
+        number: its position among the posts of the run.
+        in_doubt: whether an earlier owner may have posted it.
+    """
+
+    part: str
+    texts: tuple[str, ...]
+    by_agent: bool = False
+    file: str = ""
+    number: int = 0
+    in_doubt: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        post = {"number": self.number, "texts": self.texts, "by_agent": self.by_agent}
+        return {**post, "file": self.file} if self.file else post
+
+    @classmethod
+    def from_dict(cls, part: str, data: Mapping[str, Any]) -> Self:
+        """Parse stored data; errors of another format are those in `UNREADABLE`."""
+        texts, file = tuple(data["texts"]), data.get("file", "")
+        return cls(part, texts, data["by_agent"], file, data["number"], in_doubt=True)
+
+
+def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
+    """Return a post by the agent, with a file if the text is long; none if the text is blank."""
+    markdown = whole(markdown).strip("\n")
+    if len(markdown) <= _MOST_CHARS and markdown.count("\n") < _MOST_LINES:
+        text = markdown_to_slack(markdown)  # escaped characters become longer
+        if len(text) <= _MOST_CHARS and len(texts := tuple(pieces(text))) <= _MOST_MESSAGES:
+            return (Post(part, texts, by_agent=True),) if texts else ()
+    if not markdown.strip():
+        return ()
+    return (Post(part, uploads.summary_of(markdown), by_agent=True, file=markdown),)
+
+
+def service_post(part: str, sentence: str) -> tuple[Post, ...]:
+    """Return a post by the service itself; none if the sentence is blank."""
+    return (Post(part, (escape(sentence),)),) if sentence else ()
 
 
 class Send(Protocol):
@@ -78,6 +133,8 @@ class Outbox:
         posts = lease.claim.posts if record.was_taken_over else {}
         self._known = set(posts)
         self.is_closed = _CLOSED in posts
+        # All posts are delivered, and no more are accepted.
+        self.is_finished = False
         # Each post with the task that stores it; `None`: stored by an earlier owner.
         self._waiting: asyncio.Queue[tuple[Post, asyncio.Task[None] | None]] = asyncio.Queue()
         self._storing: set[asyncio.Task[None]] = set()
@@ -106,14 +163,28 @@ class Outbox:
 
     async def empty(self) -> None:
         """Wait until every post is delivered or dropped."""
-        await self._waiting.join()
+        known = None
+        while known != len(self._known):  # posts may be added while this waits
+            known = len(self._known)
+            await self._waiting.join()
 
-    async def work(self) -> None:
-        """Deliver the posts one after the other.
+    @asynccontextmanager
+    async def delivering(self) -> AsyncIterator[None]:
+        """Deliver posts while the body runs, and the remaining ones at its end.
+
+        If the body fails or is cancelled, the remaining posts stay stored.
 
         Raises:
-            LeaseLost: another process owns the conversation.
+            LeaseLost: in an exception group, if another process owns the conversation.
         """
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(self._work())
+            yield
+            await self.empty()
+            self.is_finished = True
+            working.cancel()
+
+    async def _work(self) -> None:
         while True:
             post, stored = await self._waiting.get()
             if stored is not None:
@@ -165,7 +236,8 @@ class Outbox:
         if failed.error == NO_THREAD:
             return replace(post, texts=(), file="")
         # Stored before the first message is sent, so that the next owner continues with messages, too.
-        post = await post.without_file()
+        texts = await asyncio.to_thread(lambda: tuple(pieces(markdown_to_slack(post.file))))  # may take seconds
+        post = replace(post, texts=texts, file="")
         await self._lease.write(StateChanges(posts={post.part: post.to_dict()}))
         return post
 

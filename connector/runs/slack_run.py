@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -11,22 +13,54 @@ import structlog
 from connector import texts
 from connector.error_boundary import error_boundary
 from connector.protocols import Refused, RunFailed, StateChanges
-from connector.records.run_summary import ResumeSummary, RunSummary
-from connector.runs.post import agent_post, service_post
-from connector.runs.start_mode import Finished, New, Resumed, StartMode, Unrecoverable
+from connector.records.runs import RunSummary, unknown_calls
+from connector.runs.outbox import Outbox, agent_post, service_post
+from connector.runs.run_status import RunStatus
 from connector.runs.steering import Steering
-from connector.runs.view import RunView
+from connector.slack_api.history import FoundPost
 
 if TYPE_CHECKING:
     from connector.events import StopRequest, ThreadAddress
     from connector.protocols import ConversationLease
-    from connector.records.inbox import Inbox, PendingMessage
-    from connector.records.run_record import RunRecord
+    from connector.records.entries import PendingMessage
+    from connector.records.inbox import Inbox
+    from connector.records.runs import RunRecord
     from connector.runs.background_tasks import WorkspaceContext
-    from connector.runs.post import Post
+    from connector.runs.outbox import Post
     from connector.runs.run_slots import RunSlot
 
 log = structlog.get_logger(__name__)
+
+_KEY_CHARS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """Start with the first message, which is not delivered yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Resume a run of another process from its log; `delivered_ids` are the ids of the delivered messages."""
+
+    delivered_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecoverable:
+    """Report failure: the log of a run of another process is unreadable."""
+
+    why: RunFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Only deliver the remaining posts: another process finished the run."""
+
+    delivered_ids: frozenset[str] = frozenset()
+
+
+StartMode = New | Resumed | Unrecoverable | Finished
 
 
 class SlackRun:
@@ -38,12 +72,17 @@ class SlackRun:
         lease: ConversationLease,
         inbox: Inbox,
         workspace: WorkspaceContext,
-        start_mode: StartMode = New(),  # noqa: B008 - it is frozen
+        start_mode: StartMode = New(),
     ) -> None:
         self.record = record
         self.instance = workspace.router.instance(record.first.instance)
         self.place: ThreadAddress = record.first.message.place
-        self.view = RunView(workspace.background, lease, record, self.instance.persona, self)
+        client = workspace.background.client
+        existing = FoundPost(client.history, self.place) if record.was_taken_over else None
+        self.outbox = Outbox(client, lease, record, self.instance.persona, existing, on_closed=self._on_closed)
+        self.status = RunStatus(
+            workspace.background, lease, record, existing, keep_ts=self._keep_status, on_closed=self.outbox.close
+        )
         self.summary: RunSummary | None = None
         self._lease = lease
         self._inbox = inbox
@@ -53,7 +92,7 @@ class SlackRun:
         # `None`: a resumed run requests one itself.
         self.slot: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self._steering = Steering(self._key, inbox, workspace, self.view)
+        self.steering = Steering(self._key, inbox, workspace, self.outbox)
         self._start_mode = start_mode
         self.delivered_ids = set(start_mode.delivered_ids) if isinstance(start_mode, Resumed | Finished) else set()
         self._has_begun = self.first.id in self.delivered_ids
@@ -63,24 +102,16 @@ class SlackRun:
         self._parts = 0
         self._is_first_delivered = self._is_suspending = self._is_cancelled = False
         if record.stops:
-            self.view.stop()
+            self.status.stop()
 
     @property
     def first(self) -> PendingMessage:
         return self.record.first
 
-    def add(self, inbound: PendingMessage) -> None:
-        """Queue a message for injection into this run, or for the next run."""
-        self._steering.add(inbound)
-
-    def flush(self) -> None:
-        """Inject the messages that are ready."""
-        self._steering.flush()
-
     @property
     def can_be_stopped(self) -> bool:
         """Whether a stop has an effect: on this run, or on the next one that would start by itself."""
-        return not self.is_over or self.record.stops > 0 or self._inbox.starts_a_run
+        return not self.is_over or self.record.stops > 0 or self._inbox.run_starter is not None
 
     def is_meant(self, stop: StopRequest) -> bool:
         """Return whether a stop applies: it is not older than the run, and names this run (id or message) or none."""
@@ -88,7 +119,7 @@ class SlackRun:
             return False
         if stop.run is not None:
             return stop.run == self.record.id
-        return stop.ts is None or stop.ts == self.first.message.ts or self.view.is_status(stop.ts)
+        return stop.ts is None or stop.ts == self.first.message.ts or self.status.is_mine(stop.ts)
 
     def stop(self, user: str) -> None:
         """Stop gracefully; on a second call, immediately."""
@@ -96,7 +127,7 @@ class SlackRun:
             return
         by = self.record.stopped_by or user
         self.record = replace(self.record, stopped_by=by, stops=self.record.stops + 1)
-        self.view.stop()
+        self.status.stop()
         # Has no effect on a session that has not begun; `_execute` and `_start_steering` handle that case.
         self._stop_loop()
 
@@ -104,7 +135,7 @@ class SlackRun:
         """End at the next boundary, so that another process can resume the run."""
         if not self._is_suspending:
             self._is_suspending = True
-            self._steering.close()
+            self.steering.close()
             self._sessions.suspend(*self._key)
             self._check_slot()
 
@@ -125,16 +156,11 @@ class SlackRun:
         except Refused:
             return False
 
-    def withdraw(self, inbound: PendingMessage) -> bool:
-        """Withdraw a message given to the loop. Returns False if it is delivered."""
-        return self._sessions.withdraw(*self._key, inbound.id)
-
-    async def keep_status(self, ts: str) -> None:
-        """Store the ts of the status message."""
+    async def _keep_status(self, ts: str) -> None:
         self.record = replace(self.record, status_ts=ts)
         await self._lease.write(StateChanges(run=self.record.to_dict()))
 
-    def on_closed(self, error: str) -> None:
+    def _on_closed(self, error: str) -> None:
         """End the run, because Slack no longer accepts posts in the conversation."""
         log.error("conversation.closed", conversation=self.place.conversation_id, error=error)
         self.cancel()
@@ -147,11 +173,11 @@ class SlackRun:
         """
         if not self.record.was_taken_over:
             await self._lease.write(StateChanges(run=self.record.to_dict()))
-        async with self.view.posting():
+        async with self.outbox.delivering():
             if not isinstance(self._start_mode, Finished):
-                async with self.view.shown():
+                async with self.status.shown():
                     await self._run()
-                    await self.view.posted()
+                    await self.outbox.empty()
 
     async def _run(self) -> None:
         """Execute the run and post its result, or why there is none."""
@@ -189,7 +215,7 @@ class SlackRun:
                     return await self._begin()
         finally:
             self.is_over = True
-            self._steering.close()
+            self.steering.close()
 
     async def _begin(self) -> str:
         self._has_begun = True
@@ -216,12 +242,12 @@ class SlackRun:
         log.info("run.waiting", conversation=self.place.conversation_id, place=self._slots.place(slot))
         while not (slot.is_granted or self._is_stopped or self._is_suspending):
             runs, bound = self._slots.obstacle(slot)
-            self.view.on_event("waiting", {"place": self._slots.place(slot), "runs": runs, "bound": bound})
+            self.status.on_event("waiting", {"place": self._slots.place(slot), "runs": runs, "bound": bound})
             await slot.changed.wait()
             slot.changed.clear()
         if not slot.is_granted:
             self._slots.leave(self.place.conversation_id)
-        self.view.on_event("waited", {})
+        self.status.on_event("waited", {})
 
     def _check_slot(self) -> None:
         """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
@@ -230,12 +256,12 @@ class SlackRun:
 
     @property
     def _is_stopped(self) -> bool:
-        return self.record.stops > 0 or self.view.is_closed
+        return self.record.stops > 0 or self.outbox.is_closed
 
     def _stop_loop(self) -> None:
-        self._steering.close()
+        self.steering.close()
         self._check_slot()
-        is_immediate = self.record.stops > 1 or self._is_cancelled or self.view.is_closed
+        is_immediate = self.record.stops > 1 or self._is_cancelled or self.outbox.is_closed
         self._sessions.stop(*self._key, immediate=is_immediate)
 
     @property
@@ -253,7 +279,7 @@ class SlackRun:
     async def _post_result(self, answer: str) -> None:
         if self._is_handed_over:
             self.was_suspended = True
-            self.view.suspend()
+            self.status.is_suspended = True
             return
         summary = self.summary = self.summary or RunSummary("success")
         was_cancelled = summary.status == "cancelled"
@@ -278,7 +304,7 @@ class SlackRun:
             self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)
             return self.record.to_dict()
 
-        await self.view.post(*posts, run=over)
+        await self.outbox.add(*posts, run=over)
 
     def _part(self, number: int) -> str:
         """Return the outbox part of a text; each instance numbers its own texts."""
@@ -314,7 +340,7 @@ class SlackRun:
             self._stop_loop()
         if self._is_suspending:
             self._sessions.suspend(*self._key)
-        await self._steering.open()
+        await self.steering.open()
 
     async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
         match event:
@@ -328,14 +354,17 @@ class SlackRun:
                 for message_id in data.get("ids", ()):
                     self.delivered_ids.add(message_id)
                     self._background.mark_delivered(message_id)
-                self._steering.flush()
+                self.steering.flush()
             case "resumed":
-                resumption = ResumeSummary.of(data)
-                await self.view.post(*service_post(f"resumed:{resumption.key}", texts.resumed(resumption.labels)))
+                calls = unknown_calls(data)
+                # Resumptions of one run with different unknown calls post different notices.
+                ids = json.dumps([call.id or call.label for call in calls])
+                part = f"resumed:{sha256(ids.encode()).hexdigest()[:_KEY_CHARS]}"
+                await self.outbox.add(*service_post(part, texts.resumed([call.label for call in calls])))
             case "text":
                 self._parts = data.get("part", self._parts + 1)
                 text = f"{data['text'].rstrip()} …" if data.get("partial") else data["text"]
-                await self.view.post(*agent_post(self._part(self._parts), text))
+                await self.outbox.add(*agent_post(self._part(self._parts), text))
             case "complete":
                 self.summary = RunSummary.of(data)
-        self.view.on_event(event, data)
+        self.status.on_event(event, data)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.protocols import QueueFull, Refused, SteeringMessage
-from connector.runs.post import service_post
+from connector.protocols import QueueFull, Refused
+from connector.runs.outbox import service_post
 
 if TYPE_CHECKING:
-    from connector.records.inbox import Inbox, PendingMessage
+    from connector.records.entries import PendingMessage
+    from connector.records.inbox import Inbox
     from connector.runs.background_tasks import WorkspaceContext
-    from connector.runs.view import RunView
+    from connector.runs.outbox import Outbox
 
 
 class Steering:
@@ -24,12 +25,12 @@ class Steering:
         key: instance name and conversation id.
     """
 
-    def __init__(self, key: tuple[str, str], inbox: Inbox, workspace: WorkspaceContext, view: RunView) -> None:
+    def __init__(self, key: tuple[str, str], inbox: Inbox, workspace: WorkspaceContext, outbox: Outbox) -> None:
         self._key = key
         self._inbox = inbox
         self._sessions = workspace.sessions
         self._background = workspace.background
-        self._view = view
+        self._outbox = outbox
         self._is_open = self._is_closed = False
         # Added messages that are not processed yet.
         self._added: list[PendingMessage] = []
@@ -37,7 +38,7 @@ class Steering:
     async def open(self) -> None:
         """Start injecting, beginning with the messages that wait."""
         self._is_open = True
-        await self._inbox.get_all_ready()
+        await self._inbox.get_ready()
         self.flush()
 
     def close(self) -> None:
@@ -63,16 +64,22 @@ class Steering:
         await self._inbox.get_ready(added)
         self.flush()
         for inbound in added:
-            if self._inbox.find(inbound.id) is not None:
-                self._mark_accepted(inbound)
+            # The message that a late change is about has its reaction already.
+            if self._inbox.find(inbound.id) is not None and not inbound.is_late_change:
+                self._background.mark_accepted(inbound.message)
 
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""
         users, message = self._background.users, inbound.message
-        text, author = users.with_ids(inbound.prompt), users.author(message.user)
-        injection = SteeringMessage(inbound.id, text, author, inbound.written_s, message.files)
         try:
-            taken = self._sessions.inject(*self._key, injection)
+            taken = self._sessions.inject(
+                *self._key,
+                users.with_ids(inbound.prompt),
+                message_id=inbound.id,
+                author=users.author(message.user),
+                written_s=inbound.written_s,
+                files=message.files,
+            )
         except QueueFull:
             return False
         except Refused as e:
@@ -83,11 +90,11 @@ class Steering:
             self._inbox.give(inbound)
         return taken
 
-    def _mark_accepted(self, inbound: PendingMessage) -> None:
-        if not inbound.is_late_change:  # the message it is about has its reaction already
-            self._background.mark_accepted(inbound.message)
-
     async def _refuse(self, inbound: PendingMessage, why: str) -> None:
         self._background.unmark_accepted(inbound.message)
         notice = service_post(f"refused:{inbound.id}", texts.refused(inbound.prompt, why))
-        await self._view.post(*notice, closed={inbound.seq: "refused"})
+        await self._outbox.add(*notice, closed={inbound.seq: "refused"})
+
+    def withdraw(self, message_id: str) -> bool:
+        """Withdraw a message given to the loop. Returns False if it is delivered."""
+        return self._sessions.withdraw(*self._key, message_id)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from orchestrator_interactive.interactions.records import Key, Node
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from orchestrator_interactive.interactions.tree import Segment, Tree
 
 # Number of states per read.

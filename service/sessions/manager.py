@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector.protocols import QueueFull, Refused, RunFailed, SteeringMessage
+from connector.protocols import QueueFull, Refused, RunFailed
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import MessageAuthor, ProgressCallback
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
     from service.sessions.workspaces import Workspaces
 
@@ -164,7 +164,17 @@ class InProcessSessionManager:
             raise Interrupted
         return session
 
-    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
+    def inject(  # noqa: PLR0913 - the parts of a message
+        self,
+        instance_name: str,
+        conversation_id: str,
+        prompt: str,
+        *,
+        message_id: str,
+        author: MessageAuthor,
+        written_s: float,
+        files: tuple[str, ...] = (),
+    ) -> bool:
         """Inject a message into the running loop. Return False if there is no loop that accepts it.
 
         Raises:
@@ -175,7 +185,7 @@ class InProcessSessionManager:
         if offer is None:
             return False
         try:
-            offer(Injection(steer.text, steer.id, _author(steer.author), steer.files, order=steer.written_s))
+            offer(Injection(prompt, message_id, _author(author), files, order=written_s))
         except RunFinished:
             return False
         except InjectionQueueFull as e:

@@ -242,12 +242,13 @@ async def post_the_first_later(self, place, content, key, persona=None, **option
 # Sessions, runs, tools and slots.
 
 
-def swap_steers(self, instance_name, conversation_id, steer):
+def swap_steers(self, *given, **more):
+    (_, conversation_id, _), steer = given, (given, more)
     held = self.__dict__.setdefault("steers", {})
     if (first := held.pop(conversation_id, None)) is None:
         held[conversation_id] = steer
         return True
-    taken = [Sessions.inject(self, instance_name, conversation_id, each) for each in (steer, first)]
+    taken = [Sessions.inject(self, *each, **options) for each, options in (steer, first)]
     return all(taken)
 
 

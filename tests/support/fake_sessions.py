@@ -7,10 +7,20 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from connector import Refused, RunFailed, SteeringMessage
+from connector import Refused, RunFailed
 from connector.protocols import MessageAuthor, QueueFull
 
 ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Injected:
+    """An injection into a run."""
+
+    id: str
+    text: str
+    author: MessageAuthor
+    files: tuple[str, ...]
 
 
 @dataclass
@@ -36,7 +46,7 @@ class FakeRun:
     fence: int | None = None
     resumed: bool = False
     suspended: bool = False
-    injections: list[SteeringMessage] = field(default_factory=list)
+    injections: list[Injected] = field(default_factory=list)
     stops: list[bool] = field(default_factory=list)
     listening: bool = True
     full: bool = False
@@ -205,7 +215,17 @@ class FakeSessionManager:
             raise self.forgetful
         return frozenset(self._read.get((instance_name, conversation_id), set()) & set(ids))
 
-    def inject(self, instance_name: str, conversation_id: str, steer: SteeringMessage) -> bool:
+    def inject(
+        self,
+        instance_name: str,
+        conversation_id: str,
+        prompt: str,
+        *,
+        message_id: str,
+        author: MessageAuthor,
+        written_s: float,
+        files: tuple[str, ...] = (),
+    ) -> bool:
         run = self._active.get((instance_name, conversation_id))
         if run is None or not run.listening:
             return False
@@ -215,8 +235,8 @@ class FakeSessionManager:
             raise Refused("It has no words; send it with some.")
         if run.full:
             raise QueueFull
-        run.injections.append(steer)
-        self.injected.append(steer.text)
+        run.injections.append(Injected(message_id, prompt, author, files))
+        self.injected.append(prompt)
         run.wake()
         return True
 

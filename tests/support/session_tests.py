@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from connector.protocols import MessageAuthor, SteeringMessage
+from connector.protocols import MessageAuthor
 
 HERE = "T:C:1.0"
 ANA = MessageAuthor("U0ANA", "Ana")
 
 
-def steering(id_: str, text: str = "and that", written_s: float = 2.0) -> SteeringMessage:
-    return SteeringMessage(id_, text, ANA, written_s)
+@dataclass(frozen=True)
+class Written:
+    """A message of a person, as the connector passes it to a session manager."""
+
+    message_id: str
+    prompt: str
+    author: MessageAuthor
+    written_s: float
+    files: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `inject`."""
+        return {**asdict(self), "author": self.author}
+
+
+def steering(id_: str, text: str = "and that", written_s: float = 2.0) -> dict[str, Any]:
+    return Written(id_, text, ANA, written_s).arguments
 
 
 class ProgressRecorder:

@@ -13,14 +13,14 @@ from service_process import run_command
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry
-from connector.records.inbox import PendingMessage
+from connector.records.entries import PendingMessage
 from local_slack import LocalSlack
 from service.store import inspect_run_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from local_slack.installation.team import InstalledTeam
+    from local_slack.clients import InstalledTeam
 
 
 def due_message(team: InstalledTeam, ts: str) -> PendingMessage:

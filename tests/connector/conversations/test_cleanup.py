@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,8 +15,7 @@ from virtual_time import in_virtual_time
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage
 from connector.protocols import Claim, InboxEntry, StateChanges
-from connector.records.pending_cleanup import Notice, PendingCleanup
-from connector.records.run_artifacts import RunArtifacts
+from connector.records.runs import Notice, RunArtifacts, cleanup_record, parse_run_record
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
@@ -24,7 +24,7 @@ MESSAGE = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
 ARTIFACTS = RunArtifacts("C1", "1.0", ("2.0",), has_hourglass=True, team="T1", thread_ts="1.0", run_id="run")
 NOTICE = Notice(MESSAGE, "T1:C1:1.0:stopped", "🛑 Stopped by Ben.")
 STOP = InboxEntry("stop", "stop", {}, 7)
-BOTH = PendingCleanup((ARTIFACTS,), (NOTICE,))
+BOTH = (ARTIFACTS, NOTICE)
 
 
 class Response(dict[str, Any]):
@@ -88,27 +88,28 @@ async def all_done(cleanup: Cleanup) -> None:
 async def test_the_cleanup_is_stored_in_one_write_with_the_end_of_the_run_and_deleted_when_it_is_done():
     slack, lease = Slack(), Lease()
     async with cleaning(slack, lease) as cleanup:
-        await cleanup.end_run({1: ""}, artifacts=ARTIFACTS, notices=(NOTICE,), held_seq=4)
+        await cleanup.end_run({1: ""}, BOTH, held_seq=4)
         assert cleanup.pending == BOTH
         await cleanup.recent_done()
         assert not cleanup.pending
         await cleanup.keep()
-    assert lease.written == [StateChanges(run=BOTH.to_dict(), closed={1: ""}, held_seq=4), StateChanges(run={})]
+    assert parse_run_record(json.loads(json.dumps(cleanup_record(BOTH)))) == BOTH
+    assert lease.written == [StateChanges(run=cleanup_record(BOTH), closed={1: ""}, held_seq=4), StateChanges(run={})]
     assert slack.texts == [NOTICE.text]
 
 
-@pytest.mark.parametrize("pending", [PendingCleanup(notices=(NOTICE,)), PendingCleanup((ARTIFACTS,))])
+@pytest.mark.parametrize("pending", [(NOTICE,), (ARTIFACTS,)])
 @in_virtual_time
 async def test_the_cleanup_waits_until_slack_is_available(pending):
     slack = Slack("service_unavailable")
     async with cleaning(slack) as cleanup:
-        await cleanup.end_run({}, notices=pending.notices, artifacts=next(iter(pending.artifacts), None))
+        await cleanup.end_run({}, pending)
         await asyncio.sleep(600)
         assert cleanup.pending == pending
         slack.error = ""
         await all_done(cleanup)
         assert not cleanup.pending
-    assert len(slack.texts) == len(pending.notices)
+    assert len(slack.texts) == pending.count(NOTICE)
 
 
 @in_virtual_time
@@ -128,15 +129,15 @@ async def test_the_entry_of_a_stop_word_is_open_until_slack_has_the_reply():
 async def test_a_call_that_slack_refuses_is_not_repeated():
     lease = Lease()
     async with cleaning(Slack("channel_not_found"), lease) as cleanup:
-        await cleanup.end_run({}, artifacts=ARTIFACTS, notices=(NOTICE,))
+        await cleanup.end_run({}, BOTH)
         cleanup.answer(STOP, MESSAGE, "Nothing is running.")
-        cleanup.resume(PendingCleanup((replace(ARTIFACTS, first_ts="0.5"),), (replace(NOTICE, key="another"),)))
+        cleanup.resume((replace(ARTIFACTS, first_ts="0.5"), replace(NOTICE, key="another")))
         await all_done(cleanup)
         assert not cleanup.pending
     assert lease.written[-1] == StateChanges(closed={7: "done"})
 
 
-@pytest.mark.parametrize("pending", [PendingCleanup((ARTIFACTS,)), PendingCleanup(notices=(NOTICE,)), BOTH])
+@pytest.mark.parametrize("pending", [(ARTIFACTS,), (NOTICE,), BOTH])
 @in_virtual_time
 async def test_an_inherited_cleanup_is_checked_when_no_late_call_can_arrive(pending):
     slack, lease = Slack(), Lease()
@@ -144,8 +145,8 @@ async def test_an_inherited_cleanup_is_checked_when_no_late_call_can_arrive(pend
         cleanup.resume(pending)
         await asyncio.sleep(14)
         before = len(slack.lookups_s)
-        assert cleanup.pending == pending.inherited
-        assert before == len(pending.notices), "a notice is looked up before it is posted"
+        assert cleanup.pending == tuple(replace(each, is_inherited=True) for each in pending)
+        assert before == pending.count(NOTICE), "a notice is looked up before it is posted"
         await all_done(cleanup)
         assert slack.lookups_s[before:] == [15.0]
         assert not cleanup.pending
@@ -159,12 +160,12 @@ async def test_an_inherited_run_is_checked_after_its_end_and_delays_nothing():
     inherited = replace(ARTIFACTS, is_inherited=True)
     async with cleaning(slack) as cleanup:
         await asyncio.sleep(5)
-        await cleanup.end_run({}, artifacts=inherited)
+        await cleanup.end_run({}, (inherited,))
         await cleanup.recent_done()
         assert asyncio.get_running_loop().time() == 5.0
         assert cleanup.pending
         await asyncio.sleep(60)
-        await cleanup.end_run({}, artifacts=inherited)
+        await cleanup.end_run({}, (inherited,))
         await all_done(cleanup)
     assert slack.lookups_s == [15.0, 65.0]
 
@@ -172,7 +173,7 @@ async def test_an_inherited_run_is_checked_after_its_end_and_delays_nothing():
 @in_virtual_time
 async def test_the_end_of_the_process_does_not_wait_for_the_check():
     async with cleaning(Slack()) as cleanup:
-        cleanup.resume(PendingCleanup((ARTIFACTS,)))
+        cleanup.resume((ARTIFACTS,))
         await asyncio.sleep(1)
     assert asyncio.get_running_loop().time() == 1.0
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
-from connector.runs.answers import posts_of
+from connector.runs.outbox import agent_post
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_the_conversion_takes_a_bounded_number_of_steps_whatever_the_markup(unit
     before = sys.getprofile()
     sys.setprofile(step)
     try:
-        texts, file = posts_of((unit * LONGEST_CHARS)[:LONGEST_CHARS])
+        (post,) = agent_post("1", (unit * LONGEST_CHARS)[:LONGEST_CHARS])
     finally:
         sys.setprofile(before)
-    assert texts
-    assert len(texts) <= 5 or file
+    assert post.texts
+    assert len(post.texts) <= 5 or post.file
 
 
 def test_a_paragraph_with_very_much_markup_is_not_converted_but_the_code_beside_it_is():

@@ -8,8 +8,8 @@ from chat import Chat, Thread
 from connector import texts
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry, StateChanges
-from connector.records.inbox import PendingMessage
-from connector.records.run_record import RunRecord
+from connector.records.entries import PendingMessage
+from connector.records.runs import RunRecord
 
 UNKNOWN = {"a": "new form"}
 PENDING_POST = {"number": 1, "texts": ["a &lt; b"], "by_agent": True}
@@ -43,7 +43,7 @@ def earlier_run(slack, thread) -> dict:
     return RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, has_hourglass=False).to_dict()
 
 
-@pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"artifacts": ["a new form"]}])
+@pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"cleanup": ["a new form"]}])
 async def test_an_unreadable_run_is_abandoned_and_its_readable_posts_are_sent(process, thread, stored, run):
     posts = {"1": PENDING_POST, "2": UNKNOWN} if "id" in run else {}
     await stored(StateChanges(run=run, posts=posts))

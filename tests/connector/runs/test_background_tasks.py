@@ -70,7 +70,7 @@ async def test_the_next_process_removes_the_artifacts_of_a_run_that_a_dead_one_l
     artifacts |= {"team": slack.team_id, "thread_ts": root}
     conversation = f"{slack.team_id}:{channel}:{root}"
     claim = await store.claim(conversation, "a process that dies", 0.1)
-    await store.write(conversation, claim.token, StateChanges(run={"artifacts": [artifacts]}))
+    await store.write(conversation, claim.token, StateChanges(run={"cleanup": [artifacts]}))
     async with process() as chat:
         await Thread(chat, root).shows()
         await slack.until(lambda ws: ws.session(channel, root).status == "active")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -9,11 +8,9 @@ import pytest
 from connector import Persona
 from connector.events import SlackMessage
 from connector.protocols import Claim, LeaseLost
-from connector.records.inbox import PendingMessage
-from connector.records.run_record import RunRecord
-from connector.runs.answers import posts_of
-from connector.runs.outbox import Outbox
-from connector.runs.post import Post
+from connector.records.entries import PendingMessage
+from connector.records.runs import RunRecord
+from connector.runs.outbox import Outbox, Post, agent_post
 from connector.slack_api.uploads import file_name
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
 
@@ -124,9 +121,9 @@ async def test_a_long_answer_is_posted_in_pieces_in_their_order(chat):
     thread = await chat.start()
     answer = "\n\n".join(f"line {n} {'x' * 80}" for n in range(100))
     await thread.run.answer(answer)
-    pieces, _ = posts_of(answer)
-    assert len(pieces) > 1
-    await thread.shows(*pieces)
+    (post,) = agent_post("1", answer)
+    assert len(post.texts) > 1
+    await thread.shows(*post.texts)
 
 
 async def test_a_very_long_answer_is_a_file_and_a_message_with_its_headings(chat):
@@ -188,13 +185,11 @@ def sent(slack, client, root):
         record = RunRecord("run", first, was_waiting=False, newest_ts=root, was_taken_over=True)
         closed: list[str] = []
         outbox = Outbox(client, lease, record, Persona("Alpha", ":owl:"), None, on_closed=closed.append)
-        working = asyncio.create_task(outbox.work())
-        yield outbox, closed
-        empty = asyncio.create_task(outbox.empty())
-        await asyncio.wait((working, empty), return_when=asyncio.FIRST_COMPLETED)
-        for task in (working, empty):
-            task.cancel()
-        await asyncio.gather(working, empty, return_exceptions=True)
+        try:
+            async with outbox.delivering():
+                yield outbox, closed
+        except* LeaseLost:
+            pass
 
     async def sent(lease, *posts: Post) -> list[str]:
         async with working(lease) as (outbox, closed):
@@ -266,3 +261,21 @@ async def test_a_closed_conversation_is_reported_once_and_gets_no_further_posts(
     assert await sent(lease, *posts) == ["is_archived"]
     assert replies(slack, root) == ()
     assert {"closed": ""} in lease.written
+
+
+def test_an_answer_becomes_messages_or_a_file_with_a_summary():
+    assert agent_post("1", "**short**\n") == (Post("1", ("*short*",), by_agent=True),)
+    assert agent_post("1", "\n \n") == ()
+    (post,) = agent_post("1", f"begin \ud800\n\n{'words ' * 5000}")
+    assert post.file.startswith("begin \ufffd\n\nwords ")
+    assert "📎" in post.texts[0]
+
+
+def test_the_messages_of_an_answer_keep_to_the_size_of_a_message_and_contain_everything():
+    part = (
+        "# Title\n\n> quoted **bold**\n\n1. one\n   - two\n\n| a | b |\n|---|---|\n| 1 | <!here> |\n\n"
+        "```sh\necho '```'\n```\n\n"
+    )
+    texts = agent_post("1", part * 60)[0].texts
+    assert sum(text.count("*Title*") for text in texts) == 60
+    assert all(len(text) <= 3900 and "<!" not in text and text.count("```") % 2 == 0 for text in texts)

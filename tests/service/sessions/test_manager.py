@@ -61,7 +61,7 @@ async def test_without_a_run_nothing_can_be_stopped_or_injected(model, manager):
     async with manager() as sessions:
         for _ in range(2):
             assert not sessions.stop("alpha", HERE, immediate=True)
-            assert not sessions.inject("alpha", HERE, steering("T:C:2.0"))
+            assert not sessions.inject("alpha", HERE, **steering("T:C:2.0"))
             await sessions.execute("alpha", HERE, "hello")
 
 
@@ -72,15 +72,15 @@ async def test_an_undelivered_message_of_a_stopped_run_can_be_injected_into_the_
         model.reply(gate, text("too late"))
         first = asyncio.create_task(sessions.execute("alpha", HERE, "hello", progress))
         await gate.reached.wait()
-        assert sessions.inject("alpha", HERE, message)
+        assert sessions.inject("alpha", HERE, **message)
         sessions.stop("alpha", HERE)
         await first
-        assert not sessions.withdraw("alpha", HERE, message.id)
+        assert not sessions.withdraw("alpha", HERE, message["message_id"])
         model.reply(again, text("fine"))
         second = asyncio.create_task(sessions.execute("alpha", HERE, "hello again", progress))
         await again.reached.wait()
         assert "and that" not in str(model.bodies[-1]["messages"])
-        assert sessions.inject("alpha", HERE, message)
+        assert sessions.inject("alpha", HERE, **message)
         again.open()
         await second
     assert progress.statuses == ["cancelled", "success"]
@@ -95,7 +95,7 @@ async def test_a_pending_message_can_be_edited_and_withdrawn(model, manager):
         run = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
         await gate.reached.wait()
         for number, words in enumerate(("first", "second", "third")):
-            assert sessions.inject("alpha", HERE, steering(f"T:C:{number}", words, number))
+            assert sessions.inject("alpha", HERE, **steering(f"T:C:{number}", words, number))
         assert sessions.edit("alpha", HERE, "T:C:0", "changed")
         with pytest.raises(Refused, match="needs some text"):
             sessions.edit("alpha", HERE, "T:C:2", " ")
@@ -115,7 +115,7 @@ async def test_injected_messages_are_ordered_by_writing_time(model, manager):
         run = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
         await gate.reached.wait()
         for word, written_s in (("later", 3.0), ("earlier", 2.0)):
-            assert sessions.inject("alpha", HERE, steering(f"T:C:{written_s}", word, written_s))
+            assert sessions.inject("alpha", HERE, **steering(f"T:C:{written_s}", word, written_s))
         gate.open()
         await run
     sent = str(model.bodies[-1]["messages"])
@@ -128,9 +128,9 @@ async def test_a_full_queue_raises_queue_full(model, manager):
         model.reply(gate, text("fine"))
         run = asyncio.create_task(sessions.execute("alpha", HERE, "hello"))
         await gate.reached.wait()
-        assert sessions.inject("alpha", HERE, steering("T:C:2.0"))
+        assert sessions.inject("alpha", HERE, **steering("T:C:2.0"))
         with pytest.raises(QueueFull):
-            sessions.inject("alpha", HERE, steering("T:C:3.0"))
+            sessions.inject("alpha", HERE, **steering("T:C:3.0"))
         gate.open()
         await run
 

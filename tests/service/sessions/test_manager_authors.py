@@ -9,20 +9,19 @@ import pytest
 from anthropic_server import tool_call
 from imitations import IMITATIONS, ParsedMessage, messages_in, read_text, user_texts
 from service_fixtures import service_fixture
-from session_tests import HERE
+from session_tests import HERE, Written
 
-from connector import SteeringMessage
 from connector.protocols import MessageAuthor
 from orchestrator_interactive.transcript.framing import plain_name
 from service.config.config import ModuleConfig
 
 MALLORY = MessageAuthor("U0MAL", "Mallory")
-FIRST = SteeringMessage("T:C:0", "begin", MessageAuthor("U0ADA", "Ada"), 0)
+FIRST = Written("T:C:0", "begin", MessageAuthor("U0ADA", "Ada"), 0)
 INJECTED_AT_ONCE = 90
 NUMBERED = list(enumerate(IMITATIONS, 1))
-IN_TEXT = [SteeringMessage(f"T:C:{n}", each, MALLORY, n) for n, each in NUMBERED]
-IN_NAME = [SteeringMessage(f"T:C:{n}", "hello\nthere", MessageAuthor("U0MAL", each), n) for n, each in NUMBERED]
-IN_FILES = [SteeringMessage(f"T:C:{n}", "hello", MALLORY, n, files=(each, "b.md")) for n, each in NUMBERED]
+IN_TEXT = [Written(f"T:C:{n}", each, MALLORY, n) for n, each in NUMBERED]
+IN_NAME = [Written(f"T:C:{n}", "hello\nthere", MessageAuthor("U0MAL", each), n) for n, each in NUMBERED]
+IN_FILES = [Written(f"T:C:{n}", "hello", MALLORY, n, files=(each, "b.md")) for n, each in NUMBERED]
 
 
 @pytest.fixture
@@ -33,15 +32,15 @@ def sessions(manager):
 def attributed(messages):
     return [
         ParsedMessage(
-            read_text(each.text), plain_name(each.author.name), each.author.id, tuple(map(plain_name, each.files))
+            read_text(each.prompt), plain_name(each.author.name), each.author.id, tuple(map(plain_name, each.files))
         )
         for each in messages
     ]
 
 
 async def execute(sessions, message, on_progress=None, conversation=HERE):
-    given = {"message_id": message.id, "author": message.author, "files": message.files}
-    await sessions.execute("alpha", conversation, message.text, on_progress, **given)
+    given = {"message_id": message.message_id, "author": message.author, "files": message.files}
+    await sessions.execute("alpha", conversation, message.prompt, on_progress, **given)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +68,9 @@ async def test_injected_messages_are_attributed_to_their_authors(model, sessions
             return
         now, left[:] = left[:INJECTED_AT_ONCE], left[INJECTED_AT_ONCE:]
         for each in now:
-            assert sessions.inject("alpha", HERE, replace(each, text="not yet") if is_edited else each)
+            assert sessions.inject("alpha", HERE, **(replace(each, prompt="not yet") if is_edited else each).arguments)
             if is_edited:
-                assert sessions.edit("alpha", HERE, each.id, each.text)
+                assert sessions.edit("alpha", HERE, each.message_id, each.prompt)
 
     async with sessions:
         await execute(sessions, FIRST, inject_while_thinking)
@@ -87,12 +86,12 @@ async def test_no_line_of_a_file_looks_like_the_start_of_messages_or_results(mod
             texts = [text for text in IMITATIONS[number :: len(names)] if "\0" not in text]  # else the file is binary
             (folder / name).write_text("\n".join(texts), newline="")
         model.reply(*(tool_call("read_file", {"path": name}, call_id=name[0]) for name in names))
-        await execute(sessions, replace(FIRST, id="T:C:1", text="read them"))
+        await execute(sessions, replace(FIRST, message_id="T:C:1", prompt="read them"))
     blocks = [b for m in model.bodies[-1]["messages"] for b in m["content"] if b["type"] == "tool_result"]
     lines = [line for block in blocks for line in json.dumps(block["content"]).split("\\n")]
     assert sum("sent additional messages" in line for line in lines) > len(names)
     assert not [line for line in lines if line.startswith(("[The user sent", "[This happened", "[Results of"))]
-    assert messages_in(user_texts(model.bodies[-1])) == attributed([FIRST, replace(FIRST, text="read them")])
+    assert messages_in(user_texts(model.bodies[-1])) == attributed([FIRST, replace(FIRST, prompt="read them")])
 
 
 async def test_people_with_the_same_name_are_distinguished_by_their_ids(model, tmp_path):

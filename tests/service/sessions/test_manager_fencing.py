@@ -68,7 +68,7 @@ async def test_a_suspended_run_is_resumed_by_another_process_and_answered_once(m
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", progress, message_id=FIRST, fence=1))
         await gate.reached.wait()
-        assert one.inject("alpha", HERE, steering(SECOND))
+        assert one.inject("alpha", HERE, **steering(SECOND))
         assert one.suspend("alpha", HERE)
         await run
         assert not one.suspend("alpha", HERE)
@@ -107,7 +107,7 @@ async def test_a_run_stopped_while_it_is_resumed_reports_its_text_so_far(model, 
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
         await first.reached.wait()
-        assert one.inject("alpha", HERE, steering(SECOND))
+        assert one.inject("alpha", HERE, **steering(SECOND))
         first.open()
         await second.reached.wait()
         one.suspend("alpha", HERE)
@@ -152,7 +152,7 @@ async def test_a_message_is_delivered_once_a_row_with_it_is_committed(model, sta
     async with started() as one:
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
         await gate.reached.wait()
-        assert one.inject("alpha", HERE, steering(SECOND))
+        assert one.inject("alpha", HERE, **steering(SECOND))
         assert await one.delivered("alpha", HERE, ids) == {FIRST}
         gate.open()
         await again.reached.wait()

@@ -57,7 +57,7 @@ async def test_a_run_with_thinking_parallel_tools_and_injected_messages(model, m
     async with manager(store=store) as sessions:
         run = asyncio.create_task(sessions.execute("alpha", HERE, "the task"))
         await half.reached.wait()
-        assert sessions.inject("alpha", HERE, steering("T:C:2.0"))
+        assert sessions.inject("alpha", HERE, **steering("T:C:2.0"))
         half.open()
         assert await run == "Done."
         model.reply(tool_call("list_files"))

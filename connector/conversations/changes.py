@@ -1,0 +1,153 @@
+"""Decide how edits, deletions and stops take effect in a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from connector import texts
+from connector.protocols import StateChanges
+from connector.records.runs import Notice, RunSummary
+from connector.slack_api.errors import SlackCallFailed
+
+if TYPE_CHECKING:
+    from connector.conversations.state import ConversationState
+    from connector.events import StopRequest
+    from connector.protocols import End, InboxEntry
+    from connector.records.entries import PendingMessage
+
+# How long the inbox may wait for Slack's history.
+_LOOK_WITHIN_S = 1.0
+
+
+async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingMessage) -> None:
+    """Replace the text of a pending message, or send the model a correction of a delivered one.
+
+    Edits may arrive out of order; the latest one wins.
+    """
+    inbox, run, message_id = state.inbox, state.run, edit.message.id
+    if edit.edited_ts < max(state.edited.get(message_id, ""), inbox.latest_edit(message_id)):
+        await state.close(entry)
+        return
+    state.edited[message_id] = edit.edited_ts
+    correction = replace(edit, prompt=texts.correction(edit.prompt))
+    target = inbox.find(message_id)
+    if target is None:
+        await (_report_late(state, entry, correction) if await _is_latest(state, edit) else state.close(entry))
+        return
+    edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
+    if target.id in inbox.given and (run is None or not run.edit(edited)):
+        # After a takeover, not every edit is known here: compare with Slack.
+        was_taken_over = run is not None and run.record.was_taken_over
+        if was_taken_over and not await _is_latest(state, edit):
+            await state.close(entry)
+        else:
+            await _queue_change(state, entry, replace(correction, instance=target.instance))
+        return
+    inbox.replace(edited)
+    record = run.record.to_dict() if run is not None and run.first.id == edited.id else None
+    closed: dict[int, End] = {**_without_corrections(state, message_id), entry.seq: "done"}
+    await state.lease.write(StateChanges(run=record, replaced={target.seq: edited.to_dict()}, closed=closed))
+
+
+async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: PendingMessage) -> None:
+    """Withdraw a pending message; stop the run if it is its first message; otherwise report it to the model."""
+    inbox, run = state.inbox, state.run
+    state.edited[deletion.message.id] = deletion.edited_ts
+    target = inbox.find(deletion.message.id)
+    taken_back = replace(deletion, prompt=texts.taken_back(deletion.prompt))
+    if target is None:
+        await _report_late(state, entry, taken_back)
+    elif target.id not in inbox.given or (run is not None and run.steering.withdraw(target.id)):
+        closed: dict[int, End] = {target.seq: "withdrawn", entry.seq: "done"}
+        closed |= _without_corrections(state, target.id)
+        inbox.remove((target,))
+        await state.lease.write(StateChanges(closed=closed))
+        if target.is_marked_accepted:
+            state.workspace.background.unmark_accepted(target.message)
+    elif run is not None and target.id == run.first.id and not run.is_over:
+        await _stop_run(state, entry, deletion.message.user, deletion.written_s)
+    else:
+        await _queue_change(state, entry, replace(taken_back, instance=target.instance))
+
+
+async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequest) -> None:
+    """Stop the active run, or the one about to begin. Messages older than the stop start no run by themselves."""
+    run, starter = state.run, state.inbox.run_starter
+    # A stop accepted before the run's first message met no run; its author gets an answer that nothing runs.
+    is_before = run is not None and entry.seq < run.first.seq
+    is_meant = run is not None and not is_before and run.is_meant(stop)
+    stops_starter = run is None and starter is not None and float(stop.at) >= float(starter.message.ts)
+    if run is not None and is_meant and run.can_be_stopped:
+        await _stop_run(state, entry, stop.user, float(stop.at))
+    elif starter is not None and stops_starter and stop.ts in (None, starter.message.ts):
+        await _stop_starter(state, entry, stop, starter)
+    elif stop.message is not None and (run is None or is_before or is_meant):
+        state.cleanup.answer(entry, stop.message, texts.NOTHING_RUNS)
+    else:
+        await state.close(entry)
+
+
+async def _stop_run(state: ConversationState, entry: InboxEntry, user: str, at_s: float) -> None:
+    """Stop the active run for a request made by this user at this time, in seconds since the epoch."""
+    if state.run is not None:
+        state.run.stop(user)
+        record, held_seq = state.run.record.to_dict(), state.inbox.hold(at_s)
+        await state.lease.write(StateChanges(run=record, held_seq=held_seq, closed={entry.seq: "done"}))
+
+
+async def _stop_starter(
+    state: ConversationState, entry: InboxEntry, stop: StopRequest, starter: PendingMessage
+) -> None:
+    """Stop a run before it begins with this message."""
+    inbox, background = state.inbox, state.workspace.background
+    inbox.remove((starter,))
+    held_seq = inbox.hold(float(stop.at))
+    if starter.is_marked_accepted:
+        background.unmark_accepted(starter.message)
+    await background.users.look_up((stop.user,))
+    by = background.users.name_of(stop.user) or "someone"
+    text = texts.stopped(by, RunSummary("cancelled"), inbox.announce_held(()))
+    closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
+    notice = Notice(starter.message, f"{starter.id}:stopped", text)
+    await state.cleanup.end_run(closed, (notice,), held_seq=held_seq)
+
+
+async def _report_late(state: ConversationState, entry: InboxEntry, change: PendingMessage) -> None:
+    """Report a change of a message that has left the inbox, if the model has read that message."""
+    for agent in state.workspace.router.names(first=change.instance):
+        if await state.delivered(agent, {change.message.id}):
+            await _queue_change(state, entry, replace(change, instance=agent))
+            return
+    # An entry with the message's own id is a change that arrived before the message, which it replaces for good.
+    await state.close(entry, "withdrawn" if entry.id == change.message.id else "done")
+
+
+async def _queue_change(state: ConversationState, entry: InboxEntry, change: PendingMessage) -> None:
+    """Queue a late change for the model: as an injection into the active run, or for the next run."""
+    closed = _without_corrections(state, change.message.id)
+    data = {**change.to_dict(), "is_late": True}
+    await state.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
+    state.inbox.add(change)
+    if state.run is not None:
+        state.run.steering.add(change)
+
+
+def _without_corrections(state: ConversationState, message_id: str) -> dict[int, End]:
+    """Drop pending corrections of the message that a newer change supersedes; return their closed entries."""
+    waiting = state.inbox.waiting.values()
+    old = [each for each in waiting if each.is_late_change and each.message.id == message_id]
+    state.inbox.remove(old)
+    return {each.seq: "done" for each in old}
+
+
+async def _is_latest(state: ConversationState, edit: PendingMessage) -> bool:
+    """Return whether Slack still has this version of the message; True if Slack does not answer in time."""
+    history = state.workspace.background.client.history
+    try:
+        async with asyncio.timeout(_LOOK_WITHIN_S):
+            found = await history.message(edit.message.channel, edit.message.ts)
+    except (SlackCallFailed, TimeoutError):
+        return True
+    return found is None or found.get("text") == edit.message.text

@@ -1,0 +1,294 @@
+"""What a thread shows of an active run: its hourglass, its agent session status, and the status message."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from connector import texts
+from connector.error_boundary import error_boundary
+from connector.formatting.content import Content
+from connector.records.runs import RunArtifacts
+from connector.runs.status_text import Activity, plain_status, status_content, until_next_step
+from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
+from connector.slack_api.best_effort import best_effort
+from connector.slack_api.errors import RetryDecision, SlackCallFailed
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from typing import Any
+
+    from connector.protocols import ConversationLease
+    from connector.records.runs import RunRecord
+    from connector.runs.background_tasks import BackgroundTasks
+    from connector.slack_api.client import SlackClient
+    from connector.slack_api.history import FoundPost
+
+log = structlog.get_logger(__name__)
+
+# How long a finished run waits for the call that adds its hourglass.
+_MARKED_WITHIN_S = 2.0
+# How often a status message that Slack does not let the bot edit is replaced by a new one.
+_REPLACEMENTS = 2
+# The key of a status message is the run id, this suffix, and the ts of the message that it replaces, if any.
+STATUS_KEY = ":status"
+# Events that show that a resumed run is working. A run whose log was complete only ends.
+_AT_WORK = frozenset({"waiting", "thinking", "tool:start", "retrying", "fallback", "compacting"})
+
+
+async def remove_status(client: SlackClient, channel: str, ts: str, run: str = "") -> None:
+    """Delete a status message; if Slack forbids that, change its text to "Done.". `run` is as in `CallSlot`.
+
+    Raises:
+        SlackCallFailed: Slack rejected the call.
+    """
+    try:
+        await client.delete(channel, ts, run)
+    except SlackCallFailed as e:
+        if e.error != "cant_delete_message":
+            raise
+        await client.update(channel, ts, lambda: Content(texts.DONE), CallSlot())
+
+
+class RunStatus:
+    """The status message of a run, its hourglass and its agent session status. Updating them never delays the run.
+
+    The status message is posted at the start, edited while the run is active, and posted again if it was deleted or
+    cannot be edited. A resumed run reuses what the earlier owner left.
+    """
+
+    def __init__(  # noqa: PLR0913 - its dependencies
+        self,
+        background: BackgroundTasks,
+        lease: ConversationLease,
+        record: RunRecord,
+        existing: FoundPost | None,
+        *,
+        keep_ts: Callable[[str], Awaitable[None]],
+        on_closed: Callable[[str], None],
+    ) -> None:
+        """`existing` finds posts that were there at the takeover; `None`: the run begins in this process.
+
+        `keep_ts` stores the ts of the status message. `on_closed` is called with Slack's error code if Slack no longer
+        accepts posts in the conversation.
+        """
+        self._background = background
+        self._client = background.client
+        self._lease = lease
+        self._record = record
+        self._keep_ts, self._on_closed = keep_ts, on_closed
+        self._place = record.first.message.place
+        self._has_hourglass = record.has_hourglass
+        self._cancel_scope = CancelScope()
+        # Fair between people: the status messages of one person do not delay those of others.
+        self._slot = CallSlot(Priority.STATUS, record.first.message.user, self._cancel_scope)
+        self._existing = existing
+        self._activity = Activity()
+        self._began_s = asyncio.get_running_loop().time()
+        self._shown: Content | None = None
+        self._ts: str | None = record.status_ts
+        self._all = [record.status_ts] if record.status_ts else []
+        self._lost: set[str] = set()
+        self._changed, self._at_work = asyncio.Event(), asyncio.Event()
+        self._is_plain = False
+        self._replacements = 0
+        # Whether a post of unknown outcome may exist.
+        self._is_in_doubt = False
+        self.is_suspended = False
+        self._tasks = asyncio.TaskGroup()
+        self._opening: asyncio.Task[None] | None = None
+        self._updating: asyncio.Task[None] | None = None
+
+    def is_mine(self, ts: str) -> bool:
+        """Return whether this is the known ts of a status message of the run."""
+        return ts in self._all
+
+    @property
+    def artifacts(self) -> RunArtifacts:
+        """The artifacts to remove when the run is over."""
+        first = self._record.first.message
+        return RunArtifacts(
+            first.channel,
+            first.ts,
+            statuses=tuple(ts for ts in self._all if ts not in self._lost),
+            has_hourglass=self._has_hourglass,
+            team=self._place.team,
+            thread_ts=self._place.thread_ts or "",
+            run_id=self._record.id,
+            user=first.user,
+            is_inherited=self._record.was_taken_over or self._is_in_doubt,
+        )
+
+    def on_event(self, event: str, data: dict[str, Any]) -> None:
+        """Record a progress event; the next edit shows it."""
+        self._activity.on_event(event, data)
+        self._changed.set()
+        if event in _AT_WORK:
+            self._at_work.set()
+
+    def stop(self) -> None:
+        """Record that a person asked the run to stop."""
+        self._activity.stop()
+        self._changed.set()
+
+    @asynccontextmanager
+    async def shown(self) -> AsyncIterator[None]:
+        """Show the run while the body runs. Cleanup removes hourglass and status message later."""
+        background, first = self._background, self._record.first
+        async with self._tasks as tasks:
+            hourglass = background.spawn(self._add_hourglass())
+            self._opening = tasks.create_task(self._open())
+            self._updating = tasks.create_task(self._update())
+            begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
+            title = title_of(background.users.with_names(first.prompt)) if begins else ""
+            background.agent_sessions.show(self._place, PROCESSING, title)
+            yield
+            self._cancel_scope.cancel()
+            self._at_work.set()
+            self._changed.set()
+            self._updating.cancel()
+            await asyncio.wait((self._updating,))
+            await asyncio.wait((self._opening,))
+            background.cancel_hourglass(first.message)
+            await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
+            await self._lease.confirm()
+            if self.is_suspended:  # the next owner reuses the message
+                background.agent_sessions.show(self._place, SUSPENDED)
+                await self._show_suspended()
+
+    async def _show_suspended(self) -> None:
+        if (ts := self._ts) is not None:
+            slot = CallSlot(run=self._slot.run)
+            await best_effort(self._client.update(self._place.channel, ts, lambda: Content(texts.SUSPENDED), slot))
+
+    async def _add_hourglass(self) -> None:
+        if self._record.has_hourglass:
+            is_there = await self._background.add_hourglass(self._record.first.message, self._lease.confirm)
+            self._has_hourglass = is_there or self._record.was_taken_over
+
+    async def _open(self) -> None:
+        """Post the status message, unless it exists."""
+        if self._ts is None:
+            if self._existing is not None:  # a run whose log was complete needs no status message
+                await self._at_work.wait()
+            await self._post(f"{self._record.id}{STATUS_KEY}")
+
+    async def _post(self, key: str) -> None:
+        """Post the status message, unless an earlier owner did."""
+        posted_ts = None
+        # After an error, the run continues without a status message.
+        with error_boundary("status.not_posted", conversation=self._place.conversation_id):
+            try:
+                posted_ts = await self._existing.find(key, self._slot) if self._existing is not None else None
+                if posted_ts is not None:
+                    self._shown = None  # its text is outdated
+                else:
+                    posted_ts = await self._send(key)
+            except CallCancelled:
+                log.debug("status.not_needed")
+            except SlackCallFailed as e:
+                self._give_up(e)
+        if posted_ts is not None:
+            self._ts = posted_ts
+            self._all.append(posted_ts)
+            if not self._is_over:
+                await self._keep_ts(posted_ts)
+
+    async def _send(self, key: str) -> str:
+        self._cancel_scope.check()
+        confirm = self._lease.confirm
+        try:
+            return await self._client.post(self._place, self._content(), key, slot=self._slot, confirm=confirm)
+        except SlackCallFailed as e:
+            if e.decision is not RetryDecision.TOO_MUCH or self._is_plain:
+                raise
+            log.warning("status.plain", error=str(e))
+            self._is_plain = True
+            return await self._client.post(self._place, self._content(), key, slot=self._slot, confirm=confirm)
+
+    def _give_up(self, failed: SlackCallFailed) -> None:
+        log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))
+        self._is_in_doubt = self._is_in_doubt or failed.is_transient
+        if failed.decision is RetryDecision.CONVERSATION_CLOSED:
+            self._on_closed(failed.error)
+
+    async def _update(self) -> None:
+        await self._opened()
+        # Check `_is_over` as well: a call that times out while it is cancelled loses the cancellation.
+        while self._ts is not None and not self._is_over:
+            await asyncio.sleep(self._background.options.status_interval_s)
+            while self._compose() == self._shown and not self._is_over:
+                self._changed.clear()
+                self._activity.mark_shown()
+                if self._compose() == self._shown:
+                    with suppress(TimeoutError):  # the next step of the elapsed time
+                        async with asyncio.timeout(until_next_step(self._elapsed_s)):
+                            await self._changed.wait()
+            if not self._is_over:
+                await self._lease.confirm()
+                await self._edit(self._ts)
+
+    async def _edit(self, ts: str) -> None:
+        failed = None
+        with error_boundary("slack.call_crashed"), suppress(CallCancelled):  # a status error must not end the run
+            try:
+                await self._client.update(self._place.channel, ts, self._content, self._slot)
+            except SlackCallFailed as e:
+                failed = e
+        match failed:
+            case None:
+                pass
+            case SlackCallFailed(decision=RetryDecision.TOO_MUCH) if not self._is_plain:
+                log.warning("status.plain", error=str(failed))
+                self._is_plain = True
+            case SlackCallFailed(decision=RetryDecision.GONE):
+                await self._replace(ts, failed)
+            case SlackCallFailed(decision=RetryDecision.CONVERSATION_CLOSED):
+                self._ts = None
+                self._give_up(failed)
+            case _:
+                log.warning("slack.call_failed", error=str(failed))
+                if failed.is_transient:
+                    self._shown = None
+
+    async def _replace(self, lost: str, failed: SlackCallFailed) -> None:
+        """Post a new status message, and delete the old one if it still exists."""
+        log.info("status.lost", conversation=self._place.conversation_id, error=str(failed))
+        self._ts = None
+        is_there = failed.error != "message_not_found"
+        self._replacements += is_there
+        if self._replacements > _REPLACEMENTS:
+            return
+        self._opening = self._tasks.create_task(self._post(f"{self._record.id}{STATUS_KEY}:{lost}"))
+        await self._opened()
+        if is_there:
+            await best_effort(self._client.delete(self._place.channel, lost))
+        else:
+            self._lost.add(lost)
+
+    async def _opened(self) -> None:
+        # The post may be in flight: cancelling the updates must not cancel it.
+        if self._opening is not None:
+            await asyncio.shield(self._opening)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._cancel_scope.is_cancelled
+
+    @property
+    def _elapsed_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._began_s
+
+    def _compose(self) -> Content:
+        if self._is_plain:
+            return plain_status(self._activity, self._elapsed_s)
+        return status_content(self._activity, self._record.id, self._elapsed_s)
+
+    def _content(self) -> Content:
+        self._shown = self._compose()
+        self._activity.mark_shown()
+        return self._shown

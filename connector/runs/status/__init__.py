@@ -1,1 +1,0 @@
-"""The status message of a run."""

@@ -1,0 +1,299 @@
+"""The text of a status message: the current activity of a run, its to-do list, and the blocks that show them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from connector import texts
+from connector.events import STOP_ACTION
+from connector.formatting.content import Content
+from connector.formatting.links import escape
+from connector.formatting.text_utils import counted, one_line, use_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GEAR = "⚙️"
+_LABEL_CHARS = 120
+_PHRASE_CHARS = 500
+_SECTION_CHARS = 2900
+_TROUBLE = {
+    "rate_limit": "The model's service is busy",
+    "unavailable": "The model's service is not available",
+    "timeout": "The model does not answer",
+}
+_UNKNOWN_TROUBLE = "The model's service failed"
+# The tool whose arguments are the to-do list; see `protocols.SessionManager`.
+_TODO_TOOL = "todo"
+_MARKS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
+_MOST_LINES = 8
+# Number of items shown before the current one if the list is too long.
+_DONE_BEFORE = 2
+# The elapsed time is shown in these steps, in minutes, then in hours. Each step costs an edit.
+_MINUTES = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60)
+_HOUR = 60
+_SHORTEST_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class StatusTodo:
+    text: str
+    status: str
+
+
+TodoList = tuple[StatusTodo, ...]
+
+
+def _todo_of(args: Any) -> TodoList | None:
+    """Parse the list that a call sets; `None`: it sets none. The arguments come from a model and are not validated."""
+    items = args.get("items") if isinstance(args, dict) and args.get("action", "set") == "set" else None
+    if not isinstance(items, list):
+        return None
+    return tuple(item for item in map(_todo_item, items) if item is not None)
+
+
+def _todo_item(given: Any) -> StatusTodo | None:
+    if not isinstance(given, dict) or not isinstance(given.get("text"), str):
+        return None
+    status = given.get("status", "pending")
+    return StatusTodo(given["text"], status if isinstance(status, str) and status in _MARKS else "pending")
+
+
+def todo_lines(todo: TodoList) -> list[str]:
+    """Render the list: the progress, and the items around the current one."""
+    done = sum(item.status == "done" for item in todo)
+    shown, before = _around(todo)
+    after = len(todo) - before - len(shown)
+    items = [f"{_MARKS[item.status]} {one_line(item.text, _LABEL_CHARS)}" for item in shown]
+    more = ([f"… {before} before"] if before else [], [f"… {after} more"] if after else [])
+    return [f"To do: {done} of {len(todo)} done", *more[0], *items, *more[1]]
+
+
+def _around(todo: TodoList) -> tuple[Sequence[StatusTodo], int]:
+    """Return the shown items, and the number of items before them."""
+    at_work = [place for place, item in enumerate(todo) if item.status == "in_progress"]
+    to_come = [place for place, item in enumerate(todo) if item.status == "pending"]
+    here = next(iter([*at_work, *to_come]), 0)
+    start = max(0, min(here - _DONE_BEFORE, len(todo) - _MOST_LINES))
+    return todo[start : start + _MOST_LINES], start
+
+
+class _Tool(NamedTuple):
+    """A running tool call: its label and its latest progress text (`progress`)."""
+
+    label: str
+    progress: str = ""
+    todo: TodoList | None = None
+
+    @property
+    def phrase(self) -> str:
+        parts = [one_line(part, _LABEL_CHARS).rstrip(".…") for part in (self.label, self.progress) if part]
+        return f"{' — '.join(parts)}…"
+
+
+@dataclass(slots=True)
+class _Note:
+    """A text that is shown while it applies, and at least once."""
+
+    text: str
+    is_over: bool = False
+    is_shown: bool = False
+
+    @property
+    def is_visible(self) -> bool:
+        return not (self.is_over and self.is_shown)
+
+
+@dataclass(slots=True)
+class Activity:
+    """The activity of a run, updated from its progress events.
+
+    Many activities end before the status message may be edited again. The first tool of the latest batch, injected
+    input and provider errors are therefore shown once even if they are over.
+
+    Args:
+        todo: the agent's latest to-do list.
+    """
+
+    todo: TodoList = ()
+    _tools: dict[str, _Tool] = field(default_factory=dict)
+    _latest: _Tool | None = None
+    _is_thinking: bool = False
+    _stopping: _Note | None = None
+    _injected: _Note | None = None
+    _trouble: _Note | None = None
+    _done: int = 0
+    _failed: int = 0
+    _read: int = 0
+    _retries: int = 0
+    _waiting: str = ""
+
+    def on_event(self, event: str, data: dict[str, Any]) -> None:
+        match event:
+            case "waiting":
+                self._waiting = texts.waits(**data)
+            case "waited":
+                self._waiting = ""
+            case "thinking":
+                self._is_thinking = True
+                self._end_note(self._trouble)
+            case "tool:start" | "tool:progress" | "tool:end":
+                self._on_tool_event(event, data.get("id", data["tool"]), data)
+            case "injection:applied":
+                self._injected = _Note("Incorporating your input…")
+                self._read += len(data.get("ids", ()))
+            case "retrying":
+                self._trouble = _Note(_retrying(data))
+                self._retries += 1
+            case "fallback":
+                self._trouble = _Note(f"Switching to {one_line(str(data['to']), _LABEL_CHARS)}…")
+            case "compacting":
+                self._trouble = _Note("Summarizing the conversation so far…")
+
+    def stop(self) -> None:
+        """Record that a person asked the run to stop."""
+        self._stopping = _Note("Stopping…")
+
+    def mark_shown(self) -> None:
+        """Record that the current phrase has been shown."""
+        self._latest = None
+        for note in (self._trouble, self._injected):
+            if note is not None:
+                note.is_shown = True
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping is not None
+
+    def phrase(self) -> str:
+        """Return the current activity as one line."""
+        if self._waiting and not self.is_stopping:
+            return self._waiting
+        notes = (self._stopping, self._trouble, self._injected)
+        parts = [note.text for note in notes if note is not None and note.is_visible]
+        tool = next(iter(self._tools.values()), self._latest)
+        if tool is not None:
+            parts.append(tool.phrase)
+        if len(self._tools) > 1:
+            parts.append(f"({len(self._tools)} tools active)")
+        if not parts:
+            parts.append("Thinking…" if self._is_thinking else "Working…")
+        return one_line(" ".join([_GEAR, *parts]), _PHRASE_CHARS)
+
+    def account(self) -> list[str]:
+        """Return the finished work: counts of steps, messages read and retries."""
+        failed = f", {self._failed} with an error" if self._failed else ""
+        return [
+            f"{noun}{more}"
+            for count, noun, more in (
+                (self._done, counted(self._done, "step"), f" done{failed}"),
+                (self._read, counted(self._read, "message"), " read while working"),
+                (self._retries, counted(self._retries, "retry", "retries"), ""),
+            )
+            if count
+        ]
+
+    def _on_tool_event(self, event: str, call_id: str, data: dict[str, Any]) -> None:
+        if event == "tool:start":
+            self._end_note(self._injected)
+            self._end_note(self._trouble)
+            todo = _todo_of(data.get("args")) if data["tool"] == _TODO_TOOL else None
+            tool = self._tools[call_id] = _Tool(data.get("label") or use_of(data["tool"]), todo=todo)
+            if self._is_thinking:  # show the first call of each batch
+                self._latest, self._is_thinking = tool, False
+        elif event == "tool:end":
+            self._end_tool(self._tools.pop(call_id, None), succeeded=data.get("success", True))
+        elif call_id in self._tools:
+            # The call with the latest progress is shown first.
+            tool = self._tools.pop(call_id)._replace(progress=str(data["text"]))
+            self._tools = {call_id: tool, **self._tools}
+
+    def _end_tool(self, tool: _Tool | None, *, succeeded: bool) -> None:
+        self._done += 1
+        self._failed += not succeeded
+        if tool is not None and tool.todo is not None and succeeded:
+            self.todo = tool.todo
+
+    @staticmethod
+    def _end_note(note: _Note | None) -> None:
+        if note is not None:
+            note.is_over = True
+
+
+def _retrying(data: dict[str, Any]) -> str:
+    trouble = _TROUBLE.get(str(data.get("reason")), _UNKNOWN_TROUBLE)
+    in_s = math.ceil(data["delay_s"])
+    when = f" in {in_s} s" if in_s > 0 else ""
+    return f"{trouble}; trying again{when} ({data['attempt']} of {data['max_attempts']})…"
+
+
+def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content:
+    """Render the status message of a run. Its plain text is the current activity only."""
+    phrase = escape(activity.phrase())
+    blocks = [_section(phrase)]
+    if activity.todo:
+        heading, *items = todo_lines(activity.todo)
+        blocks.append(_section(_fitting([f"*{escape(heading)}*", *map(escape, items)])))
+    if account := _account(activity, elapsed_s):
+        blocks.append({"type": "context", "elements": [_text(escape(account))]})
+    blocks.append({"type": "actions", "block_id": STOP_ACTION, "elements": [_stop(run_id, activity)]})
+    return Content(phrase, tuple(blocks))
+
+
+def plain_status(activity: Activity, elapsed_s: float) -> Content:
+    """Render the status message without blocks, for when Slack rejects them."""
+    shown = [activity.phrase(), *(todo_lines(activity.todo) if activity.todo else ()), _account(activity, elapsed_s)]
+    return Content(_fitting([escape(line) for line in shown if line]))
+
+
+def until_next_step(elapsed_s: float) -> float:
+    """Return the seconds until the shown elapsed time changes; at least `_SHORTEST_S`, as timers may fire early."""
+    minutes = elapsed_s / 60
+    following = next((step for step in _MINUTES if step > minutes), (int(minutes) // _HOUR + 1) * _HOUR)
+    return max(following * 60 - elapsed_s, _SHORTEST_S)
+
+
+def _account(activity: Activity, elapsed_s: float) -> str:
+    time = _time(elapsed_s)
+    return " · ".join([*([f"for {time}"] if time else []), *activity.account()])
+
+
+def _time(elapsed_s: float) -> str:
+    minutes = int(elapsed_s) // 60
+    if minutes < _HOUR:
+        shown = max((step for step in _MINUTES if step <= minutes), default=0)
+        return f"{shown} min" if shown else ""
+    return f"{minutes // _HOUR} h"
+
+
+def _fitting(shown: Sequence[str]) -> str:
+    """Join as many lines as fit into a section."""
+    out: list[str] = []
+    for line in shown:
+        if sum(map(len, out)) + len(out) + len(line) > _SECTION_CHARS:
+            return "\n".join([*out, "…"])
+        out.append(line)
+    return "\n".join(out)
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": _text(text)}
+
+
+def _text(text: str) -> dict[str, Any]:
+    # Verbatim: Slack does not turn URLs and names in tool output into links.
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def _stop(run_id: str, activity: Activity) -> dict[str, Any]:
+    """Render the stop button. The first press stops gracefully, the second one immediately."""
+    words, style = ("Stop now", {"style": "danger"}) if activity.is_stopping else ("Stop", {})
+    return {
+        "type": "button",
+        "action_id": STOP_ACTION,
+        "value": run_id,
+        "text": {"type": "plain_text", "text": words},
+        **style,
+    }
