@@ -383,7 +383,7 @@ class InteractionStack:
 
 
 async def nodes(store: LogStore, key: Key, pieces: Iterable[Piece]) -> AsyncIterator[Node]:
-    """Yield the nodes of these pieces of a log, read page by page; a damaged node replaces a missing one.
+    """Yield the nodes of some pieces of a log, read page by page; a damaged node replaces a missing one.
 
     Raises:
         DamagedLog: a whole page is missing, so the length of the log is wrong.

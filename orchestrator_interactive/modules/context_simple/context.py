@@ -87,7 +87,7 @@ class SimpleContext:
         self.append(own_row(message))
 
     def append(self, row: Row) -> None:
-        """Append a row that is checked and that nobody else changes."""
+        """Append a checked row without a copy; the context owns it from now on."""
         self._history.append(row)
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
@@ -115,7 +115,7 @@ class SimpleContext:
         self.replace(map(own_row, messages))
 
     def replace(self, rows: Iterable[Row]) -> None:
-        """Replace the history by rows that are checked and that nobody else changes."""
+        """Replace the history by checked rows without copies; the context owns them from now on."""
         self._history, self._summary = MessageHistory(rows), None
         self._show(self._everything)
 

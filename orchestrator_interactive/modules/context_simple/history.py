@@ -20,7 +20,7 @@ _LEVEL = 1
 
 
 class MessageHistory:
-    """Append-only rows, which nobody else changes. `sizes` are their token counts, and `tokens` is the sum."""
+    """Append-only rows, owned by the history. `sizes` are their token counts, and `tokens` is the sum."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows: list[Row] = []
