@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
+from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.registries.errors import RegistryError

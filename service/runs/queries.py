@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import DamagedLog
+from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stores import Change
 from orchestrator_interactive.interactions.tree import MAIN
-from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.transcript.rows import is_prompt
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
+from orchestrator_interactive.interactions.rows import RowState, row_of
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
-from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.modules.context_stack.states import RowState
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 
 if TYPE_CHECKING:

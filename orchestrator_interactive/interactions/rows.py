@@ -1,28 +1,27 @@
-"""Convert rows to states and back."""
+"""Convert the rows of a context to states of its log, and states to rows."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator_interactive.interactions.errors import InvalidTransition
 from orchestrator_interactive.interactions.flow import after
 from orchestrator_interactive.interactions.records import Flow
 from orchestrator_interactive.interactions.states import (
     AssistantMessageState,
+    BaseState,
     ToolCallState,
     ToolResultState,
     UserMessageState,
     UserResponseState,
 )
-from orchestrator_interactive.modules.context_stack.states import RowState
 from orchestrator_interactive.transcript.rows import is_prompt, tool_call_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from orchestrator_interactive.interactions.states import BaseState
 
     Row = dict[str, Any]
 
@@ -31,6 +30,39 @@ _KEYS: dict[Any, frozenset[str]] = {
     "assistant": frozenset({"role", "content", "tool_calls", "metadata"}),
     "tool": frozenset({"role", "tool_call_id", "name", "content", "metadata"}),
 }
+_RESULT_BLOCKS = {"text", "image", "tool_result"}
+
+
+@dataclass(slots=True, frozen=True)
+class RowState(BaseState):
+    """A row outside the flow: a hook's row, a system row, or a row that the flow does not allow at its position."""
+
+    row: dict[str, Any]
+
+    def message(self) -> dict[str, Any]:
+        """Return the message for a model."""
+        return self.row
+
+
+@dataclass(slots=True, frozen=True)
+class ViewState(BaseState):
+    """The view of requests from here on, once the conversation exceeds the window; `None` for all of it."""
+
+    view: dict[str, Any] | None
+
+    def note(self) -> str:
+        if self.view is None:
+            return "From here on the model sees the whole conversation"
+        part = "a summary and a part" if self.view.get("summary") else "a part"
+        return f"From here on the model sees {part} of the earlier conversation"
+
+
+class DeclaredCall(NamedTuple):
+    """A call in an answer; the arguments are JSON."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
@@ -44,8 +76,8 @@ def states_of(row: Row, rewards: Mapping[str, float]) -> tuple[BaseState, ...]:
         case {"role": "user", "content": str() | list() as content}:
             return (UserMessageState(content, row.get("metadata"), meanwhile=not is_prompt(row)),)
         case {"role": "assistant", "content": content}:
-            return _answer(row, content)
-        case {"role": "tool", "tool_call_id": str(call_id), "content": content} if _content(content) is content:
+            return _states_of_answer(row, content)
+        case {"role": "tool", "tool_call_id": str(call_id), "content": content} if _result_content(content) is content:
             name, reward = row.get("name"), rewards.get(call_id)
             return (ToolResultState(call_id, name, content, reward, row.get("metadata")),)
     return (RowState(row),)
@@ -65,48 +97,59 @@ def valid_states(rows: Iterable[Row], rewards: Mapping[str, float]) -> list[Base
     return states
 
 
-def reward_of(state: BaseState) -> dict[str, float]:
-    """Return the reward of a result by call id; empty if it has none."""
-    if isinstance(state, ToolResultState) and state.reward is not None:
-        return {state.tool_call_id: state.reward}
-    return {}
-
-
 def row_of(state: BaseState) -> Row | None:
     """Return the row of a state; `None` if it has no row of its own."""
     match state:
         case RowState(row):
             return row
         case UserMessageState(text, meta) | UserResponseState(text, meta):
-            return _row({"role": "user", "content": text}, meta)
-        case AssistantMessageState() if state.is_reflection:
-            return None
-        case AssistantMessageState(content, calls, meta):
+            row = {"role": "user", "content": text}
+        case AssistantMessageState(content, calls, meta) if not state.is_reflection:
             row = {"role": "assistant", "content": content}
             if calls is not None or (calls := _tool_calls(_calls_inside(content))):
                 row["tool_calls"] = calls
-            return _row(row, meta)
         case ToolResultState(call_id, name, result, _, meta):
-            row = {"role": "tool", "tool_call_id": call_id, "content": _content(result)}
+            row = {"role": "tool", "tool_call_id": call_id, "content": _result_content(result)}
             if name is not None:
                 row["name"] = name
-            return _row(row, meta)
+        case _:
+            return None
+    return row if meta is None else {**row, "metadata": meta}
+
+
+def declared_calls(content: Any, tool_calls: Any) -> list[DeclaredCall]:
+    """Return the calls in an answer's content and `tool_calls`, without duplicates and calls without an id."""
+    found: dict[str, DeclaredCall] = {}
+    for each in (*_dicts(content), *_dicts(tool_calls)):
+        call_id, kind = each.get("id"), each.get("type", "function")
+        if isinstance(call_id, str) and call_id.strip() and kind in ("function", "tool_call"):
+            part = each["function"] if isinstance(each.get("function"), dict) else each
+            given = part.get("arguments", part.get("input"))
+            arguments = given if isinstance(given, str) else as_json({} if given is None else given)
+            found.setdefault(call_id, DeclaredCall(call_id, str(part.get("name") or ""), arguments))
+    return list(found.values())
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def image_url(source: Any) -> str | None:
+    """Return the URL of an image; it may be a data URL."""
+    match source:
+        case {"type": "base64", "media_type": str(kind), "data": str(data)}:
+            return f"data:{kind};base64,{data}"
+        case {"url": str(url)}:
+            return url
     return None
 
 
-def unreadable(row: Any) -> str | None:
-    """Describe why a stored row is invalid; `None` if it is valid. The content is not checked."""
-    if not isinstance(row, dict) or not isinstance(row.get("role"), str):
-        return "It is not a row: an object with a role."
-    return None
-
-
-def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
+def _states_of_answer(row: Row, content: Any) -> tuple[BaseState, ...]:
     """Return the states of an answer. Calls in its blocks become states of their own; others stay in the answer."""
     calls, inside = row.get("tool_calls"), _calls_inside(content)
     if calls == _tool_calls(inside) if inside else "tool_calls" not in row:
         calls = None
-    elif not _are_calls(calls):
+    elif not (isinstance(calls, list) and all(isinstance(c, dict) and isinstance(c.get("id"), str) for c in calls)):
         return (RowState(row),)
     state = AssistantMessageState(content, calls, row.get("metadata"))
     if state.is_reflection:
@@ -114,51 +157,29 @@ def _answer(row: Row, content: Any) -> tuple[BaseState, ...]:
     return (state, *inside) if calls is None else (state,)
 
 
-def _tool_calls(calls: Sequence[ToolCallState]) -> list[dict[str, Any]]:
-    return [tool_call_dict(call.id, call.function_name, call.arguments) for call in calls]
-
-
-def _row(row: Row, meta: Any) -> Row:
-    if meta is not None:
-        row["metadata"] = meta
-    return row
-
-
 def _calls_inside(content: Any) -> list[ToolCallState]:
     """Return the calls in the blocks of an answer."""
-    if not isinstance(content, list):
-        return []
     return [
         ToolCallState(call_id, name, arguments)
-        for block in content
-        if isinstance(block, dict) and block.get("type") == "tool_call"
+        for block in _dicts(content)
+        if block.get("type") == "tool_call"
         for call_id, name, arguments in [(block.get("id"), block.get("name"), block.get("input"))]
         if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, dict)
     ]
 
 
-def _are_calls(calls: Any) -> bool:
-    return isinstance(calls, list) and all(isinstance(c, dict) and isinstance(c.get("id"), str) for c in calls)
+def _tool_calls(calls: Sequence[ToolCallState]) -> list[Row]:
+    return [tool_call_dict(call.id, call.function_name, call.arguments) for call in calls]
 
 
-def _content(result: Any) -> Any:
+def _result_content(result: Any) -> Any:
     """Return a result for the model: text and blocks unchanged, other values as JSON."""
-    is_blocks = (
-        isinstance(result, list) and result and all(isinstance(each, dict) and "type" in each for each in result)
-    )
-    return result if isinstance(result, str) or is_blocks else json.dumps(result)
+    if isinstance(result, str):
+        return result
+    blocks = _dicts(result)
+    is_blocks = bool(blocks) and len(blocks) == len(result) and all(b.get("type") in _RESULT_BLOCKS for b in blocks)
+    return result if is_blocks else as_json(result)
 
 
-def row_of_message(message: Row) -> Row:
-    """Convert a message from OpenAI's format to a row; only images differ."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    return {**message, "content": [_image(part) if part.get("type") == "image_url" else part for part in content]}
-
-
-def _image(part: Row) -> Row:
-    url: str = part["image_url"]["url"]
-    kind, found, data = url.removeprefix("data:").partition(";base64,")
-    source = {"type": "base64", "media_type": kind, "data": data} if found else {"type": "url", "url": url}
-    return {"type": "image", "source": source}
+def _dicts(values: Any) -> list[Row]:
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []

@@ -8,14 +8,14 @@ from interaction_states import brought, called, said
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import InteractionError
-from orchestrator_interactive.interactions.rendering.policies import (
+from orchestrator_interactive.interactions.render import render_for_llm
+from orchestrator_interactive.interactions.render_policies import (
     PolicyError,
     UnknownPolicy,
     policy_named,
     policy_names,
     register_policy,
 )
-from orchestrator_interactive.interactions.rendering.render import render_for_llm
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,

@@ -12,8 +12,7 @@ from interaction_states import any_state, brought, called, conversations, said, 
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.interactions import InteractionStack
-from orchestrator_interactive.interactions.rendering.openai_format import NO_OUTPUT, NO_RESULT, result_text, sendable
-from orchestrator_interactive.interactions.rendering.render import render_for_llm
+from orchestrator_interactive.interactions.render import render_for_llm
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
@@ -27,7 +26,10 @@ from orchestrator_interactive.interactions.states import (
     WaitingState,
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message
+from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
+from orchestrator_interactive.transcript.repair import NO_OUTPUT
+from orchestrator_interactive.transcript.transcript import NO_RESULT
 
 Rendered = list[dict[str, Any]]
 ALL_TYPES = [
@@ -233,6 +235,11 @@ def refused_by_providers(messages: Rendered) -> list[str]:
     return [problem for problem in problems_of(request) if "the last word" not in problem]
 
 
+def text_of(result: Any) -> str:
+    text = sendable(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+    return text if text.strip() else NO_OUTPUT
+
+
 def said_in(state: BaseState) -> list[tuple[str, str]]:
     """Return what a model may read of a state."""
     match state:
@@ -263,7 +270,7 @@ async def test_messages_of_any_log_and_options_are_valid_ordered_and_from_the_lo
     left = iter(pair for state in there for pair in said_in(state))
     spoken = [(m["role"], m["content"]) for m in messages if m["role"] in ("user", "assistant") and m["content"]]
     assert all(pair in left for pair in spoken)  # in the order of the log
-    results = {result_text(state.result) for state in there if isinstance(state, ToolResultState)}
+    results = {text_of(state.result) for state in there if isinstance(state, ToolResultState)}
     assert {m["content"] for m in messages if m["role"] == "tool"} <= {*results, NO_RESULT}
 
 

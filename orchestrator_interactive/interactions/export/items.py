@@ -1,15 +1,15 @@
-"""Convert a conversation to items for people, with each result at its call; all text formats use these items."""
+"""Convert a conversation to items for people, with each result at its call; text and page render these items."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from orchestrator_interactive.interactions.artifacts import read_state
-from orchestrator_interactive.interactions.export.parts import ExportPart, as_json, parts_of, result_parts
-from orchestrator_interactive.interactions.rendering.openai_format import RenderedCall, declared_calls
+from orchestrator_interactive.interactions.rows import DeclaredCall, declared_calls, image_url
+from orchestrator_interactive.interactions.serializers import read_state
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
@@ -31,9 +31,17 @@ if TYPE_CHECKING:
 
 # Maximum number of items to hold back for the result of an earlier call.
 _MAX_HELD = 500
-
+_AWAITED = {"llm": "the model", "user_input": "a person", "agent": "another agent", "tool": "a tool"}
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPart:
+    """A part of a message. `text` of an image is its URL; a note describes a part without text."""
+
+    kind: Literal["text", "code", "thinking", "image", "note"]
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +54,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ExportedText:
-    """A message or a note.
-
-    Args:
-        who: "person", "agent", or "note" for other texts.
-        name: heading.
-        notes: additional details.
-    """
+    """A message of a person or the agent, or a note; `name` is its heading, `notes` are details."""
 
     index: int
     ts: float
@@ -75,13 +77,9 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class ExportedQuestion:
-    """A call of a tool, or a request to another agent.
+    """A call of a tool, or a request to another agent, with its result if there is one.
 
-    Args:
-        target: kind of the callee.
-        arguments: the arguments or the message.
-        result: `None` if there is none.
-        has_begun: the call has a state of its own; otherwise it is only declared in an answer, whose position it has.
+    A call without `has_begun` is only declared in an answer, whose position it has.
     """
 
     index: int
@@ -109,18 +107,15 @@ class ExportMark:
 Item = Section | ExportedText | ExportedQuestion | ExportMark
 
 
-async def transcript(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
+async def items_of(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
     """Yield the items of a conversation; only items after a call without a result are buffered."""
     held = _Held()
     episode = 0
     async for node in nodes:
-        state, problem = read_state(node)
         if node.episode not in (0, episode):
             episode = node.episode
             held.items.append(Section(episode, node.envelope["ts"]))
-        if isinstance(state, AssistantMessageState):
-            held.flush_declared()
-        held.take(node, state, problem)
+        held.take(node)
         if not held.waits_for or len(held.items) > _MAX_HELD:
             for item in held.flush():
                 yield item
@@ -135,7 +130,7 @@ class _Held:
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.waits_for: dict[str, int] = {}  # index in `items` by call id
-        self._declared: dict[str, tuple[Node, RenderedCall]] = {}
+        self._declared: dict[str, tuple[Node, DeclaredCall]] = {}
 
     def flush(self) -> list[Item]:
         items, self.items, self.waits_for = self.items, [], {}
@@ -144,26 +139,28 @@ class _Held:
     def flush_declared(self) -> None:
         """Append the calls that were declared but never began."""
         for node, call in self._declared.values():
-            self.items.append(replace(_question(node, call), has_begun=False))
+            self.items.append(_question(node, call, has_begun=False))
         self._declared, self.waits_for = {}, {}
 
-    def take(self, node: Node, state: BaseState | None, problem: str | None) -> None:
+    def take(self, node: Node) -> None:
+        state, problem = read_state(node)
         match state:
             case AssistantMessageState(content=content, tool_calls=tool_calls):
-                self.items += _items_of(node, state)
+                self.flush_declared()
+                self.items.append(_item_of(node, state))
                 self._declared = {call.id: (node, call) for call in declared_calls(content, tool_calls)}
             case ToolCallState():
                 self._declared.pop(state.id, None)
-                self._add_call(_question(node, RenderedCall(state.id, state.function_name, as_json(state.arguments))))
+                self._add_call(_question(node, DeclaredCall(state.id, state.function_name, as_json(state.arguments))))
             case AgentCallState():
-                call = RenderedCall(state.correlation_id, state.agent_id, state.message)
-                self._add_call(replace(_question(node, call), target="agent"))
+                call = DeclaredCall(state.correlation_id, state.agent_id, state.message)
+                self._add_call(_question(node, call, target="agent"))
             case ToolResultState(tool_call_id=call_id) | AgentResultState(correlation_id=call_id):
                 self._add_result(node, state, call_id)
             case None:
                 self.items.append(ExportMark(node.index, node.envelope["ts"], "damaged", problem or ""))
             case _:
-                self.items += _items_of(node, state)
+                self.items.append(_item_of(node, state))
 
     def _add_call(self, question: ExportedQuestion) -> None:
         self.waits_for[question.call_id] = len(self.items)
@@ -171,7 +168,7 @@ class _Held:
 
     def _add_result(self, node: Node, state: ToolResultState | AgentResultState, call_id: str) -> None:
         if declared := self._declared.pop(call_id, None):
-            self._add_call(replace(_question(*declared), has_begun=False))
+            self._add_call(_question(*declared, has_begun=False))
         place = self.waits_for.pop(call_id, None)
         question = None if place is None else self.items[place]
         result = _call_result(node, state)
@@ -183,49 +180,45 @@ class _Held:
             self.items.append(ExportedText(result.index, result.ts, "note", f"Result of {name}", result.parts, notes))
 
 
-def _question(node: Node, call: RenderedCall) -> ExportedQuestion:
-    return ExportedQuestion(node.index, node.envelope["ts"], "tool", call.name, call.id, call.arguments)
+def _question(
+    node: Node, call: DeclaredCall, *, target: Literal["tool", "agent"] = "tool", has_begun: bool = True
+) -> ExportedQuestion:
+    ts = node.envelope["ts"]
+    return ExportedQuestion(node.index, ts, target, call.name, call.id, call.arguments, has_begun=has_begun)
 
 
 def _call_result(node: Node, state: ToolResultState | AgentResultState) -> CallResult:
     meta = _meta(state)
-    outcome: Literal["done", "failed", "at work"] = "done"
-    if meta.get("is_error"):
-        outcome = "failed"
-    elif meta.get("pending"):
-        outcome = "at work"
+    outcome: Literal["done", "failed", "at work"] = "at work" if meta.get("pending") else "done"
     ratings = {name: getattr(state, name, None) for name in ("reward", "score")}
     notes = [f"{name} {value}" for name, value in ratings.items() if value is not None]
     if "whole" in meta:
         notes.append("shortened for the model")
-    return CallResult(node.index, node.envelope["ts"], outcome, tuple(result_parts(state.result)), tuple(notes))
+    parts = tuple(_result_parts(state.result))
+    return CallResult(
+        node.index, node.envelope["ts"], "failed" if meta.get("is_error") else outcome, parts, tuple(notes)
+    )
 
 
-def _items_of(node: Node, state: BaseState) -> Iterator[Item]:
-    """Yield the items of a state that is neither a call nor a result."""
-    index, ts = node.index, node.envelope["ts"]
+def _item_of(node: Node, state: BaseState) -> Item:
+    """Return the item of a state that is neither a call nor a result."""
+    index, ts, details = node.index, node.envelope["ts"], tuple(_details(state))
     match state:
         case UserMessageState(text=content):
             who, name, notes = _speaker(node, _meta(state))
-            yield ExportedText(index, ts, who, name, tuple(parts_of(content)), (*notes, *_details(state)))
+            return ExportedText(index, ts, who, name, tuple(_parts_of(content)), (*notes, *details))
         case UserResponseState(text=content):
-            yield ExportedText(
-                index, ts, "person", "Person", tuple(parts_of(content)), ("in response", *_details(state))
-            )
-        case AssistantMessageState(content=content, is_reflection=is_reflection):
-            parts, notes = tuple(parts_of(content)), tuple(_details(state))
-            if is_reflection:
-                yield ExportedText(index, ts, "note", "Judgement", parts, notes)
-            else:
-                yield ExportedText(index, ts, "agent", "Agent", parts, notes)
+            return ExportedText(index, ts, "person", "Person", tuple(_parts_of(content)), ("in response", *details))
+        case AssistantMessageState(content=content):
+            name = "Judgement" if state.is_reflection else "Agent"
+            kind: Literal["agent", "note"] = "note" if state.is_reflection else "agent"
+            return ExportedText(index, ts, kind, name, tuple(_parts_of(content)), details)
         case WaitingState():
-            whom = {"llm": "the model", "user_input": "a person", "agent": "another agent"}.get(state.kind, "a tool")
             which = f" ({state.correlation_id})" if state.correlation_id else ""
-            yield ExportMark(index, ts, "waiting", f"Waiting for {whom}{which}", until=state.deadline)
+            return ExportMark(index, ts, "waiting", f"Waiting for {_AWAITED[state.kind]}{which}", until=state.deadline)
         case FinishedState():
-            yield ExportMark(index, ts, "finished", "Finished")
-        case _:
-            yield _custom(node, state)
+            return ExportMark(index, ts, "finished", "Finished")
+    return _custom(node, state)
 
 
 def _custom(node: Node, state: BaseState) -> Item:
@@ -233,7 +226,7 @@ def _custom(node: Node, state: BaseState) -> Item:
     message = _call_method(state, "message")
     if isinstance(message, dict):
         name = f"{str(message.get('role')).capitalize()} message"
-        return ExportedText(index, ts, "note", name, tuple(parts_of(message.get("content"))))
+        return ExportedText(index, ts, "note", name, tuple(_parts_of(message.get("content"))))
     note = _call_method(state, "note")
     if isinstance(note, str):
         return ExportMark(index, ts, "other", note)
@@ -264,10 +257,10 @@ def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Literal["person", "note"
 
 def _details(state: BaseState) -> Iterator[str]:
     """Yield details from `meta` for people."""
-    raw, meta = getattr(state, "meta", None), _meta(state)
+    raw, usage = getattr(state, "meta", None), _meta(state).get("usage")
     if isinstance(raw, str) and raw:
         yield raw
-    if isinstance(usage := meta.get("usage"), dict):
+    if isinstance(usage, dict):
         counts = [(usage.get("input_tokens"), "in"), (usage.get("output_tokens"), "out")]
         tokens = [f"{count:,} {name}" for count, name in counts if isinstance(count, int)]
         if tokens:
@@ -279,3 +272,36 @@ def _details(state: BaseState) -> Iterator[str]:
 def _meta(state: BaseState) -> dict[str, Any]:
     meta = getattr(state, "meta", None)
     return meta if isinstance(meta, dict) else {}
+
+
+def _parts_of(content: Any) -> Iterator[ExportPart]:
+    """Split a message's content into parts that are rendered differently."""
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    for block in content if isinstance(content, list) else ():
+        match block:
+            case {"type": "text", "text": str(text)}:
+                if text.strip("\n"):
+                    yield ExportPart("text", text.strip("\n"))
+            case {"type": "thinking", "thinking": str(text)}:
+                yield ExportPart("thinking", text)
+            case {"type": "redacted_thinking"}:
+                yield ExportPart("note", "Thinking that the provider does not disclose.")
+            case {"type": "image", "source": source} if url := image_url(source):
+                yield ExportPart("image", url)
+            case {"type": "tool_call"}:
+                continue
+            case _:
+                yield ExportPart("code", as_json(block))
+
+
+def _result_parts(result: Any) -> Iterator[ExportPart]:
+    if isinstance(result, list) and result and all(isinstance(each, dict) and "type" in each for each in result):
+        for part in _parts_of(result):
+            yield replace(part, kind="code") if part.kind == "text" else part
+    else:
+        yield ExportPart("code", result if isinstance(result, str) else as_json(result))
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)

@@ -1,4 +1,4 @@
-"""Ask the model for a summary of the rows that a view leaves out."""
+"""Ask the model for a summary of the rows that a view leaves out, rendered as plain text."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from orchestrator_interactive.interactions.rows import declared_calls
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message, Usage
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.error_boundary import convert_exits
 from orchestrator_interactive.kernel.interop import to_local_provider
 from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.modules.context_simple.render_text import render_text
-from orchestrator_interactive.modules.context_simple.truncate import truncated
+from orchestrator_interactive.modules.context_simple.history import is_system
+from orchestrator_interactive.modules.context_simple.truncation import plain_text, truncated
 from orchestrator_interactive.transcript.framing import indented
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import BYTES_PER_TOKEN, estimate, is_of_hook, is_prompt, metadata_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     Row = dict[str, Any]
 
@@ -36,6 +37,8 @@ _INSTRUCTIONS_TOKENS = estimate({"content": _INSTRUCTIONS})
 _EARLIER = "Summary of the messages before this part:"
 _NOTHING = "(This part has no messages.)"
 _MARK_TOKENS = 20
+# Limits per text, tried in turn.
+_TOKENS_PER_TEXT = (4_000, 1_000, 250, 60)
 
 # Back-off after a failure; it doubles with each further failure.
 _BACK_OFF_S = 60.0
@@ -85,6 +88,14 @@ class Summariser:
         return ""
 
 
+async def _response(provider: Any, request: ChatRequest) -> ChatResponse:
+    with convert_exits():
+        answer = await to_local_provider(provider).complete(request)
+    if not isinstance(answer, ChatResponse):
+        raise TypeError(f"It answered with {type(answer).__name__}, not with a ChatResponse.")
+    return answer
+
+
 def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float, max_tokens: int) -> ChatRequest:
     """Build the request for a summary of these rows and of the summary before them.
 
@@ -92,7 +103,7 @@ def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float
     """
     before = "" if earlier is None else f"{_EARLIER}\n  {indented(truncated(earlier, max_tokens))}\n\n"
     used = _INSTRUCTIONS_TOKENS + estimate({"content": before}) + _MARK_TOKENS
-    text = render_text(rows, max(int(room_tokens) - used, max_tokens))
+    text = _rendered(rows, max(int(room_tokens) - used, max_tokens))
     messages = [
         Message(role="system", content=_INSTRUCTIONS),
         Message(role="user", content=before + (text or _NOTHING)),
@@ -100,14 +111,40 @@ def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float
     return ChatRequest(messages=messages, max_output_tokens=max_tokens)
 
 
-async def _response(provider: Any, request: ChatRequest) -> ChatResponse:
-    """Call the provider.
+def _rendered(rows: Sequence[Row], room_tokens: int) -> str:
+    """Render rows as text of about `room_tokens` at most; shorten long texts first, then the whole.
 
-    Raises:
-        TypeError: the provider did not return a ChatResponse.
+    The text has no tool pairs that could be separated, and continuation lines cannot pass for another speaker's.
     """
-    with convert_exits():
-        answer = await to_local_provider(provider).complete(request)
-    if not isinstance(answer, ChatResponse):
-        raise TypeError(f"It answered with {type(answer).__name__}, not with a ChatResponse.")
-    return answer
+    passages = [passage for row in rows for passage in _passages(row)]
+    rendered = ""
+    for tokens in _TOKENS_PER_TEXT:
+        rendered = "\n".join(_passage(who, truncated(text, tokens, by_items=True)) for who, text in passages)
+        if len(rendered.encode()) <= room_tokens * BYTES_PER_TOKEN:
+            return rendered
+    return truncated(rendered, room_tokens, by_items=True)
+
+
+def _passage(who: str, text: str) -> str:
+    return "\n  ".join([f"{' '.join(sendable(who).split())}:", *sendable(text).splitlines()])
+
+
+def _passages(row: Row) -> Iterator[tuple[str, str]]:
+    text = plain_text(row.get("content")).strip()
+    if text:
+        yield _speaker(row), text
+    if row["role"] == "assistant":
+        for call in declared_calls(row.get("content"), row.get("tool_calls")):
+            yield f"Agent calls {call.name}, {call.id}", call.arguments
+
+
+def _speaker(row: Row) -> str:
+    if is_of_hook(row) or is_system(row):
+        return "Remark"
+    match row["role"]:
+        case "assistant":
+            return "Agent"
+        case "tool":
+            failed = ", failed" if metadata_of(row).get("is_error") else ""
+            return f"Result of {row.get('name') or 'a tool'}, {row.get('tool_call_id')}{failed}"
+    return "User" if is_prompt(row) or "injections" in metadata_of(row) else "Report"
