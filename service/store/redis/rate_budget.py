@@ -101,11 +101,6 @@ class RedisBudget:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """Open the budget in the Redis at a URL.
-
-        Raises:
-            StoreError: Redis cannot be used.
-        """
         return cls(await RedisClient.open(url))
 
     async def take(self, bucket: str, limit: Limit) -> float:
