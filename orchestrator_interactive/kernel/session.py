@@ -325,7 +325,7 @@ class _Mounting:
 
     def _mounted_at(self, point: str) -> list[int]:
         """Return the identities of the modules at a mount point."""
-        mounted = self._coordinator.get(point)
+        mounted = self._coordinator.mount_points[point]
         return list(map(id, mounted.values())) if isinstance(mounted, dict) else [id(mounted)]
 
     def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:

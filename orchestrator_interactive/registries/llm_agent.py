@@ -78,20 +78,20 @@ class LLMAgents:
     async def session(
         self, config: LLMAgentConfig, conversation_id: str, asked_by: str | None
     ) -> AsyncIterator[AmplifierSession]:
-        """Open a session with the agent's log, provider and tools."""
+        """Open a session with the agent's log, provider, tools and rendered template."""
         prefix, _, model = config.llm_model.partition("/")
         provider = {**PROVIDERS, **self.providers}[prefix](model)
         planned = [provider] if isinstance(provider, dict) else []
-        session = AmplifierSession(
-            {
-                "session": {
-                    "orchestrator": "loop-interactive",
-                    "context": {"module": "context-stack", "config": self._context(config, conversation_id, asked_by)},
-                },
-                "providers": planned,
-            },
-            session_id=conversation_id,
-        )
+        context = {
+            "conversation_id": conversation_id,
+            "agent_id": config.id,
+            "asked_by": asked_by,
+            "render_policy": config.render_policy,
+            "system_prompt": self._instructions(config),
+        }
+        options = {name: value for name, value in context.items() if value is not None}
+        main = {"orchestrator": "loop-interactive", "context": {"module": "context-stack", "config": options}}
+        session = AmplifierSession({"session": main, "providers": planned}, session_id=conversation_id)
         session.coordinator.register_capability("interactions.store", self.store)
         async with session:
             if not planned:
@@ -99,18 +99,7 @@ class LLMAgents:
             await mount_tools(session.coordinator, config.tools, self.tools)
             yield session
 
-    def _context(self, config: LLMAgentConfig, conversation_id: str, asked_by: str | None) -> dict[str, Any]:
-        options = {
-            "conversation_id": conversation_id,
-            "agent_id": config.id,
-            "asked_by": asked_by,
-            "render_policy": config.render_policy,
-            "system_prompt": self._instructions(config),
-        }
-        return {name: value for name, value in options.items() if value is not None}
-
     def _instructions(self, config: LLMAgentConfig) -> str | None:
-        """Render the agent's template, with today's date."""
         if config.behavior_template is None:
             return None
         described = self.tools.list_tools()

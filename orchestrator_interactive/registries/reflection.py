@@ -91,21 +91,8 @@ class Reflection:
 
     async def judge(self, subject: str, asked: Any, result: str, asked_by: str | None = None) -> Verdict | None:
         """Return the reflection agent's verdict, if any; its comment is logged after the run."""
-        request = _REQUEST.format(
-            subject=subject,
-            asked=_shown(json.dumps(asked, default=str, ensure_ascii=False)),
-            result=_shown(result),
-        )
-        answer = await self._answer_to(request, asked_by)
-        verdict = None if answer is None else verdict_in(answer)
-        if verdict is None:
-            log.warning("reflection.no_verdict", reflection_agent=self._agent_id, subject=subject, answer=answer)
-            return None
-        if verdict.comment:
-            self._comments.append(AssistantMessageState(content=verdict.comment, meta=f"reflection:{subject}"))
-        return verdict
-
-    async def _answer_to(self, request: str, asked_by: str | None) -> str | None:
+        question = _shown(json.dumps(asked, default=str, ensure_ascii=False))
+        request = _REQUEST.format(subject=subject, asked=question, result=_shown(result))
         work = CancellableTask(self._ask(request, asked_by))
         limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cancel)
         try:
@@ -116,7 +103,12 @@ class Reflection:
         if error is not None:
             log.warning("reflection.failed", reflection_agent=self._agent_id, error=repr(error))
             return None
-        return work.result()
+        verdict = verdict_in(answer := work.result())
+        if verdict is None:
+            log.warning("reflection.no_verdict", reflection_agent=self._agent_id, subject=subject, answer=answer)
+        elif verdict.comment:
+            self._comments.append(AssistantMessageState(content=verdict.comment, meta=f"reflection:{subject}"))
+        return verdict
 
     async def _ask(self, request: str, asked_by: str | None) -> str:
         _reflecting.set(True)  # in this task and its children only

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
+    from orchestrator_interactive.kernel.loading.loader import ModuleLoader
     from service.config.config import InstanceConfig
 
 _WITH_LOG = "context-stack"
@@ -49,9 +50,11 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
     }
 
 
-def new_session(plan: dict[str, Any], store: LogStore, *, is_resumed: bool = False) -> AmplifierSession:
+def new_session(
+    plan: dict[str, Any], store: LogStore, *, is_resumed: bool = False, loader: ModuleLoader | None = None
+) -> AmplifierSession:
     """Create a session for a plan whose modules may have local sources. `store` is for its conversation's log."""
-    session = AmplifierSession(plan, is_resumed=is_resumed)
+    session = AmplifierSession(plan, loader, is_resumed=is_resumed)
     session.coordinator.register_capability("interactions.store", store)
     session.coordinator.mount("module-source-resolver", LocalSources())
     return session

@@ -30,8 +30,8 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
         problems.append(_sentence(data["module_id"], data["error"]))
         return HookResult()
 
-    session = new_session(plan, MemoryStore())
-    session.loader = watched = _WatchedLoader(session.coordinator)
+    watched = _WatchedLoader()
+    session = new_session(plan, MemoryStore(), loader=watched)
     session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, note)
     try:
         await session.initialize()
@@ -53,8 +53,8 @@ def _sentence(module: str, error: str) -> str:
 class _WatchedLoader(ModuleLoader):
     """Records at which points each module mounts something, and which providers replace one another."""
 
-    def __init__(self, coordinator: ModuleCoordinator) -> None:
-        super().__init__(coordinator)
+    def __init__(self) -> None:
+        super().__init__()
         self.latest = ""
         self.replaced: list[str] = []
         self._points: defaultdict[str, set[str]] = defaultdict(set)

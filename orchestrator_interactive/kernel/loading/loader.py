@@ -107,7 +107,7 @@ class ModuleLoader:
             _installed.cache_clear()
             found = _installed(tuple(sys.path))
         if module_id in found:
-            return _import_installed(module_id, found[module_id].value)
+            return _import_installed(module_id, found[module_id].value, tuple(sys.path))
         for folder in self._search_paths:
             for name in (f"amplifier-module-{module_id}", package_of(module_id)):
                 if (folder / name).is_dir():
@@ -162,7 +162,7 @@ def _installed(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
 
 
 @lru_cache(maxsize=128)
-def _import_installed(module_id: str, value: str) -> Functions:
+def _import_installed(module_id: str, value: str, _path: tuple[str, ...]) -> Functions:
     """Import the module of an entry point."""
     try:
         mount: MountFunction = EntryPoint(module_id, value, ENTRY_POINT_GROUP).load()
