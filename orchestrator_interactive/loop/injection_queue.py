@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -64,13 +65,15 @@ class Injection:
 
 
 class InjectionQueue:
-    """Pending injections of a conversation by id, in order of arrival.
+    """Pending injections of a conversation: a queue of ids in order of arrival, and the injections by id.
 
     All operations are synchronous, so no other task runs between a check and its consequence. The queue outlives a run
     and belongs to one event loop: other threads use `loop.call_soon_threadsafe(queue.offer, injection)`.
     """
 
     def __init__(self, bound: int = 100) -> None:
+        # The id of a withdrawn injection stays here until the next drain.
+        self._ids: asyncio.Queue[str] = asyncio.Queue()
         self._pending: dict[str, Injection] = {}
         self._bound = bound
         self._watchers: list[Callable[[Injection], object]] = []
@@ -106,14 +109,16 @@ class InjectionQueue:
             raise RunFinished("The run has finished; this message starts a new one.")
         if len(self) >= self._bound:
             raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
+        self._ids.put_nowait(injection.id)
         self._set(injection)
 
     def drain(self) -> tuple[Injection, ...]:
         """Take all pending injections, ordered by the time of writing; those without an `order` last, by arrival."""
-        if not self._pending:
+        if self._ids.empty():
             return ()
-        arrived, self._pending = self._pending, {}
-        return tuple(sorted(arrived.values(), key=lambda each: inf if each.order is None else each.order))
+        ids = [self._ids.get_nowait() for _ in range(self._ids.qsize())]
+        arrived = [self._pending.pop(each) for each in ids if each in self._pending]
+        return tuple(sorted(arrived, key=lambda each: inf if each.order is None else each.order))
 
     def drain_or_close(self) -> tuple[Injection, ...]:
         """Take all pending injections, or close the queue if there are none."""
@@ -125,6 +130,7 @@ class InjectionQueue:
     def restore(self, injections: Sequence[Injection]) -> None:
         """Put back injections that were taken and not committed; they count as the earliest arrivals."""
         for each in (*injections, *self.drain()):
+            self._ids.put_nowait(each.id)
             self._set(each)
 
     def edit(self, message_id: str, text: str) -> bool:
