@@ -108,7 +108,7 @@ class SlackClient:
             arguments["thread_ts"] = place.thread_ts
         if persona is not None:
             arguments |= {"username": persona.name, "icon_emoji": persona.emoji}
-        once = PendingCalls(lambda: self._find(place, key, slot), in_doubt, confirm)
+        once = PendingCalls(lambda: self._find(place, key), in_doubt, confirm)
         response = await self.call("chat.postMessage", arguments, slot, once=once)
         ts = str(response["ts"])
         # If the thread's root was deleted, Slack posts to the channel instead: delete that post.
@@ -117,10 +117,10 @@ class SlackClient:
             raise SlackCallFailed("chat.postMessage", NO_THREAD)
         return ts
 
-    async def _find(self, place: ThreadAddress, key: str, slot: CallSlot) -> dict[str, Any] | None:
+    async def _find(self, place: ThreadAddress, key: str) -> dict[str, Any] | None:
         """Return the response to a post of unknown outcome; `None`: the post does not exist."""
         try:
-            found = await self.history.find(place, key, slot)
+            found = await self.history.find(place, key)
         except SlackCallFailed as e:
             if e.error == NO_THREAD:
                 await self._delete_stray_post(place, key)

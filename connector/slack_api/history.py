@@ -55,9 +55,9 @@ class ThreadHistory:
         page = await self._call("conversations.replies", arguments, slot or CallSlot(), done=("thread_not_found",))
         return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
 
-    async def find(self, place: ThreadAddress, key: str, slot: CallSlot | None = None) -> Message | None:
+    async def find(self, place: ThreadAddress, key: str) -> Message | None:
         """Return the bot's post with this key in a thread (or channel)."""
-        async for message in self.messages(place, slot):
+        async for message in self.messages(place):
             if key_of(message) == key:
                 return message
         return None
