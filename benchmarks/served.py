@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.messages_api import ALL_AT_ONCE, messages_api
 from local_slack import LocalSlack
-from local_slack.workspace.changes import Deleted, Posted
-from local_slack.workspace.messages import Body
+from local_slack.workspace.messages import Body, Deleted, Posted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from local_slack.workspace.changes import Change
+    from local_slack.workspace.messages import Change
 
 CHANNEL = "general"
 _WITHIN_S = 120.0

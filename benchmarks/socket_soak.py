@@ -32,7 +32,7 @@ from connector.inbound.websocket import SocketTiming
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Delayed, Dropped, Duplicated
+from local_slack.delivery.faults import Delayed, Dropped, Duplicated
 from local_slack.workspace.messages import Body
 
 if TYPE_CHECKING:

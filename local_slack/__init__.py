@@ -3,12 +3,18 @@
 ``async with LocalSlack() as slack`` runs one; ``python -m local_slack`` does the same from a shell.
 """
 
+from local_slack.clients import InstalledTeam, PersonClient
 from local_slack.delivery.delivery import RetrySchedule
-from local_slack.delivery.delivery_faults import Delayed, DeliveryFault, DeliveryFaults, Dropped, Duplicated
+from local_slack.delivery.events import EVENTS
 from local_slack.delivery.faults import (
     BlockUntil,
+    Delayed,
+    DeliveryFault,
+    DeliveryFaults,
     DropAfterCall,
     DropBeforeCall,
+    Dropped,
+    Duplicated,
     ErrorResponse,
     Fault,
     Faults,
@@ -18,17 +24,15 @@ from local_slack.delivery.faults import (
 )
 from local_slack.delivery.recorder import Recorder
 from local_slack.delivery.socket_mode import DisconnectReason
-from local_slack.delivery.subscription import EVENTS
-from local_slack.installation.person_client import PersonClient
-from local_slack.installation.team import InstalledTeam
-from local_slack.methods.rate_limits import SLACK_LIMITS, PerChannel, PerMinute, RateLimiter
+from local_slack.methods.rate_limits import PerChannel, PerMinute, RateLimiter
+from local_slack.methods.web_api import SLACK_LIMITS
 from local_slack.server import LocalSlack
+from local_slack.workspace.agents import Session
+from local_slack.workspace.channels import Rules
 from local_slack.workspace.errors import LocalSlackError, NotLoopback, PortInUse, SlackRefused
 from local_slack.workspace.files import File
 from local_slack.workspace.messages import Channel, Message, Reaction
 from local_slack.workspace.people import Bot, Person
-from local_slack.workspace.rules import Rules
-from local_slack.workspace.sessions import Session
 from local_slack.workspace.workspace import Workspace
 
 __all__ = [

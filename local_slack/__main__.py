@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from local_slack.methods.rate_limits import SLACK_LIMITS
-from local_slack.web.child import child, exit_code
+from local_slack.methods.web_api import SLACK_LIMITS
+from local_slack.server import LocalSlack
 from local_slack.web.loopback import is_loopback
 from local_slack.workspace.errors import LocalSlackError
 
-from .server import LocalSlack
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
+_GRACE_S = 10.0
 _CANNOT_START = 127
+
+
+@asynccontextmanager
+async def _child(command: Sequence[str], variables: Mapping[str, str]) -> AsyncIterator[Process]:
+    """Run ``command`` while the block runs; then terminate it, and kill it after a grace period.
+
+    Raises OSError if it cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **variables})
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            if process.returncode is None:
+                process.terminate()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _exit_code(process: Process) -> int:
+    """Wait for the end and return the exit code as in a shell."""
+    code = await process.wait()
+    return code if code >= 0 else 128 - code
 
 
 def _loopback_host(_context: click.Context, _option: click.Parameter, host: str) -> str:
@@ -120,8 +148,8 @@ async def _run(slack: LocalSlack, command: Sequence[str]) -> int:
 
 async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.Event) -> int:
     try:
-        async with child(command, slack.variables) as process:
-            ended = asyncio.create_task(exit_code(process))
+        async with _child(command, slack.variables) as process:
+            ended = asyncio.create_task(_exit_code(process))
             stopped = asyncio.create_task(stop.wait())
             await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()

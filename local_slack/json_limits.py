@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+Json = dict[str, Any]
+
 # Levels of lists and objects in one frame, body or argument. Valid Slack payloads have fewer than 20.
 MAX_NESTING = 100
 

@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import aiohttp
 from aiohttp import web
 
-from local_slack.control.api import Control
-from local_slack.control.dump import dump
+from local_slack.clients import InstalledTeam, PersonClient
 from local_slack.delivery.delivery import Delivery, RetrySchedule
-from local_slack.delivery.delivery_faults import DeliveryFaults
-from local_slack.delivery.faults import Faults
+from local_slack.delivery.events import EVENTS, Subscription
+from local_slack.delivery.faults import DeliveryFaults, Faults
+from local_slack.delivery.http_delivery import RequestUrl, Signer
 from local_slack.delivery.recorder import Recorder
-from local_slack.delivery.request_url import RequestUrl
-from local_slack.delivery.signature import Signer
 from local_slack.delivery.socket_mode import SocketMode
-from local_slack.delivery.subscription import EVENTS, Subscription
-from local_slack.installation.app import EVERY_SCOPE, App
-from local_slack.installation.person_client import PersonClient
-from local_slack.installation.team import InstalledTeam
-from local_slack.interactivity.interactivity import Interactivity
-from local_slack.methods.rate_limits import SLACK_LIMITS, Limit, RateLimiter
-from local_slack.methods.web_api import WebApi
+from local_slack.methods.app import EVERY_SCOPE, App
+from local_slack.methods.rate_limits import Limit, RateLimiter
+from local_slack.methods.web_api import SLACK_LIMITS, WebApi
+from local_slack.web.control import Control
+from local_slack.web.interactivity import Interactivity
 from local_slack.web.loopback import is_loopback, only_this_machine
 from local_slack.web.page_server import PageServer
 from local_slack.workspace.errors import LocalSlackError, NotLoopback, PortInUse
@@ -37,20 +33,20 @@ from local_slack.workspace.people import teams as teams_named
 from local_slack.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from types import TracebackType
     from typing import Any
 
-    from local_slack.workspace.changes import Change
-    from local_slack.workspace.messages import Channel
+    from local_slack.workspace.messages import Change, Message
     from local_slack.workspace.people import Person
 
 T = TypeVar("T")
 
 _LARGEST_REQUEST_BYTES = 4 * 1024 * 1024
+_LONGEST_LINE = 200
 
 
-class LocalSlack:
+class LocalSlack(InstalledTeam):
     """A Slack workspace on this machine; listens while the ``async with`` block runs.
 
     ``port=0`` selects a free port. ``people`` are names, or a mapping of names to display names; those in ``guests``
@@ -86,7 +82,7 @@ class LocalSlack:
         people = people if isinstance(people, Mapping) else tuple(people)
         directories = [Directory(bot, people, team, guests) for team in teams_named(teams)]
         workspaces = [Workspace(directory, channels, bot_channels, clock) for directory in directories]
-        self.workspace = workspaces[0]
+        super().__init__(workspaces[0], self._client)
         self.record = Recorder()
         self.faults, self.deliveries = Faults(), DeliveryFaults()
         self.rate_limits = RateLimiter(limits, clock)
@@ -97,26 +93,15 @@ class LocalSlack:
         self.signing_secret = signing_secret
         self._request_url = RequestUrl(self._delivery, self.socket_mode, Signer(signing_secret), self.record)
         self._first_request_url = request_url
-        self._slack_app = App(
-            directories[0].bot,
-            frozenset(events),
-            frozenset(scopes),
-            agent_view,
-            manifest,
-            lambda: self._request_url.url,
-        )
+        bot_user, url = directories[0].bot, lambda: self._request_url.url
+        self._slack_app = App(bot_user, frozenset(events), frozenset(scopes), agent_view, manifest, url)
         numbers = itertools.count(1)
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
-        self._teams = [InstalledTeam(workspace, self._client) for workspace in workspaces]
-        self._interactivity = Interactivity(self._subscriptions, self._delivery, numbers)
+        self.teams = (self, *(InstalledTeam(workspace, self._client) for workspace in workspaces[1:]))
+        self._interactivity = Interactivity(self._subscriptions)
         self._page = PageServer(*workspaces)
         self._web_api = WebApi(
-            workspaces,
-            self.faults,
-            self.rate_limits,
-            self._slack_app,
-            self._socket_url,
-            on_call=self.record.call,
+            workspaces, self.faults, self.rate_limits, self._slack_app, self._socket_url, self.record.call
         )
         self._control = Control(self.faults, self.deliveries, self.socket_mode, self.rate_limits, self.record)
         # `localhost` has two addresses; with port 0 each would get its own port.
@@ -143,21 +128,9 @@ class LocalSlack:
         return self.workspace.directory.bot.app_token
 
     @property
-    def bot_token(self) -> str:
-        return self._teams[0].bot_token
-
-    @property
     def config_token(self) -> str:
         """Return the token for ``apps.manifest.export``."""
         return self._slack_app.config_token
-
-    @property
-    def bot_user_id(self) -> str:
-        return self._teams[0].bot_user_id
-
-    @property
-    def team_id(self) -> str:
-        return self._teams[0].team_id
 
     @property
     def variables(self) -> dict[str, str]:
@@ -169,27 +142,12 @@ class LocalSlack:
             "SLACK_SIGNING_SECRET": self.signing_secret,
         }
 
-    @property
-    def teams(self) -> tuple[InstalledTeam, ...]:
-        """Return all workspaces; the properties of this object are those of the first one."""
-        return tuple(self._teams)
-
     def team(self, name: str) -> InstalledTeam:
         """Find a workspace by its name or id; raises KeyError."""
-        for team in self._teams:
+        for team in self.teams:
             if name in (team.name, team.team_id):
                 return team
-        raise KeyError(f"no workspace is called {name!r}; there are {', '.join(team.name for team in self._teams)}")
-
-    def person(self, name: str) -> Person:
-        return self._teams[0].person(name)
-
-    def channel(self, name: str) -> Channel:
-        return self._teams[0].channel(name)
-
-    def as_person(self, name: str) -> PersonClient:
-        """Return a client that acts as this person over HTTP."""
-        return self._teams[0].as_person(name)
+        raise KeyError(f"no workspace is called {name!r}; there are {', '.join(team.name for team in self.teams)}")
 
     def _client(self, person: Person, workspace: Workspace) -> PersonClient:
         if self._session is None:
@@ -248,8 +206,8 @@ class LocalSlack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             stack.push_async_callback(self._page.close)
             stack.callback(self.socket_mode.close)
-            stack.push_async_callback(self._request_url.close)
-            for subscription, team in zip(self._subscriptions, self._teams, strict=True):
+            stack.push_async_callback(self._request_url.set, None)
+            for subscription, team in zip(self._subscriptions, self.teams, strict=True):
                 stack.callback(subscription.end)
                 stack.callback(team.workspace.listen(self._wake))
             await self._request_url.set(self._first_request_url, verify=False)
@@ -272,10 +230,8 @@ class LocalSlack:
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[only_this_machine], client_max_size=_LARGEST_REQUEST_BYTES)
-        app.router.add_routes(self._page.routes())
-        app.router.add_routes(self._web_api.routes())
-        app.router.add_routes(self._interactivity.routes())
-        app.router.add_routes(self._control.routes())
+        for part in (self._page, self._web_api, self._interactivity, self._control):
+            app.router.add_routes(part.routes())
         app.router.add_get("/link/", self.socket_mode.handle)
         return app
 
@@ -286,3 +242,34 @@ class LocalSlack:
     def _netloc(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self._port}"
+
+
+def dump(workspace: Workspace) -> str:
+    """Return all channels with their messages, for failed tests; replies are indented under their root."""
+    return "\n".join(_lines(workspace))
+
+
+def _lines(workspace: Workspace) -> Iterator[str]:
+    def name(user: str) -> str:
+        member = workspace.directory.members.get(user)
+        return member.name if member else user
+
+    def line(message: Message) -> str:
+        text = message.text.replace("\n", "\\n")
+        if len(text) > _LONGEST_LINE:
+            text = f"{text[:_LONGEST_LINE]}… ({len(text)} characters)"
+        edited = " (edited)" if message.edited else ""
+        reactions = "".join(f"  :{r.name}: {','.join(map(name, r.users))}" for r in message.reactions)
+        return f"[{message.ts}] {message.username or name(message.user)}: {text}{edited}{reactions}"
+
+    for channel in workspace.channels:
+        who = " and ".join(map(name, channel.members))
+        yield f"{f'direct message of {who}' if channel.is_im else f'#{channel.name}'} ({channel.id})"
+        messages = workspace.messages(channel.id)
+        if not messages:
+            yield "  (empty)"
+        for root in messages:
+            if not root.is_reply or workspace.message(channel.id, root.thread_ts or "") is None:
+                yield f"  {line(root)}"
+                yield from (f"    {line(reply)}" for reply in workspace.thread(channel.id, root.ts)[1:])
+        yield from (f"  (only for one) {line(message)}" for message in workspace.whispers(channel.id))

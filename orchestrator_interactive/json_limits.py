@@ -30,6 +30,7 @@ _MAX_COPIED = 200_000
 _PLAIN_VALUE_CHARS = 8
 _SMALL_PART_CHARS = 1_000
 _PLAIN = frozenset({int, float, bool, type(None)})
+_SCALARS = _PLAIN | {str}
 _CUT_OFF = "[… nested too deeply: left out here …]"
 _TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -71,7 +72,7 @@ def nesting(value: Any, max_levels: int = _MAX_COUNTED) -> int:
         inside: list[Any] = []
         for each in level:  # a plain loop, because this runs for every row
             for child in each.values() if isinstance(each, dict) else each:
-                if isinstance(child, _CONTAINERS):
+                if type(child) not in _SCALARS and isinstance(child, _CONTAINERS):
                     inside.append(child)  # noqa: PERF401 - a comprehension is a call more
         if len(inside) > _SHARED_FROM:  # shared parts are counted once: they could double from level to level
             inside = list({id(each): each for each in inside}.values())

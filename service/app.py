@@ -15,24 +15,23 @@ from uuid import uuid4
 import structlog
 
 from connector import AccessRules, Instance, Persona, RunLimits, SlackOptions, connected
-from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores import retrying
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import store_url
 from service.config.secrets import secrets
 from service.config.tokens import slack_access
-from service.runs.expiry import expiring
 from service.runs.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
-from service.store import open_budget, open_run_store
-from service.store.disk_space import lines, places, watching_disks
-from service.store.retry import RetryingStore, StoreRetryPolicy
+from service.store import open_budget, open_log_store, open_run_store
+from service.store.maintenance import expiring, lines, places, watching_disks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from types import FrameType
 
     from connector.protocols import RateBudget
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import Environment, ServiceConfig
     from service.store.base import RunStore
 
@@ -120,7 +119,7 @@ async def _working(
             config.instances,
             provider,
             workspaces,
-            RetryingStore(logs, retry),
+            retrying(logs, retry),
             config.idle_evict_s,
             secrets=secrets(environment, config),
             anthropic_api_key=environment.anthropic_key,
@@ -153,7 +152,7 @@ async def _stores(url: str) -> AsyncIterator[tuple[RunStore, LogStore]]:
     async with AsyncExitStack() as opened:
         runs = await open_run_store(url)
         opened.push_async_callback(runs.aclose)
-        logs = await open_store(url)
+        logs = await open_log_store(url)
         opened.pop_all()
     try:
         yield runs, logs

@@ -6,7 +6,7 @@ import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.export.readable import local
+from orchestrator_interactive.interactions.export.text import local
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

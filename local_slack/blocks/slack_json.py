@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from local_slack.workspace.people import Bot, Person
 
 if TYPE_CHECKING:
+    from local_slack.json_limits import Json
     from local_slack.workspace.files import File
     from local_slack.workspace.messages import Channel, Message
     from local_slack.workspace.people import Member, Team
 
-Json = dict[str, Any]
-
 VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - not a secret
 
 
-def message_json(message: Message, team: Team) -> Json:
-    """Return a message as in the history, without unset fields."""
+def message_json(message: Message, team: Team, *, metadata: bool = False) -> Json:
+    """Return a message as in the history, without unset fields; with its ``metadata`` only on request."""
     if message.tombstone:
-        return _tombstone_json(message)
+        return {
+            "type": "message",
+            "subtype": "tombstone",
+            "text": message.text,
+            "user": message.user,
+            "hidden": True,
+            "ts": message.ts,
+            "thread_ts": message.ts,
+            "parent_user_id": message.parent_user,
+            **_thread_json(message),
+        }
     out: Json = {
         "type": "message",
         "subtype": _subtype(message),
-        "client_msg_id": _client_msg_id(message) if not message.bot else None,
+        "client_msg_id": None
+        if message.bot
+        else str(uuid.uuid5(uuid.NAMESPACE_URL, f"{message.channel}/{message.ts}")),
         "user": message.user,
         "text": message.text,
         "ts": message.ts,
@@ -36,18 +47,14 @@ def message_json(message: Message, team: Team) -> Json:
         "attachments": list(message.body.attachments) or None,
         "files": [file_json(file) for file in message.files] or None,
         "is_ephemeral": True if message.only_for else None,
+        "edited": {"user": message.edited.user, "ts": message.edited.ts} if message.edited else None,
+        "reactions": [{"name": r.name, "users": list(r.users), "count": len(r.users)} for r in message.reactions]
+        or None,
+        "metadata": message.metadata if metadata else None,
         **_author_json(message, team),
         **_thread_json(message),
     }
-    if message.edited:
-        out["edited"] = {"user": message.edited.user, "ts": message.edited.ts}
-    if message.reactions:
-        out["reactions"] = reactions_json(message)
     return {key: value for key, value in out.items() if value is not None}
-
-
-def reactions_json(message: Message) -> list[Json]:
-    return [{"name": r.name, "users": list(r.users), "count": len(r.users)} for r in message.reactions]
 
 
 def channel_json(channel: Channel, member: Member) -> Json:
@@ -187,21 +194,3 @@ def _thread_json(message: Message) -> Json:
         "is_locked": False,
         "subscribed": False,
     }
-
-
-def _tombstone_json(message: Message) -> Json:
-    return {
-        "type": "message",
-        "subtype": "tombstone",
-        "text": message.text,
-        "user": message.user,
-        "hidden": True,
-        "ts": message.ts,
-        "thread_ts": message.ts,
-        "parent_user_id": message.parent_user,
-        **_thread_json(message),
-    }
-
-
-def _client_msg_id(message: Message) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{message.channel}/{message.ts}"))

@@ -3,18 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from local_slack.delivery.delivery_faults import Delayed, DeliveryFault, DeliveryFaults, Dropped, Duplicated
-from local_slack.delivery.envelope import Envelope
-from local_slack.delivery.recorder import Recorder
+from local_slack.delivery.faults import Delayed, DeliveryFaults, Dropped, Duplicated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-__all__ = ["Delivery", "Envelope", "Receiver", "RetrySchedule", "Transport"]
+    from local_slack.delivery.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """An event or a click; ``attempt`` counts from 0, ``reason`` is the reason of the retry."""
+
+    id: str
+    type: str
+    payload: Mapping[str, Any]
+    attempt: int = 0
+    reason: str = ""
+    accepts_response_payload: bool = False
+
+    @property
+    def about(self) -> str:
+        """Return the type of the payload, such as ``app_mention`` or ``block_actions``."""
+        event = self.payload.get("event")
+        return str((event if isinstance(event, dict) else self.payload).get("type", self.type))
+
+    @property
+    def retried(self) -> bool:
+        """Return whether it is repeated without an ack: events are; a click fails at once."""
+        return self.type == "events_api"
+
+    def frame(self) -> str:
+        return json.dumps(
+            {
+                "envelope_id": self.id,
+                "type": self.type,
+                "payload": self.payload,
+                "accepts_response_payload": self.accepts_response_payload,
+                "retry_attempt": self.attempt,
+                "retry_reason": self.reason,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +93,13 @@ class Delivery:
     """Own the envelopes that wait for a connection or for an ack. Runs in the event loop's thread."""
 
     def __init__(
-        self,
-        schedule: RetrySchedule,
-        changed: Callable[[], None],
-        faults: DeliveryFaults | None = None,
-        record: Recorder | None = None,
+        self, schedule: RetrySchedule, changed: Callable[[], None], faults: DeliveryFaults, record: Recorder
     ) -> None:
         """Call ``changed`` after every ack and every failed delivery."""
         self.schedule = schedule
         self._changed = changed
-        self._faults = DeliveryFaults() if faults is None else faults
-        self._record = Recorder() if record is None else record
+        self._faults = faults
+        self._record = record
         self._receivers: deque[Receiver] = deque()
         self._transport: Transport | None = None
         self._waiting: deque[Envelope] = deque()
@@ -145,11 +175,10 @@ class Delivery:
 
     def _pump(self) -> None:
         while self._waiting and self.reachable:
-            envelope = self._waiting.popleft()
-            self._deliver(envelope, None if envelope.attempt else self._faults.take())
+            self._deliver(self._waiting.popleft())
 
-    def _deliver(self, envelope: Envelope, fault: DeliveryFault | None) -> None:
-        if fault is not None:
+    def _deliver(self, envelope: Envelope) -> None:
+        if fault := None if envelope.attempt else self._faults.take():
             self._record.fault(fault, envelope=envelope.id)
         match fault:
             case Dropped():
@@ -171,10 +200,7 @@ class Delivery:
         else:
             self._receivers[0].send(envelope.frame())
             self._receivers.rotate(-1)
-        self._let_pass()
-
-    def _let_pass(self) -> None:
-        """Count one sent envelope for the envelopes that are held back behind it."""
+        # The envelopes that are held back behind this one.
         for held in self._held:
             held.behind -= 1
         for held in [held for held in self._held if held.behind <= 0]:
@@ -199,7 +225,8 @@ class Delivery:
         delays_s = self.schedule.delays_s if envelope.retried and not final else ()
         if envelope.attempt < len(delays_s):
             self._record.note("not_acked", envelope=envelope.id, attempt=envelope.attempt, reason=reason)
-            loop, again = asyncio.get_running_loop(), envelope.again(reason)
+            loop = asyncio.get_running_loop()
+            again = replace(envelope, attempt=envelope.attempt + 1, reason=reason)
             next_step = loop.call_later(delays_s[envelope.attempt], self._due, again)
             self._unacked[envelope.id] = _Sent(again, loop.time(), next_step)
         else:

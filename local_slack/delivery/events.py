@@ -1,12 +1,15 @@
-"""Convert changes of the workspace to Slack's event objects."""
+"""Slack's event objects for the changes of a workspace, and the app's subscription to them."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.slack_json import message_json, other_member
-from local_slack.workspace.changes import (
+from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json, other_member
+from local_slack.delivery.delivery import Envelope
+from local_slack.workspace.errors import SlackRefused
+from local_slack.workspace.messages import (
     BotPresence,
     Change,
     Changed,
@@ -20,41 +23,75 @@ from local_slack.workspace.changes import (
 )
 
 if TYPE_CHECKING:
-    from local_slack.blocks.slack_json import Json
-    from local_slack.workspace.messages import Channel, Message
-    from local_slack.workspace.sessions import Session
+    from collections.abc import Callable, Collection, Iterator
+
+    from local_slack.delivery.delivery import Delivery
+    from local_slack.delivery.recorder import Recorder
+    from local_slack.json_limits import Json
+    from local_slack.workspace.agents import Session
+    from local_slack.workspace.messages import Message
+    from local_slack.workspace.people import Member
     from local_slack.workspace.workspace import Workspace
+
+EVENTS = (
+    "message",
+    "app_mention",
+    "reaction_added",
+    "reaction_removed",
+    "agent_session_stopped",
+    "app_home_opened",
+    "member_joined_channel",
+)
 
 _MENTION_FIELDS = ("client_msg_id", "user", "text", "ts", "team", "blocks", "files", "thread_ts", "parent_user_id")
 
 
-def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: PLR0911 - one per kind of change
+def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: C901, PLR0911 - one per kind of change
     """Return the event of a change."""
     body: Json
     match change:
         case Posted(message, root):
-            return _posted(message, root, workspace)
+            event = _message(message, workspace) | _place(message.channel, message.ts, workspace)
+            return event | ({"root": _message(replace(root, reactions=()), workspace)} if root else {})
         case Whispered(message):
-            return _message(message, workspace) | _place(workspace.channel(message.channel), message.ts)
+            return _message(message, workspace) | _place(message.channel, message.ts, workspace)
         case Changed(message, previous, at):
-            body = {
-                "message": _message(message, workspace),
-                "previous_message": _message(previous, workspace),
-            }
-            return _hidden("message_changed", workspace.channel(message.channel), at, body)
+            body = {"message": _message(message, workspace), "previous_message": _message(previous, workspace)}
+            return _hidden("message_changed", at, body) | _place(message.channel, at, workspace)
         case Deleted(previous, at):
             body = {"deleted_ts": previous.ts, "previous_message": _message(previous, workspace)}
-            return _hidden("message_deleted", workspace.channel(previous.channel), at, body)
+            return _hidden("message_deleted", at, body) | _place(previous.channel, at, workspace)
         case Reacted(message, user, name, at, added):
-            return _reacted(message, user, name, at, "reaction_added" if added else "reaction_removed")
+            item = {"type": "message", "channel": message.channel, "ts": message.ts}
+            kind = "reaction_added" if added else "reaction_removed"
+            event = {"type": kind, "user": user, "reaction": name, "item": item, "item_user": message.user}
+            return event | {"event_ts": at}
         case ChannelOpened(channel, creator, at):
-            return _opened(channel, creator, at)
-        case Joined():
-            return _joined(change, workspace.directory.team.id)
+            body = {"id": channel.id, "created": channel.created}
+            if channel.is_im:
+                body |= {"is_im": True, "members": list(channel.members), "user": other_member(channel, creator)}
+                return {"type": "im_created", "user": creator, "channel": body, "event_ts": at}
+            body |= {"name": channel.name, "creator": creator}
+            return {"type": "channel_created", "channel": body, "event_ts": at}
+        case Joined(channel, user, at, inviter):
+            event = {"type": "member_joined_channel", "user": user, "channel": channel.id, "channel_type": "C"}
+            event |= {"team": workspace.directory.team.id, "event_ts": at}
+            return event | ({"inviter": inviter} if inviter else {})
         case SessionChanged(session, at):
-            return _session_changed(session, at)
+            return {"type": "agent_session_changed", **session_json(session), "event_ts": at}
         case BotPresence(online):
             return {"type": "bot_presence", "online": online}
+
+
+def session_json(session: Session) -> Json:
+    """Return an agent session for the page; Slack sends apps no such event."""
+    return {
+        "channel": session.channel,
+        "thread_ts": session.thread_ts,
+        "status": session.status,
+        "title": session.title,
+        "text": session.says,
+    }
 
 
 def mention_of(change: Change, workspace: Workspace) -> Json | None:
@@ -65,12 +102,20 @@ def mention_of(change: Change, workspace: Workspace) -> Json | None:
     message = change.message
     if f"<@{bot.id}>" not in message.text or workspace.channel(message.channel).is_im:
         return None
-    wire = _message(message, workspace)
-    fields = {name: wire[name] for name in _MENTION_FIELDS if name in wire}
+    posted = _message(message, workspace)
+    fields = {name: posted[name] for name in _MENTION_FIELDS if name in posted}
     return {"type": "app_mention", **fields, "channel": message.channel, "event_ts": message.ts}
 
 
-def channel_of(change: Change) -> str | None:
+def sees(member: Member, change: Change, workspace: Workspace) -> bool:
+    """Return whether a member receives the event of this change."""
+    if isinstance(change, Whispered):
+        return change.message.only_for == member.id
+    channel = _channel_of(change)
+    return channel is None or member.id in workspace.channel(channel).members
+
+
+def _channel_of(change: Change) -> str | None:
     """Return the id of the channel whose members receive the event; None: all members of the workspace."""
     match change:
         case Posted(message=message) | Whispered(message) | Changed(message=message):
@@ -91,62 +136,89 @@ def _message(message: Message, workspace: Workspace) -> Json:
     return message_json(message, workspace.directory.team)
 
 
-def _place(channel: Channel, at: str) -> Json:
-    return {"channel": channel.id, "event_ts": at, "channel_type": channel.type}
+def _place(channel: str, at: str, workspace: Workspace) -> Json:
+    kind = "im" if workspace.channel(channel).is_im else "channel"
+    return {"channel": channel, "event_ts": at, "channel_type": kind}
 
 
-def _posted(message: Message, root: Message | None, workspace: Workspace) -> Json:
-    event = _message(message, workspace) | _place(workspace.channel(message.channel), message.ts)
-    if root is not None:
-        event["root"] = _message(replace(root, reactions=()), workspace)
-    return event
+def _hidden(subtype: str, at: str, body: Json) -> Json:
+    return {"type": "message", "subtype": subtype, "hidden": True, "ts": at, **body}
 
 
-def _hidden(subtype: str, channel: Channel, at: str, body: Json) -> Json:
-    return {"type": "message", "subtype": subtype, "hidden": True, "ts": at, **body, **_place(channel, at)}
+class Subscription:
+    """The app in one workspace: convert changes in the bot's channels to envelopes and deliver them.
 
+    The workspaces of an app share ``numbers``, so event ids are unique.
+    """
 
-def _reacted(message: Message, user: str, name: str, at: str, kind: str) -> Json:
-    item = {"type": "message", "channel": message.channel, "ts": message.ts}
-    return {
-        "type": kind,
-        "user": user,
-        "reaction": name,
-        "item": item,
-        "item_user": message.user,
-        "event_ts": at,
-    }
+    def __init__(
+        self,
+        workspace: Workspace,
+        delivery: Delivery,
+        record: Recorder,
+        events: Collection[str],
+        numbers: Iterator[int],
+    ) -> None:
+        self.workspace = workspace
+        self._delivery = delivery
+        self._record = record
+        self._events = frozenset(events)
+        self._numbers = numbers
+        self.end: Callable[[], None] = workspace.listen(self._on_change)
 
+    def publish(self, event: Json) -> None:
+        """Send an event, if the app is subscribed to it."""
+        if event["type"] not in self._events:
+            return
+        team, bot, number = self.workspace.directory.team, self.workspace.directory.bot, next(self._numbers)
+        body = {
+            "token": VERIFICATION_TOKEN,
+            "team_id": team.id,
+            "context_team_id": team.id,
+            "context_enterprise_id": None,
+            "api_app_id": bot.app_id,
+            "event": event,
+            "type": "event_callback",
+            "event_id": f"Ev0LOCAL{number:06d}",
+            "event_time": int(time.time()),
+            "authorizations": [
+                {
+                    "enterprise_id": None,
+                    "team_id": team.id,
+                    "user_id": bot.id,
+                    "is_bot": True,
+                    "is_enterprise_install": False,
+                }
+            ],
+            "is_ext_shared_channel": False,
+            "event_context": f"local-{number}",
+        }
+        envelope = Envelope(f"envelope-{number:06d}", "events_api", body)
+        # The fields that identify an event among those of its type.
+        place = {name: event[name] for name in ("subtype", "channel", "user", "ts", "thread_ts") if event.get(name)}
+        self._record.note("event", envelope=envelope.id, about=envelope.about, team=team.id, event=place)
+        self._delivery.offer(envelope)
 
-def _opened(channel: Channel, creator: str, at: str) -> Json:
-    if channel.is_im:
-        im = {"id": channel.id, "is_im": True, "created": channel.created, "members": list(channel.members)}
-        im["user"] = other_member(channel, creator)
-        return {"type": "im_created", "user": creator, "channel": im, "event_ts": at}
-    body = {"id": channel.id, "name": channel.name, "created": channel.created, "creator": creator}
-    return {"type": "channel_created", "channel": body, "event_ts": at}
+    async def click(self, payload: Json) -> None:
+        """Send a click and wait for its ack; raises SlackRefused with the reason for a missing one."""
+        number = f"envelope-{next(self._numbers):06d}"
+        refusal = await self._delivery.ask(Envelope(number, "interactive", payload, accepts_response_payload=True))
+        if refusal:
+            raise SlackRefused(refusal)
 
+    def notify_rate_limited(self) -> None:
+        """Send ``app_rate_limited``: more events within the hour than Slack delivers."""
+        body = {
+            "token": VERIFICATION_TOKEN,
+            "type": "app_rate_limited",
+            "team_id": self.workspace.directory.team.id,
+            "minute_rate_limited": int(time.time()) // 60 * 60,
+            "api_app_id": self.workspace.directory.bot.app_id,
+        }
+        self._delivery.offer(Envelope(f"envelope-{next(self._numbers):06d}", "events_api", body))
 
-def _joined(joined: Joined, team_id: str) -> Json:
-    event = {
-        "type": "member_joined_channel",
-        "user": joined.user,
-        "channel": joined.channel.id,
-        "channel_type": "C",
-        "team": team_id,
-        "event_ts": joined.at,
-    }
-    return event | ({"inviter": joined.inviter} if joined.inviter else {})
-
-
-def _session_changed(session: Session, at: str) -> Json:
-    """Return an event for the page only; Slack sends apps no such event."""
-    return {
-        "type": "agent_session_changed",
-        "channel": session.channel,
-        "thread_ts": session.thread_ts,
-        "status": session.status,
-        "title": session.title,
-        "text": session.says,
-        "event_ts": at,
-    }
+    def _on_change(self, change: Change) -> None:
+        if sees(self.workspace.directory.bot, change, self.workspace):
+            self.publish(event_of(change, self.workspace))
+            if mention := mention_of(change, self.workspace):
+                self.publish(mention)

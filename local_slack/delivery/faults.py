@@ -1,7 +1,8 @@
-"""Faults in Web API calls. Only calls with the app's tokens meet them, not the calls of people."""
+"""Faults in Web API calls of the app, and in the delivery of events to it."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -58,8 +59,33 @@ class DropBeforeCall:
 Fault = ErrorResponse | RateLimited | ServerError | BlockUntil | SlowResponse | DropAfterCall | DropBeforeCall
 
 
+@dataclass(frozen=True, slots=True)
+class Duplicated:
+    """The envelope is sent twice, over two connections if there are two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """The envelope is sent after ``behind`` later ones, at the latest after the ack time-out."""
+
+    behind: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The first attempt is not sent; the retries are."""
+
+
+DeliveryFault = Duplicated | Delayed | Dropped
+
+
+def kind_of(fault: type) -> str:
+    """Return the name of a kind of fault in JSON: ``DropBeforeCall`` is ``drop_before_call``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", fault.__name__).lower()
+
+
 class Faults:
-    """A queue of faults per method."""
+    """A queue of faults per method. Only calls with the app's tokens meet them, not the calls of people."""
 
     def __init__(self) -> None:
         self._coming: defaultdict[str, deque[Fault]] = defaultdict(deque)
@@ -81,5 +107,26 @@ class Faults:
         return len(self._coming[method])
 
     def take(self, method: str) -> Fault | None:
-        coming = self._coming[method]
-        return coming.popleft() if coming else None
+        return self._coming[method].popleft() if self._coming[method] else None
+
+
+class DeliveryFaults:
+    """Queue of faults for the next envelopes, in order. Retries do not meet faults."""
+
+    def __init__(self) -> None:
+        self._coming: deque[DeliveryFault] = deque()
+
+    def next(self, fault: DeliveryFault, *, times: int = 1) -> None:
+        """Queue ``fault`` for ``times`` envelopes, behind the faults queued before."""
+        self._coming.extend([fault] * times)
+
+    def clear(self) -> None:
+        self._coming.clear()
+
+    @property
+    def coming(self) -> tuple[DeliveryFault, ...]:
+        """Return the queued faults."""
+        return tuple(self._coming)
+
+    def take(self) -> DeliveryFault | None:
+        return self._coming.popleft() if self._coming else None

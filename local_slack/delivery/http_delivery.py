@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 import secrets
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
@@ -16,16 +19,35 @@ from local_slack.json_limits import parse_json
 from local_slack.workspace.errors import LocalSlackError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from local_slack.delivery.delivery import Delivery, Envelope
     from local_slack.delivery.recorder import Recorder
-    from local_slack.delivery.signature import Signer
+    from local_slack.delivery.socket_mode import SocketMode
 
 _AGENT = "Slackbot 1.0 (+https://api.slack.com/robots)"
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 _FOLLOWED_REDIRECTS = 2
+# Slack's reasons for a retry; any other error is an `http_error`.
+_REASONS = {
+    TimeoutError: "http_timeout",
+    aiohttp.TooManyRedirects: "too_many_redirects",
+    aiohttp.ClientConnectorError: "connection_failed",
+}
+
+
+class Signer:
+    """Sign request bodies with the app's signing secret."""
+
+    def __init__(self, secret: str, clock: Callable[[], float] = time.time) -> None:
+        self.secret = secret
+        self._clock = clock
+
+    def headers(self, body: bytes) -> dict[str, str]:
+        stamp = str(int(self._clock()))
+        digest = hmac.new(self.secret.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+        return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={digest}"}
 
 
 class NotVerified(LocalSlackError):  # noqa: N818 - reads as what happened
@@ -36,7 +58,12 @@ class HttpDelivery:
     """Send envelopes to ``url`` concurrently; own these requests."""
 
     def __init__(self, url: str, delivery: Delivery, signer: Signer, record: Recorder) -> None:
-        _check(url)
+        try:
+            checked = URL(url)
+        except ValueError:
+            checked = URL()
+        if checked.scheme not in {"http", "https"} or not checked.host:
+            raise LocalSlackError(f"{url!r} is not a request URL; use one such as http://127.0.0.1:3000/slack/events")
         self.url = url
         self._delivery = delivery
         self._signer = signer
@@ -89,24 +116,20 @@ class HttpDelivery:
             return f"it cannot be reached ({e})"
 
     async def _send(self, envelope: Envelope) -> None:
+        # An event is JSON, anything else a form with the JSON in `payload`.
+        body, headers = json.dumps(envelope.payload), {"Content-Type": _JSON}
+        if envelope.type != "events_api":
+            body, headers = urlencode({"payload": body}), {"Content-Type": _FORM}
+        if envelope.attempt:
+            headers |= {"X-Slack-Retry-Num": str(envelope.attempt), "X-Slack-Retry-Reason": envelope.reason}
         try:
             await self.verify()
-            async with self._post(_body(envelope), _headers(envelope)) as answer:
+            async with self._post(body.encode(), headers) as answer:
                 await answer.read()
-        except NotVerified:
-            self._delivery.fail(envelope, "http_error")
-        except TimeoutError:
-            self._delivery.fail(envelope, "http_timeout")
-        except aiohttp.TooManyRedirects:
-            self._delivery.fail(envelope, "too_many_redirects")
-        except aiohttp.ClientConnectorError:
-            self._delivery.fail(envelope, "connection_failed")
-        except aiohttp.ClientError:
-            self._delivery.fail(envelope, "http_error")
-        else:
-            self._answered(envelope, answer)
-
-    def _answered(self, envelope: Envelope, answer: aiohttp.ClientResponse) -> None:
+        except (NotVerified, TimeoutError, aiohttp.ClientError) as e:
+            reason = next((reason for kind, reason in _REASONS.items() if isinstance(e, kind)), "http_error")
+            self._delivery.fail(envelope, reason)
+            return
         if 200 <= answer.status < 300:
             self._delivery.acknowledge(envelope.id)
             return
@@ -120,28 +143,6 @@ class HttpDelivery:
         return self._session.post(self.url, data=body, headers=signed, max_redirects=_FOLLOWED_REDIRECTS + 1)
 
 
-def _check(url: str) -> None:
-    try:
-        checked = URL(url)
-    except ValueError:
-        checked = URL()
-    if checked.scheme not in {"http", "https"} or not checked.host:
-        raise LocalSlackError(f"{url!r} is not a request URL; use one such as http://127.0.0.1:3000/slack/events")
-
-
-def _body(envelope: Envelope) -> bytes:
-    """Encode an event as JSON, anything else as a form with the JSON in ``payload``."""
-    text = json.dumps(envelope.payload)
-    return (text if envelope.type == "events_api" else urlencode({"payload": text})).encode()
-
-
-def _headers(envelope: Envelope) -> dict[str, str]:
-    headers = {"Content-Type": _JSON if envelope.type == "events_api" else _FORM}
-    if envelope.attempt:
-        headers |= {"X-Slack-Retry-Num": str(envelope.attempt), "X-Slack-Retry-Reason": envelope.reason}
-    return headers
-
-
 def _echoed(content_type: str, text: str) -> str:
     """Return the challenge from any of the three response forms that Slack accepts."""
     if content_type == _JSON:
@@ -153,3 +154,36 @@ def _echoed(content_type: str, text: str) -> str:
     if content_type == _FORM:
         return "".join(parse_qs(text).get("challenge", ()))
     return text.strip()
+
+
+class RequestUrl:
+    """Select the transport of the app: own the HTTP transport while a request URL is set, else use Socket Mode."""
+
+    def __init__(self, delivery: Delivery, socket_mode: SocketMode, signer: Signer, record: Recorder) -> None:
+        self._delivery = delivery
+        self._socket_mode = socket_mode
+        self._signer = signer
+        self._record = record
+        self._http: HttpDelivery | None = None
+
+    @property
+    def url(self) -> str | None:
+        return self._http.url if self._http else None
+
+    async def set(self, url: str | None, *, verify: bool = True) -> None:
+        """Use this URL from now on. Without ``verify`` the challenge is sent before the first request.
+
+        Raises LocalSlackError and changes nothing if the URL does not echo the challenge.
+        """
+        http = HttpDelivery(url, self._delivery, self._signer, self._record) if url else None
+        if http and verify:
+            try:
+                await http.verify()
+            except LocalSlackError:
+                await http.close()
+                raise
+        before, self._http = self._http, http
+        self._socket_mode.set_over_http(http is not None)
+        self._delivery.use(http)
+        if before:
+            await before.close()

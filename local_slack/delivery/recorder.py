@@ -9,6 +9,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, TextIO
 
+from local_slack.delivery.faults import kind_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -41,11 +43,9 @@ class Recorder:
 
     def call(self, call: Mapping[str, Any]) -> None:
         """Record a call of the Web API; of the response only ``ok`` and ``error``."""
-        answer = call["answer"] or {}
-        fields = {name: call[name] for name in call if name not in {"arguments", "answer", "fault"}}
-        outcome = {"ok": answer.get("ok"), "error": answer.get("error")}
-        fault = _snake(call["fault"]) or None
-        self.note("call", **fields, arguments=shortened(call["arguments"]), **outcome, fault=fault)
+        fields = {name: value for name, value in call.items() if name != "answer"}
+        fields["arguments"] = shortened(call["arguments"])
+        self.note("call", **fields, ok=call["answer"].get("ok"), error=call["answer"].get("error"))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Iterate over the entries, oldest first."""
@@ -61,15 +61,6 @@ class Recorder:
 
     def clear(self) -> None:
         self._lines.clear()
-
-
-def kind_of(fault: type) -> str:
-    """Return the name of a kind of fault in JSON: ``DropBeforeCall`` is ``drop_before_call``."""
-    return _snake(fault.__name__)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def shortened(value: Any) -> Any:

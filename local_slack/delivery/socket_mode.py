@@ -3,26 +3,84 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 from typing import TYPE_CHECKING, Literal
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 
-from local_slack.delivery.connection import HOST, Connection
 from local_slack.delivery.recorder import Recorder, shortened
 from local_slack.json_limits import parse_json
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from local_slack.delivery.delivery import Delivery
     from local_slack.workspace.workspace import Workspace
 
 DisconnectReason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
-
 _MAX_CONNECTIONS = 10
+
+HOST = "applink-local"
+
+
+class Connection:
+    """A connection with a send queue, which ``write`` empties. A ``frozen`` one stays open and silent."""
+
+    def __init__(self, request: web.Request, socket: web.WebSocketResponse) -> None:
+        self._request = request
+        self._socket = socket
+        self._frames: asyncio.Queue[str | None] = asyncio.Queue()
+        self.frozen = False
+
+    def send(self, frame: str) -> None:
+        self._frames.put_nowait(frame)
+
+    def finish(self) -> None:
+        """Send the queued frames, then close with a close frame."""
+        if self.frozen:
+            self.abort()
+        self._frames.put_nowait(None)
+
+    def abort(self) -> None:
+        """Cut the TCP connection without a close frame."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    async def write(self, ping_interval_s: float) -> None:
+        """Write queued frames, and a ping after each idle interval, until ``finish`` or a disconnect."""
+        with contextlib.suppress(ConnectionError):
+            while not self._socket.closed:
+                frame: str | None = ""
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ping_interval_s):
+                        frame = await self._frames.get()
+                if self.frozen:
+                    continue
+                if frame is None:
+                    await self._socket.close()
+                    return
+                if frame:
+                    await self._socket.send_str(frame)
+                else:
+                    await self._socket.ping(f"Ping from {HOST}".encode())
+
+    async def texts(self) -> AsyncIterator[str]:
+        """Yield text frames of the app until it disconnects; a frozen connection is then cut without a close frame."""
+        with contextlib.suppress(ConnectionError):
+            async for message in self._socket:
+                if self.frozen:
+                    continue
+                if message.type == WSMsgType.TEXT:
+                    yield message.data
+                elif message.type == WSMsgType.PING:
+                    await self._socket.pong(message.data)
+            if self.frozen:
+                self.abort()
+            else:
+                await self._socket.close()
 
 
 class SocketMode:
@@ -132,7 +190,7 @@ class SocketMode:
         """
         self._record.note("freeze", connections=self.connections)
         for connection in self._connections:
-            connection.freeze()
+            connection.frozen = True
 
     def close(self) -> None:
         self.delivery.close()
@@ -143,7 +201,16 @@ class SocketMode:
         self._connections.append(connection)
         self.opened += 1
         self._record.note("socket_opened", connections=self.connections)
-        connection.send(self._hello_frame())
+        connection.send(
+            json.dumps(
+                {
+                    "type": "hello",
+                    "num_connections": self.connections,
+                    "connection_info": {"app_id": self._app_id},
+                    "debug_info": {"host": HOST, "build_number": 1, "approximate_connection_time": 18060},
+                }
+            )
+        )
         self._show_presence()
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(connection.write(self._ping_interval_s))
@@ -180,16 +247,6 @@ class SocketMode:
             if payload := frame.get("payload"):
                 self._record.note("response_payload", envelope=envelope_id, payload=shortened(payload))
             self.delivery.acknowledge(envelope_id)
-
-    def _hello_frame(self) -> str:
-        return json.dumps(
-            {
-                "type": "hello",
-                "num_connections": len(self._connections),
-                "connection_info": {"app_id": self._app_id},
-                "debug_info": {"host": HOST, "build_number": 1, "approximate_connection_time": 18060},
-            }
-        )
 
 
 def _disconnect_frame(reason: DisconnectReason) -> str:

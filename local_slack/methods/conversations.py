@@ -1,77 +1,77 @@
-"""Slack's ``conversations.*`` methods that list, open and join."""
+"""Slack's ``conversations.*``, ``users.*``, ``bots.*`` and ``auth.*`` methods."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.slack_json import channel_json
-from local_slack.methods.arguments import invalid
-from local_slack.methods.calls import page_of
+from local_slack.blocks.slack_json import bot_json, channel_json, message_json, user_json
+from local_slack.methods.calls import cursor_to, invalid, may_see, method, next_of, page_of
+from local_slack.methods.rate_limits import SPECIAL, TIER_2, TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
+from local_slack.workspace.messages import is_timestamp, order
 from local_slack.workspace.people import Bot
 
 if TYPE_CHECKING:
-    from local_slack.methods.calls import Call, Json, Methods
-    from local_slack.workspace.messages import Channel
+    from collections.abc import Sequence
+
+    from local_slack.json_limits import Json
+    from local_slack.methods.calls import Call
+    from local_slack.workspace.messages import Channel, Message
     from local_slack.workspace.people import Member
 
 _KINDS = {"public_channel", "private_channel", "mpim", "im"}
 
 
+@method("conversations.list", scope="*:read", limits=TIER_2)
 def conversations(call: Call) -> Json:
     """List the public channels, and the caller's direct messages if ``types`` includes them."""
-    kinds = _kinds(call)
-    shown = [c for c in call.workspace.channels if _kind(c) in kinds and may_see(call.member, c)]
-    return _channels_page(call, shown)
+    return _channels_page(call, [c for c in call.workspace.channels if may_see(call.member, c)])
 
 
+@method("users.conversations", scope="*:read", limits=TIER_3)
 def users_conversations(call: Call) -> Json:
-    kinds = _kinds(call)
     member = _member(call, call.args.text("user") or call.member.id)
-    shown = [
-        c for c in call.workspace.channels if _kind(c) in kinds and member.id in c.members and may_see(call.member, c)
-    ]
-    return _channels_page(call, shown)
+    joined = [c for c in call.workspace.channels if member.id in c.members and may_see(call.member, c)]
+    return _channels_page(call, joined)
 
 
+@method("conversations.info", scope="*:read", limits=TIER_3)
 def info(call: Call) -> Json:
-    return {"channel": channel_json(visible_channel(call), call.member)}
+    return {"channel": channel_json(call.channel(), call.member)}
 
 
+@method("conversations.members", scope="*:read", limits=TIER_4)
 def members(call: Call) -> Json:
-    channel = visible_channel(call)
-    page, cursor = page_of(channel.members, call.args, 100)
+    page, cursor = page_of(call.channel().members, call.args, 100)
     return {"members": list(page), "response_metadata": {"next_cursor": cursor}}
 
 
+@method("conversations.open", scope="im:write", limits=TIER_3)
 def open_(call: Call) -> Json:
     """Open the direct message with one user, or find the one with the id ``channel``."""
     if call.args.has("channel"):
-        channel, known = visible_channel(call), True
+        channel, known = call.channel(), True
         if not channel.is_im:
             raise SlackRefused("channel_not_found")
     else:
         channel, known = call.workspace.open_im(call.member, _other(call))
-    wire = channel_json(channel, call.member)
-    body = wire if call.args.flag("return_im") else {"id": channel.id}
+    body = channel_json(channel, call.member) if call.args.flag("return_im") else {"id": channel.id}
     return {"channel": body} | ({"no_op": True, "already_open": True} if known else {})
 
 
+@method("conversations.join", scope="channels:join", limits=TIER_3)
 def join(call: Call) -> Json:
-    channel = visible_channel(call)
-    _open_one(channel)
+    channel = _unarchived(call)
     already = call.member.id in channel.members
-    wire = channel_json(call.workspace.join(channel.id, call.member), call.member)
-    return {"channel": wire} | ({"warning": "already_in_channel"} if already else {})
+    joined = channel_json(call.workspace.join(channel.id, call.member), call.member)
+    return {"channel": joined} | ({"warning": "already_in_channel"} if already else {})
 
 
+@method("conversations.invite", "channel", "users", scope="channels:manage", limits=TIER_3)
 def invite(call: Call) -> Json:
-    call.args.need("channel", "users")
-    channel = visible_channel(call)
-    if call.member.id not in channel.members:
-        raise SlackRefused("not_in_channel")
-    _open_one(channel)
+    channel = _joined(call)
+    _unarchived(call)
     for user in call.args.required("users").split(","):
         invited = _member(call, user.strip())
         if invited.id in channel.members:
@@ -80,8 +80,9 @@ def invite(call: Call) -> Json:
     return {"channel": channel_json(call.workspace.channel(channel.id), call.member)}
 
 
+@method("conversations.leave", scope="channels:manage", limits=TIER_3)
 def leave(call: Call) -> Json:
-    channel = visible_channel(call)
+    channel = call.channel()
     if channel.is_im:
         raise SlackRefused("method_not_supported_for_channel_type")
     if call.member.id not in channel.members:
@@ -90,21 +91,15 @@ def leave(call: Call) -> Json:
     return {}
 
 
-def _open_one(channel: Channel) -> None:
-    if channel.is_archived:
-        raise SlackRefused("is_archived")
-
-
+@method("conversations.archive", scope="channels:manage", limits=TIER_2)
 def archive(call: Call) -> Json:
-    channel = visible_channel(call)
-    if channel.is_archived:
+    if call.channel().is_archived:
         raise SlackRefused("already_archived")
-    if call.member.id not in channel.members:
-        raise SlackRefused("not_in_channel")
-    call.workspace.archive(channel.id)
+    call.workspace.archive(_joined(call).id)
     return {}
 
 
+@method("conversations.create", scope="channels:manage", limits=TIER_2)
 def create(call: Call) -> Json:
     name = call.args.required("name")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,79}", name):
@@ -112,43 +107,72 @@ def create(call: Call) -> Json:
     return {"channel": channel_json(call.workspace.create(name, call.member), call.member)}
 
 
-def visible_channel(call: Call) -> Channel:
-    """Return the channel with the given id; other people's direct messages are not found."""
-    return call.workspace.channel(visible_channel_id(call, call.args.required("channel")))
+@method("conversations.history", scope="*:history", limits=TIER_3)
+def history(call: Call) -> Json:
+    """Return the messages of a channel, newest first, without replies that are not broadcast."""
+    shown = [m for m in call.workspace.messages(_joined(call).id) if not m.is_reply or m.broadcast]
+    return _messages_page(call, _within(call, shown)[::-1], 100) | {"pin_count": 0}
 
 
-def visible_channel_id(call: Call, channel_id: str) -> str:
-    """Return the id if it is a channel that the caller can see; a name is not accepted."""
-    channel = call.workspace.channel(channel_id)
-    if channel.id != channel_id or not may_see(call.member, channel):
-        raise SlackRefused("channel_not_found")
-    return channel_id
+@method("conversations.replies", "channel", "ts", scope="*:history", limits=TIER_3)
+def replies(call: Call) -> Json:
+    """Return a thread, oldest first: the root, then its replies. The ts of a reply gives that reply alone."""
+    channel, ts = _joined(call), call.args.required("ts")
+    named = call.message(channel.id, ts, "thread_not_found")
+    if named.is_reply:
+        return _messages_page(call, [named], 1000)
+    root, *below = call.workspace.thread(channel.id, ts)
+    return _messages_page(call, [root, *_within(call, below)], 1000)
 
 
-def channel_named(call: Call) -> str:
-    """Return the channel of a call. Apps must give its id; people may give its name."""
-    return visible_channel(call).id if isinstance(call.member, Bot) else call.args.required("channel")
+@method("auth.test", limits=SPECIAL)
+def auth_test(call: Call) -> Json:
+    team, member = call.workspace.directory.team, call.member
+    answer = {
+        "url": f"https://{team.domain}.slack.com/",
+        "team": team.name,
+        "user": member.name,
+        "team_id": team.id,
+        "user_id": member.id,
+        "is_enterprise_install": False,
+    }
+    return answer | ({"bot_id": member.bot_id} if isinstance(member, Bot) else {})
 
 
-def may_see(member: Member, channel: Channel) -> bool:
-    return not channel.is_im or member.id in channel.members
+@method("users.list", scope="users:read", limits=TIER_2)
+def users(call: Call) -> Json:
+    team = call.workspace.directory.team
+    page, cursor = page_of(list(call.workspace.directory.members.values()), call.args, 999)
+    listed = [user_json(member, team) for member in page]
+    return {"members": listed, "cache_ts": 0, "response_metadata": {"next_cursor": cursor}}
 
 
-def _channels_page(call: Call, channels: list[Channel]) -> Json:
-    page, cursor = page_of(channels, call.args, 100)
-    wire = [channel_json(channel, call.member) for channel in page]
-    return {"channels": wire, "response_metadata": {"next_cursor": cursor}}
+@method("users.info", scope="users:read", limits=TIER_4)
+def user_info(call: Call) -> Json:
+    return {"user": user_json(_member(call, call.args.required("user")), call.workspace.directory.team)}
 
 
-def _kinds(call: Call) -> set[str]:
-    kinds = {kind.strip() for kind in (call.args.text("types") or "public_channel").split(",")}
-    if not kinds <= _KINDS:
-        raise SlackRefused("invalid_types")
-    return kinds
+@method("bots.info", scope="users:read", limits=TIER_3)
+def bot_info(call: Call) -> Json:
+    bot = call.workspace.directory.bot
+    if call.args.text("bot") not in (None, bot.bot_id):
+        raise SlackRefused("bot_not_found")
+    return {"bot": bot_json(bot)}
 
 
-def _kind(channel: Channel) -> str:
-    return "im" if channel.is_im else "public_channel"
+def _joined(call: Call) -> Channel:
+    """Return the channel of a call by one of its members."""
+    channel = call.channel()
+    if call.member.id not in channel.members:
+        raise SlackRefused("not_in_channel")
+    return channel
+
+
+def _unarchived(call: Call) -> Channel:
+    channel = call.channel()
+    if channel.is_archived:
+        raise SlackRefused("is_archived")
+    return channel
 
 
 def _other(call: Call) -> Member:
@@ -167,15 +191,52 @@ def _member(call: Call, user_id: str) -> Member:
     return member
 
 
-METHODS: Methods = {
-    "conversations.list": conversations,
-    "conversations.info": info,
-    "conversations.members": members,
-    "conversations.open": open_,
-    "conversations.join": join,
-    "conversations.invite": invite,
-    "conversations.leave": leave,
-    "conversations.archive": archive,
-    "conversations.create": create,
-    "users.conversations": users_conversations,
-}
+def _channels_page(call: Call, channels: list[Channel]) -> Json:
+    """Return a page of the channels that have one of the ``types``."""
+    kinds = {kind.strip() for kind in (call.args.text("types") or "public_channel").split(",")}
+    if not kinds <= _KINDS:
+        raise SlackRefused("invalid_types")
+    shown = [channel for channel in channels if ("im" if channel.is_im else "public_channel") in kinds]
+    page, cursor = page_of(shown, call.args, 100)
+    listed = [channel_json(channel, call.member) for channel in page]
+    return {"channels": listed, "response_metadata": {"next_cursor": cursor}}
+
+
+def _within(call: Call, messages: Sequence[Message]) -> list[Message]:
+    """Select the messages between ``oldest`` and ``latest``, the bounds only if ``inclusive``."""
+    oldest, latest = _bound(call, "oldest"), _bound(call, "latest")
+    inclusive = call.args.flag("inclusive")
+
+    def is_within(at: tuple[int, int]) -> bool:
+        after = oldest is None or at > oldest or (inclusive and at == oldest)
+        return after and (latest is None or at < latest or (inclusive and at == latest))
+
+    return [message for message in messages if is_within(order(message.ts))]
+
+
+def _bound(call: Call, name: str) -> tuple[int, int] | None:
+    ts = call.args.text(name)
+    if not ts or ts == "now":
+        return None
+    if not is_timestamp(ts):
+        raise SlackRefused(f"invalid_ts_{name}")
+    return order(ts)
+
+
+def _messages_page(call: Call, messages: Sequence[Message], default_limit: int) -> Json:
+    start = _start(messages, next_of(call.args))
+    end = start + call.args.limit(default_limit)
+    cursor = cursor_to(messages[end].ts) if end < len(messages) else ""
+    team, metadata = call.workspace.directory.team, call.args.flag("include_all_metadata")
+    page = [message_json(message, team, metadata=metadata) for message in messages[start:end]]
+    return {"messages": page, "has_more": bool(cursor), "response_metadata": {"next_cursor": cursor}}
+
+
+def _start(messages: Sequence[Message], ts: str | None) -> int:
+    """Return the index at which a page begins. Deletions between two pages skip no message."""
+    if ts is None:
+        return 0
+    if not is_timestamp(ts):
+        raise SlackRefused("invalid_cursor")
+    is_newest_first = len(messages) > 1 and order(messages[0].ts) > order(messages[-1].ts)
+    return sum(order(m.ts) > order(ts) if is_newest_first else order(m.ts) < order(ts) for m in messages)

@@ -1,26 +1,35 @@
-"""Slack's ``files.*`` methods: upload in three steps, look up, delete."""
+"""Files: Slack's ``files.*`` methods, and uploads and downloads, which Slack serves on other hosts than the Web API."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from aiohttp import web
 
 from local_slack.blocks.slack_json import file_json
-from local_slack.methods.arguments import invalid
-from local_slack.methods.conversations import visible_channel_id
+from local_slack.methods.calls import invalid, method, token_of
+from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
-from local_slack.workspace.timestamps import is_timestamp
+from local_slack.workspace.people import Bot, Person
+from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
-    from local_slack.methods.calls import Call, Json, Methods
+    from collections.abc import Sequence
+
+    from local_slack.json_limits import Json
+    from local_slack.methods.calls import Call
     from local_slack.workspace.files import File
+    from local_slack.workspace.workspace import Workspace
 
 _LARGEST_FILE_BYTES = 1024**3
 _MOST_AT_ONCE = 10
+_SIGN_IN = "<!DOCTYPE html><html><head><title>Sign in | Slack</title></head><body>Sign in to Slack</body></html>\n"
 
 
+@method("files.getUploadURLExternal", "filename", "length", scope="files:write", limits=TIER_4)
 def get_upload_url(call: Call) -> Json:
-    call.args.need("filename", "length")
     name, length = call.args.required("filename"), call.args.integer("length")
     if not name:
         raise invalid("[ERROR] must be more than 0 characters [json-pointer:/filename]")
@@ -32,39 +41,34 @@ def get_upload_url(call: Call) -> Json:
     return {"upload_url": file.upload_url, "file_id": file.id}
 
 
+@method("files.completeUploadExternal", "files", scope="files:write", limits=TIER_4)
 def complete_upload(call: Call) -> Json:
     """Complete the uploads and share them in one message if a channel is given; a refused call changes nothing."""
-    call.args.need("files")
     wanted = _wanted(call)
-    places = [visible_channel_id(call, name) for name in _places(call)]
-    thread_ts = call.args.text("thread_ts")
-    if thread_ts and not is_timestamp(thread_ts):
-        raise SlackRefused("invalid_thread_ts")
+    named = (call.args.text("channel_id") or call.args.text("channels") or "").split(",")
+    places = [call.visible(name.strip()).id for name in named if name.strip()]
+    thread_ts = call.args.thread_ts()
     for place in places:
         call.workspace.check_post(place, call.member, thread_ts)
     files = call.workspace.files.complete(call.member, wanted)
     comment = call.args.text("initial_comment") or ""
     for place in places:
-        call.workspace.post(place, call.member, Body(comment, files=files), thread_ts=thread_ts or None)
+        call.workspace.post(place, call.member, Body(comment, files=files), thread_ts=thread_ts)
     return {"files": [file_json(file) for file in files]}
 
 
+@method("files.info", "file", scope="files:read", limits=TIER_4)
 def info(call: Call) -> Json:
-    return {"file": file_json(_file(call)), "comments": [], "response_metadata": {"next_cursor": ""}}
-
-
-def delete(call: Call) -> Json:
-    call.args.need("file")
-    call.workspace.withdraw(call.workspace.files.delete(call.member, call.args.required("file")))
-    return {}
-
-
-def _file(call: Call) -> File:
-    call.args.need("file")
-    file = call.workspace.file(call.args.required("file"))
+    file = call.workspace.files.get(call.args.required("file"))
     if file is None:
         raise SlackRefused("file_not_found")
-    return file
+    return {"file": file_json(file), "comments": [], "response_metadata": {"next_cursor": ""}}
+
+
+@method("files.delete", "file", scope="files:write", limits=TIER_3)
+def delete(call: Call) -> Json:
+    call.workspace.withdraw(call.workspace.files.delete(call.member, call.args.required("file")))
+    return {}
 
 
 def _wanted(call: Call) -> list[tuple[str, str]]:
@@ -80,14 +84,54 @@ def _wanted(call: Call) -> list[tuple[str, str]]:
     return [(file["id"], str(file.get("title") or "")) for file in files]
 
 
-def _places(call: Call) -> list[str]:
-    named = call.args.text("channel_id") or call.args.text("channels") or ""
-    return [name.strip() for name in named.split(",") if name.strip()]
+class FileServer:
+    """Accept uploads at the URLs of ``files.getUploadURLExternal``, and serve downloads."""
+
+    def __init__(self, workspaces: Sequence[Workspace]) -> None:
+        self._workspaces = workspaces
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/upload/v1/{ticket}", self.upload),
+            web.get("/files-pri/{place}/{name}", self.download),
+            web.get("/files-pri/{place}/download/{name}", self.download),
+        ]
+
+    async def upload(self, request: web.Request) -> web.StreamResponse:
+        """Store the content: the body, or the first file of a form."""
+        content = await _content(request.clone(client_max_size=_LARGEST_FILE_BYTES))
+        ticket = request.match_info["ticket"]
+        if content is not None and any(w.files.fill(ticket, content) for w in self._workspaces):
+            return web.Response(text=f"OK - {len(content)}")
+        return web.Response(status=400, text="this URL is not open, or the length differs from the announced one")
+
+    async def download(self, request: web.Request) -> web.StreamResponse:
+        """Send the content. Without permission the response is a sign-in page with status 200, as in Slack."""
+        file = self._file(request)
+        if file is None or file.content is None:
+            return web.Response(text=_SIGN_IN, content_type="text/html")
+        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+        if "/download/" in request.path:
+            headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
+        return web.Response(body=file.content, content_type=file.mimetype, headers=headers)
+
+    def _file(self, request: web.Request) -> File | None:
+        token = token_of(request, {})
+        team, _, file_id = request.match_info["place"].partition("-")
+        match holder_of(token, self._workspaces):
+            case (workspace, Person() | Bot()) if workspace.directory.team.id == team:
+                return None if token in workspace.rules.refused_tokens else workspace.files.get(file_id)
+        return None
 
 
-METHODS: Methods = {
-    "files.getUploadURLExternal": get_upload_url,
-    "files.completeUploadExternal": complete_upload,
-    "files.info": info,
-    "files.delete": delete,
-}
+async def _content(request: web.BaseRequest) -> bytes | None:
+    if request.content_type != "multipart/form-data":
+        return await request.read()
+    form = await request.post()
+    for field in form.values():
+        if isinstance(field, web.FileField):
+            with field.file:
+                return field.file.read()
+        if isinstance(field, bytes | bytearray):
+            return bytes(field)
+    return None

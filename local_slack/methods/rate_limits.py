@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from local_slack.methods.calls import Json
+    from local_slack.json_limits import Json
 
 _WINDOW_S = 60.0
 
@@ -37,73 +37,13 @@ class PerChannel:
 
 
 Limit = PerMinute | PerChannel
-Limits = dict[str, tuple[Limit, ...]]
-
-_TIER_2 = (PerMinute(20),)
-_TIER_3 = (PerMinute(50),)
-_TIER_4 = (PerMinute(100),)
-_SPECIAL = (PerMinute(600),)
 
 # docs.slack.dev/apis/web-api/rate-limits; each method's own page names its tier. Slack sometimes allows
 # more, without a guarantee; here the limits are exact.
-SLACK_LIMITS: Limits = {
-    "apps.connections.open": _TIER_3,
-    "apps.manifest.export": _TIER_3,
-    "agents.sessions.rename": _TIER_3,
-    "agents.sessions.setStatus": _TIER_3,
-    "api.test": _TIER_4,
-    "assistant.threads.setStatus": _SPECIAL,
-    "assistant.threads.setSuggestedPrompts": _TIER_4,
-    "assistant.threads.setTitle": _TIER_4,
-    "auth.test": _SPECIAL,
-    "bots.info": _TIER_3,
-    "chat.appendStream": _TIER_4,
-    "chat.delete": _TIER_3,
-    "chat.getPermalink": _SPECIAL,
-    "chat.postEphemeral": _TIER_4,
-    "chat.postMessage": (PerChannel(burst=5, per_s=1), PerMinute(300)),
-    "chat.startStream": _TIER_2,
-    "chat.stopStream": _TIER_2,
-    "chat.update": _TIER_3,
-    "conversations.archive": _TIER_2,
-    "conversations.create": _TIER_2,
-    "conversations.history": _TIER_3,
-    "conversations.info": _TIER_3,
-    "conversations.invite": _TIER_3,
-    "conversations.join": _TIER_3,
-    "conversations.leave": _TIER_3,
-    "conversations.list": _TIER_2,
-    "conversations.members": _TIER_4,
-    "conversations.open": _TIER_3,
-    "conversations.replies": _TIER_3,
-    "files.completeUploadExternal": _TIER_4,
-    "files.delete": _TIER_3,
-    "files.getUploadURLExternal": _TIER_4,
-    "files.info": _TIER_4,
-    "reactions.add": _TIER_3,
-    "reactions.get": _TIER_3,
-    "reactions.remove": _TIER_2,
-    "users.conversations": _TIER_3,
-    "users.info": _TIER_4,
-    "users.list": _TIER_2,
-    "views.open": _TIER_4,
-    "views.publish": _TIER_4,
-    "views.update": _TIER_4,
-}
-
-
-class Meter(Protocol):
-    """Count the calls under one limit."""
-
-    limit: int
-    per_s: float
-
-    def wait_s(self, now: float) -> float:
-        """Return the seconds until one call is within the limit; 0: now."""
-
-    def count(self, now: float) -> None: ...
-
-    def used(self, now: float) -> int: ...
+TIER_2 = (PerMinute(20),)
+TIER_3 = (PerMinute(50),)
+TIER_4 = (PerMinute(100),)
+SPECIAL = (PerMinute(600),)
 
 
 class RateLimiter:
@@ -116,23 +56,17 @@ class RateLimiter:
         self._clock = clock
         self._meters: dict[tuple[str, str, str, Limit], Meter] = {}
 
-    def take(self, team: str, method: str, channel: str) -> int:
-        """Count a call and return 0, or refuse it and return the whole seconds to wait."""
+    def take(self, team: str, method: str, channel: str, *, refuse: bool = True) -> int:
+        """Count a call and return 0, or ``refuse`` it and return the whole seconds to wait."""
         now, meters = self._clock(), self._meters_of(team, method, channel)
         wait_s = max((meter.wait_s(now) for meter in meters), default=0.0)
-        if wait_s > 0:
+        if refuse and wait_s > 0:
             self.refused[method] += 1
             self._refused_by[team, method] += 1
             return max(1, math.ceil(wait_s))
         for meter in meters:
             meter.count(now)
         return 0
-
-    def count(self, team: str, method: str, channel: str) -> None:
-        """Count a call without refusing it."""
-        now = self._clock()
-        for meter in self._meters_of(team, method, channel):
-            meter.count(now)
 
     def snapshot(self) -> list[Json]:
         """Return the current use of each limit with calls; ``channel`` is set for a per-channel limit."""
@@ -151,25 +85,25 @@ class RateLimiter:
         ]
 
     def _meters_of(self, team: str, method: str, channel: str) -> list[Meter]:
-        return [
-            self._meter(team, method, channel if isinstance(limit, PerChannel) else "", limit)
-            for limit in self._limits.get(method, ())
-        ]
-
-    def _meter(self, team: str, method: str, channel: str, limit: Limit) -> Meter:
-        key = (team, method, channel, limit)
-        if key not in self._meters:
-            self._meters[key] = limit.meter()
-        return self._meters[key]
+        meters = []
+        for limit in self._limits.get(method, ()):
+            key = (team, method, channel if isinstance(limit, PerChannel) else "", limit)
+            if key not in self._meters:
+                self._meters[key] = limit.meter()
+            meters.append(self._meters[key])
+        return meters
 
 
 class _Window:
+    """The times of the calls within the last 60 s."""
+
     def __init__(self, calls: int) -> None:
         self.limit = calls
         self.per_s = _WINDOW_S
         self._times: deque[float] = deque()
 
     def wait_s(self, now: float) -> float:
+        """Return the seconds until one call is within the limit; 0: now."""
         if self.used(now) < self.limit:
             return 0.0
         return self._times[-self.limit] + _WINDOW_S - now
@@ -207,3 +141,6 @@ class _Bucket:
 
     def _debt_at(self, now: float) -> float:
         return max(0.0, self._debt - (now - self._at) * self._drains_per_s)
+
+
+Meter = _Window | _Bucket

@@ -10,91 +10,73 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from local_slack.delivery.faults import (
-    BlockUntil,
-    DropAfterCall,
-    DropBeforeCall,
-    ErrorResponse,
-    Fault,
-    Faults,
-    RateLimited,
-    ServerError,
-    SlowResponse,
-)
-from local_slack.methods import agents, chat, conversations, files, history, reactions, streams, users, views
-from local_slack.methods.arguments import Arguments, read_arguments
-from local_slack.methods.calls import Call, Json, Method
-from local_slack.methods.scopes import APP_TOKEN_SCOPES, MissingScope, check_scopes, needed
-from local_slack.web.file_server import FileServer
+from local_slack.delivery import faults
+from local_slack.delivery.faults import Fault, Faults, kind_of
+from local_slack.methods import agents, chat, conversations, streams, views  # noqa: F401 - they enter their methods
+from local_slack.methods.app import APP_TOKEN_SCOPES, MissingScope
+from local_slack.methods.calls import METHODS, Arguments, Call, read_arguments, token_of
+from local_slack.methods.files import FileServer
+from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
-from local_slack.workspace.people import AppToken, BotToken, Credential, PersonToken
+from local_slack.workspace.people import AppToken, Bot, Holder, Person
+from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from local_slack.installation.app import App
+    from local_slack.json_limits import Json
+    from local_slack.methods.app import App
     from local_slack.methods.rate_limits import RateLimiter
     from local_slack.workspace.workspace import Workspace
 
-_METHODS: dict[str, Method] = {
-    **agents.METHODS,
-    **chat.METHODS,
-    **conversations.METHODS,
-    **files.METHODS,
-    **history.METHODS,
-    **reactions.METHODS,
-    **streams.METHODS,
-    **users.METHODS,
-    **views.METHODS,
+# The limits of all methods; these three do not act in a workspace, `WebApi` answers them itself.
+SLACK_LIMITS = {
+    "api.test": TIER_4,
+    "apps.connections.open": TIER_3,
+    "apps.manifest.export": TIER_3,
+    **{name: method.limits for name, method in METHODS.items()},
 }
-_OTHER_METHODS = ("api.test", "apps.connections.open", "apps.manifest.export")
-METHOD_NAMES = tuple(sorted((*_METHODS, *_OTHER_METHODS)))
+METHOD_NAMES = tuple(sorted(SLACK_LIMITS))
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One request; ``credential`` is None for an unknown token."""
+    """One request; ``holder`` is None for an unknown token."""
 
     method: str
     token: str
-    credential: Credential | None
+    holder: Holder | None
     workspace: Workspace
     values: Mapping[str, Any]
     base_url: str
-
-    @property
-    def by_app(self) -> bool:
-        return isinstance(self.credential, BotToken | AppToken)
 
 
 class WebApi:
     """Answer ``/api/METHOD`` for all workspaces. ``open_socket`` gives the URL for ``apps.connections.open``.
 
-    A fault has priority over the limits: its call is counted and not refused.
+    A fault has priority over the limits: its call is counted and not refused. ``on_call`` gets every call with its
+    answer, without its token.
     """
 
-    def __init__(  # noqa: PLR0913 - its dependencies
+    def __init__(  # noqa: PLR0913, PLR0917 - its dependencies
         self,
         workspaces: Sequence[Workspace],
-        faults: Faults,
+        coming_faults: Faults,
         rate_limits: RateLimiter,
         app: App,
         open_socket: Callable[[], str],
-        *,
-        on_call: Callable[[Json], None] | None = None,
+        on_call: Callable[[Json], None],
     ) -> None:
-        """Call ``on_call`` with every call, without its token, after it is answered."""
         self._workspaces = workspaces
-        self._faults = faults
+        self._faults = coming_faults
         self._rate_limits = rate_limits
         self._app = app
         self._open_socket = open_socket
         self._on_call = on_call
-        self._files = FileServer(workspaces)
 
     def routes(self) -> list[web.RouteDef]:
         api = "/api/{method}"
-        return [web.get(api, self.handle), web.post(api, self.handle), *self._files.routes()]
+        return [web.get(api, self.handle), web.post(api, self.handle), *FileServer(self._workspaces).routes()]
 
     async def handle(self, http: web.Request) -> web.StreamResponse:
         begun = time.perf_counter()
@@ -103,31 +85,22 @@ class WebApi:
         except SlackRefused as refused:
             return web.json_response(_refusal(refused))
         request = self._request(http, values)
-        fault = None if isinstance(request.credential, PersonToken) else self._faults.take(request.method)
-        if wait_s := self._waits_s(request, fault):
-            answer: web.StreamResponse = _rate_limited(wait_s)
-        else:
-            answer = await self._meet(fault, http, lambda: self._answer(request))
-        if self._on_call:
-            self._on_call({**_record(request, fault, answer), "duration_ms": _ms_since(begun)})
+        fault, wait_s = None, 0
+        if not isinstance(request.holder, Person):
+            fault = self._faults.take(request.method)
+        if isinstance(request.holder, Bot | AppToken):
+            team, channel = request.workspace.directory.team.id, _channel(request)
+            wait_s = self._rate_limits.take(team, request.method, channel, refuse=fault is None)
+        answer = _rate_limited(wait_s) if wait_s else await self._meet(fault, http, lambda: self._answer(request))
+        duration_ms = round((time.perf_counter() - begun) * 1000, 1)
+        self._on_call({**_record(request, fault, answer), "duration_ms": duration_ms})
         return answer
 
     def _request(self, http: web.Request, values: Mapping[str, Any]) -> _Request:
-        token = _token(http, values) or ""
-        found = ((w, w.directory.credential(token)) for w in self._workspaces)
-        workspace, credential = next((each for each in found if each[1]), (self._workspaces[0], None))
+        token = token_of(http, values)
+        workspace, holder = holder_of(token, self._workspaces) or (self._workspaces[0], None)
         base_url = f"{http.scheme}://{http.host}/"
-        return _Request(http.match_info["method"], token, credential, workspace, values, base_url)
-
-    def _waits_s(self, request: _Request, fault: Fault | None) -> int:
-        """Return the seconds that the caller must wait; 0 if the call is within its limits."""
-        if not request.by_app:
-            return 0
-        team, channel = request.workspace.directory.team.id, _channel(request)
-        if fault is None:
-            return self._rate_limits.take(team, request.method, channel)
-        self._rate_limits.count(team, request.method, channel)
-        return 0
+        return _Request(http.match_info["method"], token, holder, workspace, values, base_url)
 
     async def _meet(  # noqa: PLR0911 - one per kind of fault
         self, fault: Fault | None, http: web.Request, call: Callable[[], web.Response]
@@ -135,81 +108,69 @@ class WebApi:
         match fault:
             case None:
                 return call()
-            case ErrorResponse(error):
+            case faults.ErrorResponse(error):
                 return web.json_response({"ok": False, "error": error})
-            case RateLimited(retry_after_s):
+            case faults.RateLimited(retry_after_s):
                 return _rate_limited(retry_after_s)
-            case ServerError(status):
+            case faults.ServerError(status):
                 return web.Response(status=status, text="upstream error")
-            case BlockUntil(until):
+            case faults.BlockUntil(until):
                 await until.wait()
                 return call()
-            case SlowResponse(delay_s):
+            case faults.SlowResponse(delay_s):
                 answer = call()
                 await asyncio.sleep(delay_s)
                 return answer
-            case DropAfterCall():
+            case faults.DropAfterCall():
                 call()
                 return _dropped(http)
-            case DropBeforeCall():
+            case faults.DropBeforeCall():
                 return _dropped(http)
 
     def _answer(self, request: _Request) -> web.Response:
+        args = Arguments(request.values)
         try:
-            args = Arguments(request.values)
             body = {"ok": True, **self._result(request, args)}
         except SlackRefused as refused:
             body = _refusal(refused)
-        return web.json_response(body, headers=self._headers(request, args))
+        headers = {"Cache-Control": "no-store"}
+        if request.holder is not None:
+            scopes = APP_TOKEN_SCOPES if isinstance(request.holder, AppToken) else self._app.scopes
+            needed = METHODS[request.method].scopes(args) if request.method in METHODS else ()
+            headers["X-OAuth-Scopes"] = ",".join(sorted(scopes))
+            headers["X-Accepted-OAuth-Scopes"] = ",".join(needed)
+        return web.json_response(body, headers=headers)
 
     def _result(self, request: _Request, args: Arguments) -> Json:
-        method = request.method
-        if method == "api.test":
-            return _api_test(args)
-        if method not in METHOD_NAMES:
-            raise SlackRefused("unknown_method", method)
-        if method == "apps.manifest.export":
-            return self._manifest(request, args)
-        match _authenticated(request):
-            case AppToken() if method == "apps.connections.open":
-                return {"url": self._open_socket()}
-            case BotToken(member) if method in _METHODS:
-                check_scopes(method, args, self._app.scopes)
-                return _METHODS[method](Call(request.workspace, member, args, self._app, request.base_url))
-            case PersonToken(member) if method in _METHODS:
-                return _METHODS[method](Call(request.workspace, member, args, self._app, request.base_url))
-        raise SlackRefused("not_allowed_token_type")
-
-    def _manifest(self, request: _Request, args: Arguments) -> Json:
-        if request.token != self._app.config_token:
-            _authenticated(request)
+        name = request.method
+        if name == "api.test":
+            if error := args.text("error"):
+                raise SlackRefused(error)
+            return {"args": args.given()}
+        if name not in METHOD_NAMES:
+            raise SlackRefused("unknown_method", name)
+        if name == "apps.manifest.export" and request.token == self._app.config_token:
+            if args.required("app_id") != self._app.bot.app_id:
+                raise SlackRefused("invalid_app_id")
+            return {"manifest": self._app.manifest(messages_tab=request.workspace.rules.messages_tab)}
+        holder = _authenticated(request)
+        if name == "apps.connections.open" and isinstance(holder, AppToken):
+            return {"url": self._open_socket()}
+        if name not in METHODS or isinstance(holder, AppToken):
             raise SlackRefused("not_allowed_token_type")
-        if args.required("app_id") != self._app.bot.app_id:
-            raise SlackRefused("invalid_app_id")
-        return {"manifest": self._app.manifest(messages_tab=request.workspace.rules.messages_tab)}
-
-    def _headers(self, request: _Request, args: Arguments) -> dict[str, str]:
-        headers = {"Cache-Control": "no-store"}
-        if request.credential is not None:
-            scopes = APP_TOKEN_SCOPES if isinstance(request.credential, AppToken) else self._app.scopes
-            headers["X-OAuth-Scopes"] = ",".join(sorted(scopes))
-            headers["X-Accepted-OAuth-Scopes"] = ",".join(needed(request.method, args))
-        return headers
-
-
-def _ms_since(begun: float) -> float:
-    return round((time.perf_counter() - begun) * 1000, 1)
+        if isinstance(holder, Bot):
+            self._app.check_scopes(METHODS[name].scopes(args))
+        args.need(*METHODS[name].needs)
+        return METHODS[name].answer(Call(request.workspace, holder, args, self._app, request.base_url))
 
 
 def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) -> Json:
-    match request.credential:
-        case PersonToken(member) | BotToken(member):
-            by = member.id
+    match request.holder:
         case AppToken(bot):
             by = bot.app_id
-        case None:
-            by = ""
-    dropped = isinstance(fault, DropBeforeCall | DropAfterCall)
+        case member:
+            by = member.id if member else ""
+    dropped = isinstance(fault, faults.DropBeforeCall | faults.DropAfterCall)
     text = answer.text if isinstance(answer, web.Response) and answer.content_type == "application/json" else None
     return {
         "method": request.method,
@@ -217,27 +178,19 @@ def _record(request: _Request, fault: Fault | None, answer: web.StreamResponse) 
         "team": request.workspace.directory.team.id,
         "arguments": {name: value for name, value in request.values.items() if name != "token"},
         "status": None if dropped else answer.status,
-        "answer": json.loads(text) if text else None,
-        "fault": type(fault).__name__ if fault else "",
+        "answer": json.loads(text) if text else {},
+        "fault": kind_of(type(fault)) if fault else None,
     }
 
 
-def _authenticated(request: _Request) -> Credential:
+def _authenticated(request: _Request) -> Holder:
     if not request.token:
         raise SlackRefused("not_authed")
     if error := request.workspace.rules.refused_tokens.get(request.token):
         raise SlackRefused(error)
-    if request.credential is None:
+    if request.holder is None:
         raise SlackRefused("invalid_auth")
-    return request.credential
-
-
-def _token(http: web.Request, values: Mapping[str, Any]) -> str | None:
-    scheme, _, token = http.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    value = values.get("token")
-    return value if isinstance(value, str) else None
+    return request.holder
 
 
 def _channel(request: _Request) -> str:
@@ -250,12 +203,6 @@ def _channel(request: _Request) -> str:
         return workspace.channel(name).id
     except SlackRefused:
         return name
-
-
-def _api_test(args: Arguments) -> Json:
-    if error := args.text("error"):
-        raise SlackRefused(error)
-    return {"args": args.given()}
 
 
 def _refusal(refused: SlackRefused) -> Json:

@@ -31,7 +31,6 @@ const STROKES = {
   down: "M12 5v14 M6 13l6 6 6-6",
   check: "M5 12.5l4.5 4.5L19 7.5",
   keys: "M4 7h16v10H4z M7.5 10.5v.1 M11 10.5v.1 M14.5 10.5v.1 M8.5 14h7",
-  people: "M9 5.5a3 3 0 1 0 0 6 3 3 0 0 0 0-6z M3.5 19c.3-3.2 2.5-5 5.5-5s5.2 1.8 5.5 5 M15.5 5.8a3 3 0 0 1 0 5.4 M17 14.3c2 .6 3.3 2.3 3.5 4.7",
   dots: "M6 12v.1 M12 12v.1 M18 12v.1",
   image: "M4.5 5h15v14h-15z M8.5 9v.1 M5 17l4.5-4.5 3 3 3-3.5 4 5",
   file: "M6.5 3.5h7.5l4.5 4.5v12.5h-12z M13.5 3.5v5h5",
@@ -71,4 +70,34 @@ export function announce(text) {
   region.textContent = "";
   clearTimeout(announcing);
   announcing = setTimeout(() => { region.textContent = text; }, 60);
+}
+
+/** A menu above or below its button; arrow keys move in it, Esc and loss of focus close it. */
+export function menu({ name, label, note, options, button }) {
+  const list = h("div", { class: "menu", role: "menu", "aria-label": label, hidden: true }, note ? h("p", { class: "menu-note" }, note) : null, options);
+  const element = h("div", { class: name }, list, button);
+  button.setAttribute("aria-haspopup", "menu");
+  toggle(false);
+  button.addEventListener("click", () => toggle(list.hidden));
+
+  function toggle(open) {
+    list.hidden = !open;
+    button.setAttribute("aria-expanded", String(open));
+    if (open) (list.querySelector("[aria-checked=true]") ?? options[0]).focus();
+  }
+  element.addEventListener("keydown", (event) => {
+    if (list.hidden) return;
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      toggle(false);
+      button.focus();
+    }
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const at = options.indexOf(document.activeElement);
+    options.at((at + step) % options.length).focus();
+  });
+  element.addEventListener("focusout", (event) => element.contains(event.relatedTarget) || toggle(false));
+  return { element, close: () => toggle(false) };
 }

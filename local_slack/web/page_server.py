@@ -11,16 +11,14 @@ from urllib.parse import quote
 from aiohttp import web
 
 from local_slack.blocks.slack_json import other_member
-from local_slack.delivery.events import channel_of, event_of
-from local_slack.workspace.changes import Change, Whispered
-from local_slack.workspace.people import PersonToken
+from local_slack.delivery.events import event_of, sees, session_json
+from local_slack.workspace.people import Person
+from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
-    from local_slack.blocks.slack_json import Json
+    from local_slack.json_limits import Json
     from local_slack.workspace.files import File
-    from local_slack.workspace.messages import Channel
-    from local_slack.workspace.people import Person
-    from local_slack.workspace.sessions import Session
+    from local_slack.workspace.messages import Change, Channel
     from local_slack.workspace.workspace import Workspace
 
 _FOLDER = Path(__file__).parents[1] / "page"
@@ -59,7 +57,7 @@ class PageServer:
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Send a file to a member of its channels. The token is in the query, because links cannot set headers."""
         workspace, person = self._seat(request)
-        file = workspace.file(request.match_info["id"])
+        file = workspace.files.get(request.match_info["id"])
         if file is None or file.content is None or not _is_shown(file, person, workspace):
             raise web.HTTPNotFound(text="file not found\n", headers=_HEADERS)
         disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
@@ -83,10 +81,9 @@ class PageServer:
 
     def _seat(self, request: web.Request) -> tuple[Workspace, Person]:
         """Return the workspace and the person of the token in the query."""
-        for workspace in self._workspaces.values():
-            credential = workspace.directory.credential(request.query.get("token", ""))
-            if isinstance(credential, PersonToken):
-                return workspace, credential.member
+        match holder_of(request.query.get("token", ""), self._workspaces.values()):
+            case (workspace, Person() as person):
+                return workspace, person
         raise web.HTTPUnauthorized(text="a person's token is needed\n", headers=_HEADERS)
 
     async def _stream(self, socket: web.WebSocketResponse, workspace: Workspace, person: Person) -> None:
@@ -106,13 +103,6 @@ class PageServer:
                 writer.cancel()
         finally:
             end()
-
-
-def sees(person: Person, change: Change, workspace: Workspace) -> bool:
-    if isinstance(change, Whispered):
-        return change.message.only_for == person.id
-    channel = channel_of(change)
-    return channel is None or person.id in workspace.channel(channel).members
 
 
 def state_json(workspace: Workspace) -> Json:
@@ -136,23 +126,13 @@ def state_json(workspace: Workspace) -> Json:
         "people": people,
         "bots": [bot_state],
         "channels": [_channel_state(channel, workspace) for channel in workspace.channels],
-        "sessions": [_session_state(session) for session in workspace.sessions],
+        "sessions": [session_json(session) for session in workspace.sessions],
     }
 
 
 def _team_state(workspace: Workspace) -> Json:
     team = workspace.directory.team
     return {"id": team.id, "name": team.name}
-
-
-def _session_state(session: Session) -> Json:
-    return {
-        "channel": session.channel,
-        "thread_ts": session.thread_ts,
-        "status": session.status,
-        "title": session.title,
-        "text": session.says,
-    }
 
 
 def _is_shown(file: File, person: Person, workspace: Workspace) -> bool:

@@ -1,15 +1,43 @@
-"""The values of a channel. All are frozen; the workspace replaces them."""
+"""The values of a channel, the changes of a workspace, and timestamps. All are frozen; the workspace replaces them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
+    from local_slack.json_limits import Json
+    from local_slack.workspace.agents import Session
     from local_slack.workspace.files import File
     from local_slack.workspace.people import Bot
+
+_TIMESTAMP = re.compile(r"\d{1,12}(\.\d{1,6})?")
+
+
+class Timestamps:
+    """Generate Slack's ``ts``: seconds and six digits, unique and strictly increasing; the id of a message."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last_us = 0
+
+    def next(self) -> str:
+        self._last_us = max(int(self._clock() * 1_000_000), self._last_us + 1)
+        return f"{self._last_us // 1_000_000}.{self._last_us % 1_000_000:06d}"
+
+
+def is_timestamp(text: str) -> bool:
+    return _TIMESTAMP.fullmatch(text) is not None
+
+
+def order(ts: str) -> tuple[int, int]:
+    """Return a sort key for timestamps, including those with fewer digits."""
+    seconds, _, fraction = ts.partition(".")
+    return int(seconds), int(fraction.ljust(6, "0") or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +51,6 @@ class Channel:
     is_im: bool = False
     topic: str = ""
     is_archived: bool = False
-
-    @property
-    def type(self) -> str:
-        return "im" if self.is_im else "channel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +90,8 @@ class Body:
     """The content of a message, which an edit replaces."""
 
     text: str = ""
-    blocks: tuple[dict[str, Any], ...] = ()
-    attachments: tuple[dict[str, Any], ...] = ()
+    blocks: tuple[Json, ...] = ()
+    attachments: tuple[Json, ...] = ()
     metadata: Mapping[str, Any] | None = None
     files: tuple[File, ...] = ()
 
@@ -100,7 +124,7 @@ class Message:
         return self.body.text
 
     @property
-    def blocks(self) -> tuple[dict[str, Any], ...]:
+    def blocks(self) -> tuple[Json, ...]:
         return self.body.blocks
 
     @property
@@ -134,3 +158,69 @@ class Message:
     def reacted(self, name: str, by: str | None = None) -> bool:
         """Return whether anyone, or the user with the id ``by``, has reacted with this emoji."""
         return any(r.name == name and (by is None or by in r.users) for r in self.reactions)
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """``root`` is set for a broadcast reply, which the channel shows too."""
+
+    message: Message
+    root: Message | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Whispered:
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    message: Message
+    previous: Message
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    previous: Message
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reacted:
+    """``user`` added (``added``) or removed the reaction ``name``."""
+
+    message: Message
+    user: str
+    name: str
+    at: str
+    added: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOpened:
+    channel: Channel
+    creator: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    channel: Channel
+    user: str
+    at: str
+    inviter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChanged:
+    session: Session
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class BotPresence:
+    online: bool
+
+
+Change = Posted | Whispered | Changed | Deleted | Reacted | ChannelOpened | Joined | SessionChanged | BotPresence

@@ -51,21 +51,13 @@ Member = Person | Bot
 
 
 @dataclass(frozen=True, slots=True)
-class PersonToken:
-    member: Person
-
-
-@dataclass(frozen=True, slots=True)
-class BotToken:
-    member: Bot
-
-
-@dataclass(frozen=True, slots=True)
 class AppToken:
+    """The holder of the app's token, which does not act in a workspace."""
+
     bot: Bot
 
 
-Credential = PersonToken | BotToken | AppToken
+Holder = Person | Bot | AppToken
 
 
 def channel_id(name: str, team: Team) -> str:
@@ -90,7 +82,7 @@ def teams(names: Sequence[str]) -> tuple[Team, ...]:
 
 
 class Directory:
-    """Look members up by id, by name and by token. Never changes."""
+    """Look members up by id, by name and by token (``holders``). Never changes."""
 
     def __init__(
         self,
@@ -111,30 +103,24 @@ class Directory:
         if len(self.members) != len(self.people) + 1:
             names = ", ".join([bot, *(person.name for person in self.people)])
             raise ValueError(f"two names give the same id: {names}")
-        self._credentials: dict[str, Credential] = {
-            self.bot.token: BotToken(self.bot),
+        self.holders: dict[str, Holder] = {
             self.bot.app_token: AppToken(self.bot),
-            **{person.token: PersonToken(person) for person in self.people},
+            **{member.token: member for member in everyone},
         }
-
-    def credential(self, token: str) -> Credential | None:
-        return self._credentials.get(token)
 
     def named(self, name: str) -> Member:
         """Find a member by name or id; raises KeyError."""
         for member in self.members.values():
             if name in (member.name, member.id):
                 return member
-        raise KeyError(f"no member is called {name!r}; there are {self.names()}")
+        names = ", ".join(member.name for member in self.members.values())
+        raise KeyError(f"no member is called {name!r}; there are {names}")
 
     def person(self, name: str) -> Person:
         member = self.named(name)
         if isinstance(member, Person):
             return member
         raise KeyError(f"{name!r} is the bot, not a person")
-
-    def names(self) -> str:
-        return ", ".join(member.name for member in self.members.values())
 
 
 def _person(name: str, real_name: str, number: int, team: Team, *, is_guest: bool) -> Person:

@@ -1,13 +1,28 @@
-"""The modals and Home tabs that the app shows to people."""
+"""The modals and Home tabs that the app shows to people, and the trigger ids that allow it to open them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from local_slack.workspace.errors import SlackRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from local_slack.json_limits import Json
+
+_TRIGGER_VALID_S = 3.0
+
+
+@dataclass(slots=True)
+class _Trigger:
+    user: str
+    until: float
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +31,7 @@ class View:
 
     id: str
     user: str
-    content: dict[str, Any]
+    content: Json
 
     @property
     def type(self) -> str:
@@ -28,11 +43,31 @@ class View:
 
 
 class Views:
-    """Own all views of a workspace."""
+    """Own all views and triggers of a workspace. Each trigger is valid once, for 3 s."""
 
-    def __init__(self) -> None:
+    def __init__(self, team: str, clock: Callable[[], float]) -> None:
+        self._team = team
+        self._clock = clock
+        self._triggers: dict[str, _Trigger] = {}
         self._views: dict[str, View] = {}
         self._homes: dict[str, str] = {}
+
+    def issue_trigger(self, user: str) -> str:
+        trigger = f"{int(self._clock() * 1000)}.{self._team}.{secrets.token_hex(16)}"
+        self._triggers[trigger] = _Trigger(user, self._clock() + _TRIGGER_VALID_S)
+        return trigger
+
+    def take_trigger(self, trigger_id: str) -> str:
+        """Consume a trigger and return the id of its user."""
+        trigger = self._triggers.get(trigger_id)
+        if trigger is None:
+            raise SlackRefused("invalid_trigger_id")
+        if trigger.taken:
+            raise SlackRefused("trigger_exchanged")
+        if self._clock() > trigger.until:
+            raise SlackRefused("expired_trigger_id")
+        trigger.taken = True
+        return trigger.user
 
     @property
     def all(self) -> tuple[View, ...]:
@@ -42,29 +77,24 @@ class Views:
         """Return the app's Home tab of this person."""
         return self._views.get(self._homes.get(user, ""))
 
-    def publish(self, user: str, content: dict[str, Any], seen_hash: str | None) -> View:
-        before = self.home(user)
-        view = self._put(before.id if before else self._next_id(), user, content, before, seen_hash)
+    def publish(self, user: str, content: Json, seen_hash: str | None) -> View:
+        if before := self.home(user):
+            return self.update(before.id, content, seen_hash)
+        view = self.open(user, content)
         self._homes[user] = view.id
         return view
 
-    def open(self, user: str, content: dict[str, Any]) -> View:
-        return self._put(self._next_id(), user, content, None, None)
+    def open(self, user: str, content: Json) -> View:
+        view = View(f"V0LOCAL{len(self._views) + 1:04d}", user, content)
+        self._views[view.id] = view
+        return view
 
-    def update(self, view_id: str, content: dict[str, Any], seen_hash: str | None) -> View:
+    def update(self, view_id: str, content: Json, seen_hash: str | None) -> View:
         before = self._views.get(view_id)
         if before is None:
             raise SlackRefused("not_found")
-        return self._put(view_id, before.user, content, before, seen_hash)
-
-    def _put(
-        self, view_id: str, user: str, content: dict[str, Any], before: View | None, seen_hash: str | None
-    ) -> View:
-        if seen_hash and before and seen_hash != before.hash:
+        if seen_hash and seen_hash != before.hash:
             raise SlackRefused("hash_conflict")
-        view = View(view_id, user, content)
+        view = View(view_id, before.user, content)
         self._views[view_id] = view
         return view
-
-    def _next_id(self) -> str:
-        return f"V0LOCAL{len(self._views) + 1:04d}"

@@ -6,35 +6,36 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from local_slack.workspace import reactions, threads
-from local_slack.workspace.changes import (
+from local_slack.workspace.agents import Streams
+from local_slack.workspace.channels import ChannelHistory, Rules, tombstone, with_reaction, without_reaction
+from local_slack.workspace.errors import SlackRefused
+from local_slack.workspace.files import File, Files
+from local_slack.workspace.messages import (
+    Body,
     BotPresence,
     Change,
     Changed,
+    Channel,
     ChannelOpened,
     Deleted,
+    Edit,
     Joined,
+    Message,
+    Persona,
     Posted,
     Reacted,
     SessionChanged,
+    Timestamps,
     Whispered,
 )
-from local_slack.workspace.channel_history import ChannelHistories, ChannelHistory
-from local_slack.workspace.errors import SlackRefused
-from local_slack.workspace.files import File, Files
-from local_slack.workspace.messages import Body, Channel, Edit, Message, Persona
 from local_slack.workspace.people import Bot, Directory, channel_id
-from local_slack.workspace.rules import Rules
-from local_slack.workspace.streams import Streams
-from local_slack.workspace.timestamps import Timestamps
-from local_slack.workspace.triggers import Triggers
 from local_slack.workspace.views import Views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from local_slack.workspace.people import Member
-    from local_slack.workspace.sessions import Session
+    from local_slack.workspace.agents import Session
+    from local_slack.workspace.people import Holder, Member
 
 
 class Workspace:
@@ -53,11 +54,10 @@ class Workspace:
         self.rules = Rules()
         self.files = Files(directory.team.id, clock)
         self.streams = Streams(clock)
-        self.triggers = Triggers(directory.team.id, clock)
-        self.views = Views()
+        self.views = Views(directory.team.id, clock)
         self._timestamps = Timestamps(clock)
         self._clock = clock
-        self._histories = ChannelHistories()
+        self._histories: dict[str, ChannelHistory] = {}
         self._sessions: dict[tuple[str, str], Session] = {}
         self._listeners: list[Callable[[Change], None]] = []
         people = tuple(person.id for person in directory.people)
@@ -68,37 +68,37 @@ class Workspace:
         for name in channels:
             joined = bot_channels is None or name in bot_channels
             members = (*people, directory.bot.id) if joined else people
-            self._histories.add(Channel(channel_id(name, directory.team), name, members, int(clock())))
+            self._add(Channel(channel_id(name, directory.team), name, members, int(clock())))
 
     # Reading
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        return tuple(history.channel for history in self._histories)
+        return tuple(history.channel for history in self._histories.values())
 
     def channel(self, name_or_id: str) -> Channel:
         """Find a channel; raises ``channel_not_found``."""
-        return self._histories.get(name_or_id).channel
+        return self._get(name_or_id).channel
 
     def messages(self, channel: str) -> tuple[Message, ...]:
         """Return all messages of a channel, replies too, oldest first; none if it does not exist (yet)."""
-        history = self._histories.find(channel)
+        history = self._find(channel)
         return tuple(history.messages.values()) if history else ()
 
     def thread(self, channel: str, ts: str) -> tuple[Message, ...]:
         """Return the root ``ts`` and its replies, oldest first; empty if there is no such message."""
-        history = self._histories.find(channel)
+        history = self._find(channel)
         if history is None or ts not in history.messages:
             return ()
         return tuple(history.messages[each] for each in (ts, *history.threads.get(ts, ())))
 
     def message(self, channel: str, ts: str) -> Message | None:
-        history = self._histories.find(channel)
+        history = self._find(channel)
         return history.messages.get(ts) if history else None
 
     def whispers(self, channel: str) -> tuple[Message, ...]:
         """Return the ephemeral messages of a channel, oldest first."""
-        history = self._histories.find(channel)
+        history = self._find(channel)
         return tuple(history.whispers) if history else ()
 
     def now(self) -> float:
@@ -127,13 +127,8 @@ class Workspace:
         the root was deleted; the response then has no ``thread_ts``.
         """
         history, root = self._postable(channel, author, thread_ts)
-        message = Message(
-            channel=history.channel.id,
-            ts=self._timestamps.next(),
-            user=author.id,
-            body=body,
-            bot=author if isinstance(author, Bot) else None,
-            persona=persona,
+        message = replace(
+            self._message(history, author, body, persona),
             thread_ts=root.ts if root else None,
             parent_user=root.user if root else None,
             broadcast=broadcast and root is not None,
@@ -158,22 +153,13 @@ class Workspace:
         history, _ = self._postable(channel, author, thread_ts)
         if to not in history.channel.members:
             raise SlackRefused("user_not_in_channel")
-        message = Message(
-            channel=history.channel.id,
-            ts=self._timestamps.next(),
-            user=author.id,
-            body=body,
-            bot=author if isinstance(author, Bot) else None,
-            persona=persona,
-            thread_ts=thread_ts,
-            only_for=to,
-        )
+        message = replace(self._message(history, author, body, persona), thread_ts=thread_ts, only_for=to)
         history.whispers.append(message)
         self._emit(Whispered(message))
         return message
 
     def edit(self, channel: str, ts: str, author: Member, body: Body) -> Message:
-        history = self._histories.get(channel)
+        history = self._get(channel)
         previous = history.existing(ts, author)
         if previous.user != author.id or previous.tombstone or previous.persona:
             raise SlackRefused("cant_update_message")
@@ -186,14 +172,14 @@ class Workspace:
 
     def delete(self, channel: str, ts: str, author: Member) -> None:
         """Delete a message. A root with replies leaves a tombstone, which is deleted with its last reply."""
-        history = self._histories.get(channel)
+        history = self._get(channel)
         previous = history.existing(ts, author)
         if previous.tombstone:
             raise SlackRefused("message_not_found")
         if previous.user != author.id:
             raise SlackRefused("cant_delete_message")
         if previous.thread:
-            stone = threads.tombstone(previous)
+            stone = tombstone(previous)
             history.messages[ts] = stone
             self._emit(Changed(stone, previous, self._timestamps.next()))
             return
@@ -205,12 +191,12 @@ class Workspace:
                 self._remove(history, root)
 
     def react(self, channel: str, ts: str, member: Member, name: str, *, add: bool) -> None:
-        history = self._histories.get(channel)
+        history = self._get(channel)
         message = history.existing(ts, member)
         if message.tombstone:
             raise SlackRefused("message_not_found")
         self.rules.check_reaction(history.channel, message)
-        change = reactions.added if add else reactions.removed
+        change = with_reaction if add else without_reaction
         message = replace(message, reactions=change(message.reactions, name, member.id))
         history.messages[ts] = message
         self._emit(Reacted(message, member.id, name, self._timestamps.next(), add))
@@ -219,9 +205,9 @@ class Workspace:
 
     def create(self, name: str, creator: Member) -> Channel:
         channel = Channel(channel_id(name, self.directory.team), name, (creator.id,), int(self._clock()))
-        if self._histories.find(channel.id):
+        if self._find(channel.id):
             raise SlackRefused("name_taken")
-        self._histories.add(channel)
+        self._add(channel)
         self._emit(ChannelOpened(channel, creator.id, self._timestamps.next()))
         return channel
 
@@ -232,15 +218,15 @@ class Workspace:
         im_id = f"D{self.directory.team.number}" + "".join(
             member[2:] for member in members if member != bot or len(members) == 1
         )
-        if history := self._histories.find(im_id):
+        if history := self._find(im_id):
             return history.channel, True
         channel = Channel(im_id, "", members, int(self._clock()), is_im=True)
-        self._histories.add(channel)
+        self._add(channel)
         self._emit(ChannelOpened(channel, opener.id, self._timestamps.next()))
         return channel, False
 
     def join(self, channel: str, member: Member, inviter: str | None = None) -> Channel:
-        history = self._histories.get(channel)
+        history = self._get(channel)
         if history.channel.is_im:
             raise SlackRefused("method_not_supported_for_channel_type")
         if member.id not in history.channel.members:
@@ -249,13 +235,13 @@ class Workspace:
         return history.channel
 
     def leave(self, channel: str, member: Member) -> None:
-        history = self._histories.get(channel)
+        history = self._get(channel)
         remaining = tuple(user for user in history.channel.members if user != member.id)
         history.channel = replace(history.channel, members=remaining)
 
     def archive(self, channel: str, archived: bool = True) -> Channel:
         """Archive or unarchive a channel. No one can write to an archived one."""
-        history = self._histories.get(channel)
+        history = self._get(channel)
         history.channel = replace(history.channel, is_archived=archived)
         return history.channel
 
@@ -268,7 +254,7 @@ class Workspace:
 
     def fill(self, channel: str, ts: str, body: Body) -> None:
         """Replace the body of a streamed message without marking it as edited."""
-        history = self._histories.get(channel)
+        history = self._get(channel)
         previous = history.messages[ts]
         history.messages[ts] = message = replace(previous, body=body)
         self._emit(Changed(message, previous, self._timestamps.next()))
@@ -277,7 +263,7 @@ class Workspace:
         return self.files.get(file_id)
 
     def check_member(self, channel: str, member: Member) -> None:
-        self._histories.get(channel).must_have(member)
+        self._get(channel).must_have(member)
 
     def check_post(self, channel: str, author: Member, thread_ts: str | None = None) -> None:
         """Raise SlackRefused if ``post`` would."""
@@ -285,7 +271,7 @@ class Workspace:
 
     def withdraw(self, file: File) -> None:
         """Mark this file as deleted in every message."""
-        for history in self._histories:
+        for history in self._histories.values():
             for previous in [m for m in history.messages.values() if any(f.id == file.id for f in m.files)]:
                 files = tuple(file if f.id == file.id else f for f in previous.files)
                 message = replace(previous, body=replace(previous.body, files=files))
@@ -298,7 +284,7 @@ class Workspace:
 
     def session(self, channel: str, thread_ts: str) -> Session | None:
         """Return the agent session of a thread, or None."""
-        history = self._histories.find(channel)
+        history = self._find(channel)
         session = self._sessions.get((history.channel.id, thread_ts)) if history else None
         return session.at(self._clock()) if session else None
 
@@ -311,8 +297,27 @@ class Workspace:
 
     # Inside
 
+    def _find(self, name_or_id: str) -> ChannelHistory | None:
+        if history := self._histories.get(name_or_id):
+            return history
+        name = name_or_id.removeprefix("#")
+        return next((history for history in self._histories.values() if name and history.channel.name == name), None)
+
+    def _get(self, name_or_id: str) -> ChannelHistory:
+        if history := self._find(name_or_id):
+            return history
+        raise SlackRefused("channel_not_found")
+
+    def _add(self, channel: Channel) -> Channel:
+        self._histories[channel.id] = ChannelHistory(channel)
+        return channel
+
+    def _message(self, history: ChannelHistory, author: Member, body: Body, persona: Persona | None) -> Message:
+        bot = author if isinstance(author, Bot) else None
+        return Message(history.channel.id, self._timestamps.next(), author.id, body, bot=bot, persona=persona)
+
     def _postable(self, channel: str, author: Member, thread_ts: str | None) -> tuple[ChannelHistory, Message | None]:
-        history = self._histories.get(channel)
+        history = self._get(channel)
         history.must_have(author)
         root = history.root_of(thread_ts)
         self.rules.check_post(history.channel, author, root)
@@ -325,3 +330,9 @@ class Workspace:
     def _emit(self, change: Change) -> None:
         for listener in tuple(self._listeners):
             listener(change)
+
+
+def holder_of(token: str, workspaces: Iterable[Workspace]) -> tuple[Workspace, Holder] | None:
+    """Find the workspace of a token, and the member or the app that it was given to; None for an unknown token."""
+    found = ((workspace, workspace.directory.holders.get(token)) for workspace in workspaces)
+    return next(((workspace, holder) for workspace, holder in found if holder), None)

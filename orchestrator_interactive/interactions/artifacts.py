@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive.interactions.errors import DamagedLog, InteractionError, UnreadableState
+from orchestrator_interactive.interactions.errors import DamagedLog, InteractionError
 from orchestrator_interactive.interactions.records import Key, damaged, place_of
-from orchestrator_interactive.interactions.rendering.openai_format import declared_calls
-from orchestrator_interactive.interactions.serializers import decode
+from orchestrator_interactive.interactions.rows import declared_calls
+from orchestrator_interactive.interactions.stack import StackEntry, entry_fields, nodes
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
@@ -27,7 +27,7 @@ from orchestrator_interactive.interactions.states import (
 from orchestrator_interactive.interactions.tree import Piece
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.states import BaseState
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# States per read.
-_PAGE = 500
 # Maximum clock difference between two machines.
 _CLOCKS_DIFFER_S = 3600
 
@@ -50,36 +48,22 @@ class NoSuchConversation(InteractionError, LookupError):  # noqa: N818
     """The store has no log of this conversation and agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact(StackEntry):
     """A state of a conversation with its position and context.
 
     Args:
         session: the conversation's id.
+        agent_id: the agent that has the log.
         branch: the branch that owns the state; branches forked after it share it.
-        episode: number of the task that it belongs to.
-        index: position from the beginning of the conversation.
-        ts: time of the push, in seconds since the epoch.
-        kind: name of the state's type.
-        state: `None` if it is unreadable; `problem` then gives the reason.
         metadata: searchable fields: `size` (bytes as stored), and depending on the kind `tool`, `call_id`, `reward`,
             `is_error`, `calls`, `agent`, `correlation_id`, `score`, `waits_for`, `messages`.
-        parents: refs of the artifacts that caused it: the call of a result, or the request that another agent's
-            conversation answers.
     """
 
-    ref: str
     session: str
     agent_id: str
     branch: str
-    episode: int
-    index: int
-    ts: float
-    kind: str
-    state: BaseState | None
-    problem: str | None
     metadata: dict[str, Any]
-    parents: tuple[str, ...]
 
 
 async def artifact(store: LogStore, ref: str) -> Artifact:
@@ -154,30 +138,10 @@ async def children(store: LogStore, ref: str) -> AsyncIterator[Artifact]:
             yield each
 
 
-async def nodes(store: LogStore, key: Key, pieces: Iterable[Piece]) -> AsyncIterator[Node]:
-    """Yield the nodes of these pieces of a log, read page by page; a damaged node replaces a missing one."""
-    for piece in pieces:
-        for start in range(piece.start, piece.stop, _PAGE):
-            stop = min(start + _PAGE, piece.stop)
-            stored = {node.index: node for node in await store.read(key, piece.segment, start, stop)}
-            if not stored and stop - start == _PAGE:
-                raise DamagedLog(f"{_PAGE} consecutive states of {key.conversation_id} are missing.")
-            for index in range(start, stop):
-                yield stored.get(index) or damaged(piece.segment, index)
-
-
 def metadata_of(node: Node, state: BaseState | None) -> dict[str, Any]:
     """Return the searchable fields of a state, without empty ones."""
     fields = {"size": len(node.envelope["data"]), **_fields_of(state)}
     return {name: value for name, value in fields.items() if value is not None and value != []}
-
-
-def read_state(node: Node) -> tuple[BaseState | None, str | None]:
-    """Decode the state; return None and the reason if it is unreadable."""
-    try:
-        return decode(node.envelope), None
-    except UnreadableState as e:
-        return None, str(e)
 
 
 def pieces_of(tree: Tree, branch: str | None) -> list[Piece]:
@@ -237,20 +201,13 @@ def owners(tree: Tree) -> dict[int, str]:
 
 
 def _artifact(key: Key, owned_by: dict[int, str], node: Node) -> Artifact:
-    state, problem = read_state(node)
+    fields = entry_fields(key, node)
     return Artifact(
-        ref=node.ref(key),
+        **fields,
         session=key.conversation_id,
         agent_id=key.agent_id,
         branch=owned_by[node.segment],
-        episode=node.episode,
-        index=node.index,
-        ts=node.envelope["ts"],
-        kind=node.envelope["t"],
-        state=state,
-        problem=problem,
-        metadata=metadata_of(node, state),
-        parents=node.parents,
+        metadata=metadata_of(node, fields["state"]),
     )
 
 

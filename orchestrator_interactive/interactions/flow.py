@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.errors import ConversationFinished, InvalidTransition
 from orchestrator_interactive.interactions.records import Flow, OpenCall
 from orchestrator_interactive.interactions.states import (
+    START,
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
@@ -14,11 +15,11 @@ from orchestrator_interactive.interactions.states import (
     ToolResultState,
     UserMessageState,
     UserResponseState,
+    may_follow,
 )
-from orchestrator_interactive.interactions.states.base import START, may_follow
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.states.base import BaseState
+    from orchestrator_interactive.interactions.states import BaseState
 
 _END = "FinishedState"
 _SAID = {UserMessageState.__name__, UserResponseState.__name__}

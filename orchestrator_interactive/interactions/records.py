@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from urllib.parse import quote, unquote
 
-from orchestrator_interactive.interactions.states.base import START
+from orchestrator_interactive.interactions.states import START
 
 # Type of a state that cannot be read.
 DAMAGED = "(damaged)"

@@ -12,12 +12,12 @@ import zstandard
 
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.records import DAMAGED
-from orchestrator_interactive.interactions.states.base import state_type
+from orchestrator_interactive.interactions.states import state_type
 from orchestrator_interactive.json_limits import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.records import StateEnvelope
-    from orchestrator_interactive.interactions.states.base import BaseState
+    from orchestrator_interactive.interactions.records import Node, StateEnvelope
+    from orchestrator_interactive.interactions.states import BaseState
 
 # Compression gains too little below this size.
 COMPRESSED_FROM_BYTES = 2048
@@ -89,6 +89,14 @@ def decode(envelope: StateEnvelope) -> BaseState:
         return kind.from_data(data if version == kind.__version__ else kind.migrate(data, version))
     except (TypeError, ValueError, LookupError) as e:
         raise UnreadableState(f"{name} (version {version}) cannot be built from its data: {e}.") from e
+
+
+def read_state(node: Node) -> tuple[BaseState | None, str | None]:
+    """Decode a node's state; return None and the reason if it is unreadable."""
+    try:
+        return decode(node.envelope), None
+    except UnreadableState as e:
+        return None, str(e)
 
 
 def read_data(envelope: StateEnvelope) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -19,16 +19,15 @@ from orchestrator_interactive.interactions.errors import (
 )
 from orchestrator_interactive.interactions.flow import after, answers
 from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, damaged
-from orchestrator_interactive.interactions.serializers import decode, encode
-from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
-from orchestrator_interactive.interactions.states.base import START
+from orchestrator_interactive.interactions.serializers import decode, encode, read_state
+from orchestrator_interactive.interactions.states import START, AssistantMessageState, UserMessageState
 from orchestrator_interactive.interactions.stores.base import Change, Log, conflict
 from orchestrator_interactive.interactions.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from orchestrator_interactive.interactions.states.base import BaseState
+    from orchestrator_interactive.interactions.states import BaseState
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Branch, Piece
 
@@ -259,9 +258,10 @@ class InteractionStack:
         if n < 0:
             raise ValueError("`n` must be 0 or more.")
         snapshot = await self._loaded()
-        for start in range(max(snapshot.length - n, 0), snapshot.length, _PAGE):
-            for node in await self._read(snapshot.log.tree, start, min(start + _PAGE, snapshot.length)):
-                yield self._entry(node)
+        tree = snapshot.log.tree
+        pieces = tree.pieces(tree.current, max(snapshot.length - n, 0), snapshot.length)
+        async for node in nodes(self._store, self.key, pieces):
+            yield StackEntry(**entry_fields(self.key, node))
 
     async def get_branch_info(self) -> list[Branch]:
         """Return all branches in order of creation."""
@@ -359,17 +359,9 @@ class InteractionStack:
         return flow
 
     async def _read(self, tree: Tree, start: int, stop: int) -> list[Node]:
-        """Read the nodes [start, stop) of the current branch; damaged nodes replace missing ones."""
-        nodes: list[Node] = []
-        for piece in tree.pieces(tree.current, start, stop):
-            found = await self._store.read(self.key, piece.segment, piece.start, piece.stop)
-            # A single missing state is damage to that state; a missing page means that the length is wrong.
-            if not found and piece.stop - piece.start >= _PAGE:
-                count = piece.stop - piece.start
-                raise DamagedLog(f"{count} consecutive states of {self.key.conversation_id} are missing.")
-            stored = {node.index: node for node in found}
-            nodes += [stored.get(i) or damaged(piece.segment, i) for i in range(piece.start, piece.stop)]
-        return nodes
+        """Read the nodes [start, stop) of the current branch."""
+        pieces = tree.pieces(tree.current, start, stop)
+        return [node async for node in nodes(self._store, self.key, pieces)]
 
     async def _commit(self, change: Change) -> None:
         was_committed = False
@@ -395,13 +387,36 @@ class InteractionStack:
             place = f"State {node.index} of branch {tree.head.name}, conversation {self.key.conversation_id}"
             raise type(e)(f"{place}: {e}") from e
 
-    def _entry(self, node: Node) -> StackEntry:
-        envelope, ref, state, problem = node.envelope, node.ref(self.key), None, None
-        try:
-            state = decode(envelope)
-        except UnreadableState as e:
-            problem = str(e)
-        return StackEntry(node.index, ref, envelope["ts"], node.episode, envelope["t"], state, problem, node.parents)
+
+async def nodes(store: LogStore, key: Key, pieces: Iterable[Piece]) -> AsyncIterator[Node]:
+    """Yield the nodes of these pieces of a log, read page by page; a damaged node replaces a missing one.
+
+    Raises:
+        DamagedLog: a whole page is missing, so the length of the log is wrong.
+    """
+    for piece in pieces:
+        for start in range(piece.start, piece.stop, _PAGE):
+            stop = min(start + _PAGE, piece.stop)
+            stored = {node.index: node for node in await store.read(key, piece.segment, start, stop)}
+            if not stored and stop - start == _PAGE:
+                raise DamagedLog(f"{_PAGE} consecutive states of {key.conversation_id} are missing.")
+            for index in range(start, stop):
+                yield stored.get(index) or damaged(piece.segment, index)
+
+
+def entry_fields(key: Key, node: Node) -> dict[str, Any]:
+    """Return the fields of a StackEntry."""
+    state, problem = read_state(node)
+    return {
+        "index": node.index,
+        "ref": node.ref(key),
+        "ts": node.envelope["ts"],
+        "episode": node.episode,
+        "kind": node.envelope["t"],
+        "state": state,
+        "problem": problem,
+        "parents": node.parents,
+    }
 
 
 def _ends_alike(one: Tree, other: Tree) -> bool:

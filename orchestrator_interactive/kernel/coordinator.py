@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 _SINGLE = ("orchestrator", "context", "module-source-resolver")
 _MULTI = ("providers", "tools", "agents")
+_POINTS = (*_SINGLE, *_MULTI)
 
 
 class _Completed:
@@ -248,6 +249,8 @@ class ModuleCoordinator:
         await self.cancellation.trigger_callbacks()
 
     def _resolve(self, mount_point: str, name: str | None) -> tuple[str, str | None]:
+        if mount_point in _POINTS:
+            return mount_point, name
         _check_text(mount_point, "mount_point")
         if mount_point == "session":
             if name not in _SINGLE:
@@ -255,10 +258,7 @@ class ModuleCoordinator:
             return name, None
         if mount_point == "hooks":
             raise ValueError("Hooks are not mounted: register handlers with coordinator.hooks.register(…).")
-        if mount_point not in self.mount_points:
-            known = ", ".join((*_SINGLE, *_MULTI))
-            raise ValueError(f"Unknown mount point '{mount_point}'. There are: {known}.")
-        return mount_point, name
+        raise ValueError(f"Unknown mount point '{mount_point}'. There are: {', '.join(_POINTS)}.")
 
 
 def _check_text(value: Any, argument: str) -> None:

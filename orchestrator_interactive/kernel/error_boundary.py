@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
 
 
@@ -26,7 +24,7 @@ class ErrorBoundary:
         event: name of the log event; `fields` are its fields.
     """
 
-    # A class is several times cheaper than a generator, and every hook and progress event enters one.
+    # A class is several times cheaper than a generator, and every progress event enters one.
     __slots__ = ("_event", "_fields", "_level", "_log", "error")
 
     def __init__(self, log: Any, event: str, *, level: Literal["warning", "error"] = "error", **fields: Any) -> None:
@@ -49,8 +47,7 @@ class ErrorBoundary:
         return True
 
 
-@contextmanager
-def convert_exits() -> Iterator[None]:
+class convert_exits:  # noqa: N801 - used like a function
     """Convert a CancelledError without a cancellation of the current task, and SystemExit, to an ordinary error.
 
     The usual clean-up `task.cancel(); await task` raises the first; a tool that calls `sys.exit` the second. A
@@ -59,13 +56,14 @@ def convert_exits() -> Iterator[None]:
     Raises:
         EscapedError: one of the two was raised.
     """
-    try:
-        yield
-    except (asyncio.CancelledError, SystemExit) as e:
-        error = _as_ordinary(e)
-        if error is None:
-            raise
-        raise error from e
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, asyncio.CancelledError | SystemExit) and (escaped := _as_ordinary(error)) is not None:
+            raise escaped from error
 
 
 def _as_ordinary(error: BaseException) -> Exception | None:

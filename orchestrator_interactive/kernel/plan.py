@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _REQUIRED = ("orchestrator", "context")
+_MAPPINGS = (dict, Mapping)  # a dict is recognised several times faster than a Mapping
 _LISTS = ("providers", "tools", "hooks")
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleSpec:
+class ModuleSpec(NamedTuple):
     """One module of a plan; `point` is its mount point, or `hooks`."""
 
     point: str
@@ -21,8 +20,7 @@ class ModuleSpec:
     source: Any
 
 
-@dataclass(frozen=True, slots=True)
-class MountPlan:
+class MountPlan(NamedTuple):
     """Modules of a session, in mount order."""
 
     required: tuple[ModuleSpec, ...]
@@ -142,7 +140,7 @@ def _spec(entry: Mapping[str, Any], point: str, where: str) -> ModuleSpec:
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, _MAPPINGS):
         raise ValueError(f"{where} must be a mapping, not {type(value).__name__}.")  # noqa: TRY004 - the contract's
     return value
 

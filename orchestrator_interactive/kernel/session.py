@@ -6,8 +6,6 @@ import asyncio
 import inspect
 import time
 import uuid
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import structlog
@@ -25,15 +23,11 @@ from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S, with_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from types import TracebackType
-
     from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem
     from orchestrator_interactive.kernel.loading.loader import ReadyCallback
     from orchestrator_interactive.kernel.plan import ModuleSpec
 
 log = structlog.get_logger(__name__)
-
 
 _CONTRACTS: dict[str, type] = {
     "orchestrator": Orchestrator,
@@ -75,8 +69,7 @@ class AmplifierSession:
         self.status = SessionStatus(session_id=self.session_id)
         self._is_resumed = is_resumed
         self._lifecycle: Literal["new", "ready", "ended"] = "new"
-        self._lifecycle_lock = asyncio.Lock()
-        self._lifecycle_task: asyncio.Task[Any] | None = None
+        self._lifecycle_lock = _LifecycleLock()
         self._run: asyncio.Task[Any] | None = None
         self._prompts = 0
         self._started_at = time.monotonic()
@@ -87,6 +80,7 @@ class AmplifierSession:
         self.loader = ModuleLoader() if loader is None else loader
         if getattr(self.loader, "coordinator", self) is None:
             self.loader.coordinator = self.coordinator
+        self._mounting = _Mounting(plan, self.coordinator, self.loader)
 
     async def initialize(self) -> None:
         """Mount the plan's modules. If this fails, the session has ended.
@@ -99,33 +93,21 @@ class AmplifierSession:
         """
         if self._lifecycle == "ready":
             return
-        async with self._lifecycle_change("initialized"):
+        async with self._lifecycle_lock:
             if self._lifecycle == "ended":
                 raise RuntimeError("This session has ended; make a new one.")
             if self._lifecycle == "new":
-                await self._mount_modules()
-
-    async def _mount_modules(self) -> None:
-        self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
-        self._mounting = _Mounting(self.coordinator, self.loader)
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(self._end)
-            await self._mounting.mount(MountPlan.from_config(self.config))
-            undo.pop_all()
-        self._lifecycle = "ready"
-        await self._emit_start()
-
-    @asynccontextmanager
-    async def _lifecycle_change(self, target: str) -> AsyncIterator[None]:
-        """Serialize initialization and cleanup; raise if a module calls one from within, which would deadlock."""
-        if self._lifecycle_task is not None and self._lifecycle_task is asyncio.current_task():
-            raise RuntimeError(f"This session is being {target}: a module cannot request that during the operation.")
-        async with self._lifecycle_lock:
-            self._lifecycle_task = asyncio.current_task()
-            try:
-                yield
-            finally:
-                self._lifecycle_task = None
+                self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
+                try:
+                    await self._mounting.mount()
+                except BaseException:
+                    await self._end()
+                    raise
+                self._lifecycle = "ready"
+                payload = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
+                if self.parent_id is not None:
+                    await self._announce(events.SESSION_FORK, {**payload, "parent": self.parent_id})
+                await self._announce(events.SESSION_RESUME if self._is_resumed else events.SESSION_START, payload)
 
     async def execute(self, prompt: str, **kwargs: Any) -> str:
         """Run a prompt; keyword arguments go to the orchestrator. Errors keep their type.
@@ -138,7 +120,7 @@ class AmplifierSession:
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}.")
-        return await self._run_exclusively(partial(self._execute, prompt, kwargs))
+        return await self._run_exclusively("execute", prompt, **kwargs)
 
     async def resume(self, **kwargs: Any) -> str:
         """Resume the last run of the conversation and return its answer.
@@ -146,19 +128,23 @@ class AmplifierSession:
         Raises:
             RuntimeError: as in `execute`; or the orchestrator cannot resume runs, or there is none to resume.
         """
-        return await self._run_exclusively(partial(self._resume, kwargs))
+        return await self._run_exclusively("resume", **kwargs)
 
-    async def _run_exclusively(self, orchestrate: Callable[[], Awaitable[str]]) -> str:
+    async def _run_exclusively(self, method: str, *prompt: str, **kwargs: Any) -> str:
         if self._run is not None:
             raise RuntimeError("This session is running; inject the message instead.")
         self._run = asyncio.current_task()
         try:
-            with ExitStack() as run:
-                run.push(self._set_final_status)
-                await self.initialize()
-                self.status.status = "running"
-                with local_errors():
-                    answer = await orchestrate()
+            await self.initialize()
+            self.status.status = "running"
+            with local_errors():
+                answer = await self._orchestrate(method, *prompt, **kwargs)
+            self.status.status = "completed"
+        except BaseException as e:
+            cancelled = isinstance(e, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
+            self.status.status = "cancelled" if cancelled else "failed"
+            self.status.last_error = {"type": type(e).__name__, "message": error_text(e)}
+            raise
         finally:
             try:
                 await self._finish_cancellation()
@@ -166,38 +152,23 @@ class AmplifierSession:
                 self._run = None
         return answer
 
-    def _set_final_status(self, _kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if error is None:
-            self.status.status = "completed"
-            return
-        cancelled = isinstance(error, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
-        self.status.status = "cancelled" if cancelled else "failed"
-        self.status.last_error = {"type": type(error).__name__, "message": error_text(error)}
-
-    async def _execute(self, prompt: str, kwargs: dict[str, Any]) -> str:
-        self._prompts += 1
-        orchestrator, *mounted = self._mounted()
-        answer: str = await orchestrator.execute(prompt, *mounted, coordinator=self.coordinator, **kwargs)
-        return answer
-
-    async def _resume(self, kwargs: dict[str, Any]) -> str:
-        orchestrator, *mounted = self._mounted()
-        if not hasattr(orchestrator, "resume"):
-            raise RuntimeError("The orchestrator of this session cannot resume a run; call execute() instead.")
-        answer: str = await orchestrator.resume(*mounted, coordinator=self.coordinator, **kwargs)
-        return answer
-
-    def _mounted(self) -> list[Any]:
-        """Return the orchestrator and its arguments: context, providers, tools, hooks.
+    async def _orchestrate(self, method: str, *prompt: str, **kwargs: Any) -> str:
+        """Call a method of the orchestrator with the mounted context, providers, tools and hooks.
 
         Raises:
-            RuntimeError: no orchestrator, context or provider is mounted.
+            RuntimeError: no orchestrator, context or provider is mounted, or the method is missing.
         """
-        mounted = {point: self.coordinator.get(point) for point in ("orchestrator", "context", "providers")}
-        for point, module in mounted.items():
-            if module is None or module == {}:
+        self._prompts += len(prompt)
+        get = self.coordinator.get
+        for point in ("orchestrator", "context", "providers"):
+            if (module := get(point)) is None or module == {}:
                 raise RuntimeError(f"Nothing is mounted at '{point}'. {self._mounting.reason_for_empty(point)}")
-        return [*mounted.values(), self.coordinator.get("tools"), self.coordinator.hooks]
+        run: Any = getattr(get("orchestrator"), method, None)
+        if run is None:
+            raise RuntimeError(f"The orchestrator of this session cannot {method} a run; call execute() instead.")
+        mounted = (get("context"), get("providers"), get("tools"), self.coordinator.hooks)
+        answer: str = await run(*prompt, *mounted, coordinator=self.coordinator, **kwargs)
+        return answer
 
     async def cleanup(self) -> None:
         """End the session: emit `session:end`, then run the modules' clean-ups, last mounted first. Idempotent.
@@ -207,7 +178,7 @@ class AmplifierSession:
         """
         if self._run is not None:
             raise RuntimeError("A prompt is running in this session; cancel it before the clean-up.")
-        async with self._lifecycle_change("ended"):
+        async with self._lifecycle_lock:
             await self._end()
 
     async def _end(self) -> None:
@@ -221,29 +192,24 @@ class AmplifierSession:
             await self.coordinator.cleanup()
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(self.cleanup)
+        try:
             await self.initialize()
-            undo.pop_all()
+        except BaseException:
+            await self.cleanup()
+            raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         running = self._run
         if running is not None and running is not asyncio.current_task():
             running.cancel()
             await asyncio.wait({running})
         await self.cleanup()
 
-    async def _emit_start(self) -> None:
-        payload = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
-        if self.parent_id is not None:
-            await self._announce(events.SESSION_FORK, {**payload, "parent": self.parent_id})
-        await self._announce(events.SESSION_RESUME if self._is_resumed else events.SESSION_START, payload)
-
     async def _announce(self, event: str, payload: dict[str, Any]) -> None:
         """Emit an event and apply its result. A deny has no effect, because the event reports a past fact."""
+        if not self.coordinator.hooks.listens(event):
+            return
         hook_result = without_denial(await self.coordinator.hooks.emit(event, payload), event)
         try:
             await self.coordinator.process_hook_result(hook_result, event, hook_result.hook_name)
@@ -270,57 +236,89 @@ class AmplifierSession:
         return merge_configs(base, overlay)
 
 
+class _LifecycleLock:
+    """Serializes initialization and clean-up; raises if a module requests one from within, which would deadlock."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._holder: asyncio.Task[Any] | None = None
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        if self._holder is not None and self._holder is task:
+            raise RuntimeError(
+                "This session is being initialized or ended: a module cannot do that during the operation."
+            )
+        await self._lock.acquire()
+        self._holder = task
+
+    async def __aexit__(self, *_: object) -> None:
+        self._holder = None
+        self._lock.release()
+
+
 class _Mounting:
     """Mounts a plan into a coordinator, once."""
 
-    def __init__(self, coordinator: ModuleCoordinator, loader: ModuleLoader) -> None:
+    def __init__(self, plan: MountPlan, coordinator: ModuleCoordinator, loader: ModuleLoader) -> None:
+        self._plan = plan
         self._coordinator = coordinator
         self._loader = loader
         self._without_module: list[ModuleSpec] = []
-        self._skipped: list[tuple[ModuleSpec, Exception]] = []
+        self._skipped: list[tuple[ModuleSpec, str]] = []
         self._ready_callbacks: list[tuple[ModuleSpec, ReadyCallback]] = []
 
-    async def mount(self, plan: MountPlan) -> None:
+    async def mount(self) -> None:
         """Mount every module. Skip a provider, tool or hook that fails, and emit `module:load_failed` at the end.
 
         Raises:
             ModuleNotFoundError, ModuleLoadError: the orchestrator or the context cannot be mounted.
         """
-        for spec in plan.required:
+        for spec in self._plan.required:
             await self._mount(spec)
-            self._check_contract(spec)
-        for spec in plan.optional:
-            await self._mount_or_skip(spec)
+            mounted, contract = self._coordinator.get(spec.point), _CONTRACTS[spec.point]
+            # A class is checked several times faster than its instance.
+            if mounted is not None and not issubclass(type(mounted), contract) and not isinstance(mounted, contract):
+                raise ModuleLoadError(
+                    f"Module '{spec.module}' mounts a {type(mounted).__name__} as {spec.point}, which lacks methods of "
+                    f"the contract (see `{contract.__name__}` in kernel/contracts/protocols.py)."
+                )
+        for spec in self._plan.optional:
+            undo = self._coordinator.checkpoint()
+            try:
+                await self._mount(spec)
+            except Exception as e:  # one module must not break the session
+                log.warning("module.load_failed", kind=spec.point, module=spec.module, error=error_text(e))
+                log.debug("module.load_failed_traceback", module=spec.module, exc_info=True)
+                self._skipped.append((spec, error_text(e)))
+                await undo()  # remove what it has already mounted
+        hooks = self._coordinator.hooks
         for spec, error in self._skipped:
-            await self._report_skipped(spec, error)
+            failed = {"module_type": spec.point.removesuffix("s"), "module_id": spec.module, "error": error}
+            await hooks.emit(events.MODULE_LOAD_FAILED, failed)
         for spec, ready in self._ready_callbacks:
-            await self._call_ready(spec, ready)
+            with ErrorBoundary(log, "module.on_session_ready_failed", level="warning", module=spec.module) as boundary:
+                await ready(self._coordinator)
+            if boundary.error is not None:
+                payload = {"module_id": spec.module, "error": error_text(boundary.error)}
+                await hooks.emit(events.MODULE_ON_SESSION_READY_FAILED, payload)
 
     def reason_for_empty(self, point: str) -> str:
         """Return a sentence that explains why no module is mounted at this point."""
-        reasons = [f"{spec.module}: {error_text(error)}" for spec, error in self._skipped if spec.point == point]
+        reasons = [f"{spec.module}: {error}" for spec, error in self._skipped if spec.point == point]
         reasons += [f"{spec.module} mounted nothing." for spec in self._without_module if spec.point == point]
         return " ".join(reasons) or "The mount plan names none."
 
-    async def _mount_or_skip(self, spec: ModuleSpec) -> None:
-        undo = self._coordinator.checkpoint()
-        try:
-            await self._mount(spec)
-        except Exception as e:  # one module must not break the session
-            log.warning("module.load_failed", kind=spec.point, module=spec.module, error=error_text(e))
-            log.debug("module.load_failed_traceback", module=spec.module, exc_info=True)
-            self._skipped.append((spec, e))
-            await undo()  # remove what it has already mounted
-
     async def _mount(self, spec: ModuleSpec) -> None:
+        before = self._mounted_at(spec.point)
         with convert_exits():
             mount = await self._loader.load(spec.module, spec.config, spec.source)
-            before = self._mounted_at(spec.point)
             returned = await mount(self._coordinator)
         mounted = self._mounted_at(spec.point)
         if returned is not None and id(returned) not in mounted:
-            self._mount_returned(spec, returned, mounted_itself=mounted != before)
-        if self._mounted_at(spec.point) == before:
+            self._keep(spec, returned, mounted_itself=mounted != before)
+            mounted = self._mounted_at(spec.point)
+        if mounted == before:
             self._without_module.append(spec)
         if ready := getattr(mount, "on_session_ready", None):
             self._ready_callbacks.append((spec, ready))
@@ -328,37 +326,16 @@ class _Mounting:
     def _mounted_at(self, point: str) -> list[int]:
         """Return the identities of the modules at a mount point."""
         mounted = self._coordinator.get(point)
-        return [id(module) for module in mounted.values()] if isinstance(mounted, dict) else [id(mounted)]
+        return list(map(id, mounted.values())) if isinstance(mounted, dict) else [id(mounted)]
 
-    def _mount_returned(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
-        """Handle the return value of `mount`: a clean-up, or the module, which is mounted unless it did so itself."""
-        if inspect.isroutine(returned):  # a protocol check of a function is slow
-            self._coordinator.register_cleanup(returned)
-            return
+    def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
+        """Keep the return value of `mount`: a clean-up, or the module, which is mounted unless it did so itself."""
         contract = _CONTRACTS.get(spec.point)
-        if contract is not None and isinstance(returned, contract):
+        # The protocol check of a function is slow.
+        if not inspect.isroutine(returned) and contract is not None and isinstance(returned, contract):
             if not mounted_itself:
                 self._coordinator.mount(spec.point, returned)
         elif callable(returned):
             self._coordinator.register_cleanup(returned)
         else:
             log.warning("module.unexpected_return", module=spec.module, got=type(returned).__name__)
-
-    def _check_contract(self, spec: ModuleSpec) -> None:
-        mounted, contract = self._coordinator.get(spec.point), _CONTRACTS[spec.point]
-        if mounted is not None and not isinstance(mounted, contract):
-            raise ModuleLoadError(
-                f"Module '{spec.module}' mounts a {type(mounted).__name__} as {spec.point}, which lacks methods of the "
-                f"contract (see `{contract.__name__}` in kernel/contracts/protocols.py)."
-            )
-
-    async def _report_skipped(self, spec: ModuleSpec, error: Exception) -> None:
-        payload = {"module_type": spec.point.removesuffix("s"), "module_id": spec.module, "error": error_text(error)}
-        await self._coordinator.hooks.emit(events.MODULE_LOAD_FAILED, payload)
-
-    async def _call_ready(self, spec: ModuleSpec, ready: ReadyCallback) -> None:
-        with ErrorBoundary(log, "module.on_session_ready_failed", level="warning", module=spec.module) as boundary:
-            await ready(self._coordinator)
-        if boundary.error is not None:
-            payload = {"module_id": spec.module, "error": error_text(boundary.error)}
-            await self._coordinator.hooks.emit(events.MODULE_ON_SESSION_READY_FAILED, payload)

@@ -28,9 +28,8 @@ from orchestrator_interactive.loop.tool_calls import ToolExecutor
 from orchestrator_interactive.loop.tool_results import lost_results_row
 from orchestrator_interactive.loop.usage import usage_in, with_usage
 from orchestrator_interactive.transcript.answer_parts import mark_partial
-from orchestrator_interactive.transcript.filtering import refused_row
 from orchestrator_interactive.transcript.framing import without_frames
-from orchestrator_interactive.transcript.rows import assistant_row, delivered_ids_in, distinct, user_row
+from orchestrator_interactive.transcript.rows import assistant_row, delivered_ids_in, distinct, refused_row, user_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence

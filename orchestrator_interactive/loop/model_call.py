@@ -21,8 +21,8 @@ from orchestrator_interactive.loop.tasks import CancellableTask, Deadlines
 from orchestrator_interactive.loop.usage import usage_totals, with_usage
 from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.framing import without_frames
-from orchestrator_interactive.transcript.request_builder import RequestBuilder, unreadable
 from orchestrator_interactive.transcript.rows import assistant_row, marked
+from orchestrator_interactive.transcript.transcript import RequestBuilder, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,6 @@ from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_o
 from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in, unknown_row
 from orchestrator_interactive.loop.usage import usage_in
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, partial_reason_of
-from orchestrator_interactive.transcript.parsing import UNREADABLE, message_of
 from orchestrator_interactive.transcript.rows import (
     call_ids,
     delivered_ids_in,
@@ -24,6 +23,7 @@ from orchestrator_interactive.transcript.rows import (
     metadata_of,
     text_of,
 )
+from orchestrator_interactive.transcript.transcript import UNREADABLE, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

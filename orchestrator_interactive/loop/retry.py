@@ -18,7 +18,7 @@ from orchestrator_interactive.kernel.contracts.errors import (
     RateLimitError,
 )
 from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

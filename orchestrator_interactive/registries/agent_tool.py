@@ -20,11 +20,11 @@ from orchestrator_interactive.registries.schemas import ToolConfig
 from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
+    from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.kernel.contracts.models import ToolResult
     from orchestrator_interactive.registries.agents import Agent, AgentRegistry
-    from orchestrator_interactive.registries.reflection import Reflection
-    from orchestrator_interactive.registries.tool_context import ToolContext
-    from orchestrator_interactive.registries.verdict import Verdict
+    from orchestrator_interactive.registries.function_tool import ToolContext
+    from orchestrator_interactive.registries.reflection import Reflection, Verdict
 
 log = structlog.get_logger(__name__)
 
@@ -61,70 +61,47 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
         agent = await registry.get_agent(agent_id)
     except RegistryError as e:
         return failure(str(e))
-    return await _AgentCall(agent, AgentCallState(agent_id, message), context).answer()
+    return await _ask(agent, AgentCallState(agent_id, message), context)
 
 
-class _AgentCall:
-    """One question to another agent, with its log entries for the question and the answer."""
-
-    def __init__(self, agent: Agent, call: AgentCallState, context: ToolContext) -> None:
-        self._agent = agent
-        self._call = call
-        self._context = context
-        self._ref: str | None = None
-        self._child: CancellableTask[str] | None = None
-        self._result: dict[str, Any] = {"status": "cancelled"}
-        self._verdict: Verdict | None = None
-
-    async def answer(self) -> ToolResult | str:
-        try:
-            await self._log_call()
-            self._result = await self._run_logged()
-            await self._reflect()
-        finally:
-            # Log first: the called agent may end slowly.
-            await self._log_result()
-            await self._end()
-        content: str = self._result["content"]
-        if self._result["status"] == "error":
-            return failure(f"Agent '{self._call.agent_id}' failed: {content}")
-        return f"{content}\n\n{self._verdict.as_note(self._call.agent_id)}" if self._verdict else content
-
-    async def _run_logged(self) -> dict[str, Any]:
-        """Run the other agent, and return the result for the log."""
-        self._child = CancellableTask(self._run())
-        with ErrorBoundary(log, "agent.failed", agent=self._call.agent_id) as boundary:
-            content = await self._child.shared()
+async def _ask(agent: Agent, call: AgentCallState, context: ToolContext) -> ToolResult | str:
+    ref: str | None = None
+    run: CancellableTask[str] | None = None
+    result: dict[str, Any] = {"status": "cancelled"}
+    verdict: Verdict | None = None
+    try:
+        if context.stack is not None:
+            waiting = WaitingState("agent", correlation_id=call.correlation_id)
+            ref = (await context.stack.push(call, waiting))[0]
+        run = CancellableTask(_run(agent, call.message, f"{context.conversation_id}/{call.correlation_id}", ref))
+        with ErrorBoundary(log, "agent.failed", agent=call.agent_id) as boundary:
+            result = {"status": "success", "content": await run.shared()}
         if boundary.error is not None:
-            return {"status": "error", "content": error_text(boundary.error)}
-        return {"status": "success", "content": content}
+            result = {"status": "error", "content": error_text(boundary.error)}
+            return failure(f"Agent '{call.agent_id}' failed: {result['content']}")
+        reflection: Reflection | None = context.coordinator.get_capability("agents.reflection")
+        if reflection is not None:
+            verdict = await reflection.judge(call.agent_id, call.message, result["content"], ref)
+    finally:
+        # Log first: the called agent may end slowly.
+        await _log_result(context.stack, call, result, verdict)
+        if run is not None:
+            run.cancel()
+            await run.wait()
+    return f"{result['content']}\n\n{verdict.as_note(call.agent_id)}" if verdict else str(result["content"])
 
-    async def _run(self) -> str:
-        _depth.set(_depth.get() + 1)  # in this task and its children only
-        conversation_id = f"{self._context.conversation_id}/{self._call.correlation_id}"
-        return await self._agent.run(self._call.message, conversation_id, asked_by=self._ref)
 
-    async def _end(self) -> None:
-        if self._child is not None:
-            self._child.cancel()
-            await self._child.wait()
+async def _run(agent: Agent, message: str, conversation_id: str, asked_by: str | None) -> str:
+    _depth.set(_depth.get() + 1)  # in this task and its children only
+    return await agent.run(message, conversation_id, asked_by=asked_by)
 
-    async def _reflect(self) -> None:
-        reflection: Reflection | None = self._context.coordinator.get_capability("agents.reflection")
-        if reflection is not None and self._result["status"] == "success":
-            call, content = self._call, self._result["content"]
-            self._verdict = await reflection.judge(call.agent_id, call.message, content, self._ref)
 
-    async def _log_call(self) -> None:
-        if self._context.stack is not None:
-            waiting = WaitingState("agent", correlation_id=self._call.correlation_id)
-            self._ref = (await self._context.stack.push(self._call, waiting))[0]
-
-    async def _log_result(self) -> None:
-        if self._context.stack is None:
-            return
-        score = self._verdict.score if self._verdict else None
-        try:
-            await self._context.stack.push(AgentResultState(self._call.correlation_id, self._result, score))
-        except (InteractionError, StoreError) as e:  # the conversation continues without it
-            log.warning("agent.result_not_logged", agent=self._call.agent_id, error=str(e))
+async def _log_result(
+    stack: InteractionStack | None, call: AgentCallState, result: dict[str, Any], verdict: Verdict | None
+) -> None:
+    if stack is None:
+        return
+    try:
+        await stack.push(AgentResultState(call.correlation_id, result, verdict.score if verdict else None))
+    except (InteractionError, StoreError) as e:  # the conversation continues without it
+        log.warning("agent.result_not_logged", agent=call.agent_id, error=str(e))

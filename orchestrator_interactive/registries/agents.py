@@ -53,7 +53,8 @@ class AgentRepository:
 
     async def types(self) -> dict[str, str]:
         """Return the types of all agents, by id."""
-        return {agent_id: _type_of(config) for agent_id, config in (await self._store.agents()).items()}
+        kept = await self._store.agents()
+        return {agent_id: str(_parsed(config).get("type", "(damaged)")) for agent_id, config in kept.items()}
 
     async def forget(self, agent_id: str) -> None:
         await self._store.forget_agent(agent_id)
@@ -114,10 +115,6 @@ class AgentRegistry:
             raise not_registered("agent", agent_id, there)
         await self._repository.forget(agent_id)
         self._agents.pop(agent_id, None)
-
-
-def _type_of(config: str) -> str:
-    return str(_parsed(config).get("type", "(damaged)"))
 
 
 def _parsed(config: str) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""Tools made from functions, with validated input and output."""
+"""Tools made from functions: validated input and output, the context of a call, and effects after a success."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +14,66 @@ import structlog
 from pydantic import BaseModel, create_model
 
 from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.blocking import run_blocking
+from orchestrator_interactive.kernel import run_blocking
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
+from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.loop.tool_results import as_result, failure
-from orchestrator_interactive.registries.effects import run_effects
-from orchestrator_interactive.registries.tool_context import ToolContext
+from orchestrator_interactive.registries.errors import AlreadyRegistered, not_registered
+from orchestrator_interactive.registries.result_cache import ResultCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from orchestrator_interactive.kernel.contracts.models import ToolResult
+    from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.registries.result_cache import ResultCache
     from orchestrator_interactive.registries.schemas import ToolConfig
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """The conversation in which a tool is called.
+
+    Args:
+        conversation_id: id of the conversation; without a stack, the session's id.
+        agent_id: id of the agent; without a stack, blank.
+        stack: the conversation's log; `None` if the session's context has no log.
+    """
+
+    conversation_id: str
+    agent_id: str
+    stack: InteractionStack | None
+    coordinator: ModuleCoordinator
+
+    @classmethod
+    def of(cls, coordinator: ModuleCoordinator) -> ToolContext:
+        """Return the context of calls in this session."""
+        stack: InteractionStack | None = coordinator.get_capability("interactions.stack")
+        if stack is None:
+            return cls(coordinator.session_id, "", None, coordinator)
+        return cls(stack.key.conversation_id, stack.key.agent_id, stack, coordinator)
+
+
+# A function that runs after a success. It takes the result and the call's context; `None`: outside a session.
+Effect = Callable[[ToolResult, ToolContext | None], Awaitable[None] | None]
+
+_EFFECTS: dict[str, Effect] = {}
+
+
+def register_effect(name: str) -> Callable[[Effect], Effect]:
+    """Register a function `(result, context)`, async or not, as an effect for the `post_effects` of tools.
+
+    Raises:
+        AlreadyRegistered: the name is taken.
+    """
+
+    def registered(effect: Effect) -> Effect:
+        if name in _EFFECTS:
+            raise AlreadyRegistered(f"There is an effect '{name}' already: give this one another name.")
+        _EFFECTS[name] = effect
+        return effect
+
+    return registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,49 +95,38 @@ def tool(config: ToolConfig) -> Callable[[Callable[..., Any]], ToolFunction]:
     return partial(ToolFunction, config=config)
 
 
-@dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A registered function as the contracts' Tool; `mounted` binds it to a session."""
+    """A registered function as the contracts' Tool; `mounted` binds it to a session.
 
-    config: ToolConfig
-    _function: Callable[..., Any]
-    _cache: ResultCache
-    _input_model: type[BaseModel]
-    input_schema: dict[str, Any] = field(repr=False)
-    _coordinator: ModuleCoordinator | None = None
+    Args:
+        clock: returns a monotonic time in seconds, for the cached results.
 
-    @classmethod
-    def of(cls, made: ToolFunction, kept: ResultCache) -> FunctionTool:
-        """Make the tool of a function.
+    Raises:
+        NotRegistered: one of the effects is unknown; the message lists the registered effects.
+        TypeError: the function's signature cannot be converted to a schema.
+    """
 
-        Raises:
-            TypeError: the function's signature cannot be converted to a schema.
-        """
-        takes = made.config.input_schema or _signature_of(made)
-        return cls(made.config, made.function, kept, takes, schema(takes))
-
-    @property
-    def name(self) -> str:
-        return self.config.name
-
-    @property
-    def description(self) -> str:
-        return self.config.description
-
-    @property
-    def side_effect_free(self) -> bool:
-        return self.config.side_effect_free
-
-    @property
-    def reflect(self) -> bool:
-        return self.config.reflect
+    def __init__(self, made: ToolFunction, clock: Callable[[], float]) -> None:
+        self.config = config = made.config
+        for effect in config.post_effects or ():
+            if effect not in _EFFECTS:
+                raise not_registered("effect", effect, _EFFECTS)
+        self.name, self.description = config.name, config.description
+        self.side_effect_free, self.reflect = config.side_effect_free, config.reflect
+        self._function = made.function
+        self._input_model = config.input_schema or _signature_of(made)
+        self.input_schema = schema(self._input_model)
+        self._cache = ResultCache(config.cache_ttl, config.dedup_ttl, clock)
+        self.coordinator: ModuleCoordinator | None = None
 
     def get_schema(self) -> dict[str, Any]:
         return self.input_schema
 
     def mounted(self, coordinator: ModuleCoordinator) -> FunctionTool:
         """Return the tool bound to the session of this coordinator; all sessions share its cached results."""
-        return replace(self, _coordinator=coordinator)
+        bound = copy(self)
+        bound.coordinator = coordinator
+        return bound
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         """Call the function and return its result; never raises."""
@@ -98,7 +134,7 @@ class FunctionTool:
             given = validate(self._input_model, input, self.name)
         except ValueError as e:
             return failure(str(e))
-        context = ToolContext.of(self._coordinator) if self._coordinator else None
+        context = ToolContext.of(self.coordinator) if self.coordinator else None
         if context is None and self.config.requires_context:
             return failure(f"{self.name} works in a session only: mount it there with mount_tools().")
         return await self._cache.result_of(self._key(given, context), partial(self._run, given, context))
@@ -112,14 +148,14 @@ class FunctionTool:
 
     async def _run(self, given: BaseModel, context: ToolContext | None) -> ToolResult:
         with ErrorBoundary(log, "tool.failed", tool=self.name) as boundary:
-            result = self._checked(as_result(await self._called(given, context)))
+            result = as_result(await self._call(given, context))
+            if result.success:
+                result = self._with_json_output(result)
         if boundary.error is not None:
             return failure(f"{type(boundary.error).__name__}: {error_text(boundary.error)}")
-        if not result.success or not self.config.post_effects:
-            return result
-        return await run_effects(result, self.config.post_effects, context)
+        return await self._with_effects(result, context) if result.success else result
 
-    async def _called(self, given: BaseModel, context: ToolContext | None) -> Any:
+    async def _call(self, given: BaseModel, context: ToolContext | None) -> Any:
         arguments = {name: getattr(given, name) for name in type(given).model_fields}
         if self.config.requires_context:
             arguments["context"] = context
@@ -129,10 +165,8 @@ class FunctionTool:
         returned = await run_blocking(key, partial(self._function, **arguments))
         return await returned if inspect.isawaitable(returned) else returned
 
-    def _checked(self, result: ToolResult) -> ToolResult:
+    def _with_json_output(self, result: ToolResult) -> ToolResult:
         """Return the result with its output as JSON data; a failed one if it does not match `output_schema`."""
-        if not result.success:
-            return result
         output: Any = result.output
         if isinstance(output, BaseModel):
             output = output.model_dump(mode="json")
@@ -144,6 +178,22 @@ class FunctionTool:
                 return failure(str(e))
             output = output.model_dump(mode="json")
         return result.model_copy(update={"output": output})
+
+    async def _with_effects(self, result: ToolResult, context: ToolContext | None) -> ToolResult:
+        """Run the effects in order. One that fails does not prevent the others; a note after the output reports it."""
+        notes = []
+        for name in self.config.post_effects or ():
+            with ErrorBoundary(log, "tool.effect_failed", effect=name) as boundary:
+                running = _EFFECTS[name](result, context)
+                if inspect.isawaitable(running):
+                    await running
+            if boundary.error is not None:
+                text = f"[The call succeeded, but its effect '{name}' failed: {error_text(boundary.error)}]"
+                notes.append(TextBlock(text=text))
+        if not notes:
+            return result
+        blocks = result.content or [TextBlock(text=result.get_serialized_output())]
+        return result.model_copy(update={"content": [*blocks, *notes]})
 
 
 def _signature_of(made: ToolFunction) -> type[BaseModel]:

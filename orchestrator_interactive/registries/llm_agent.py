@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
-from orchestrator_interactive.kernel.session import AmplifierSession
-from orchestrator_interactive.registries.default_tools import tool_registry
+from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
+from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.registries.errors import RegistryError
-from orchestrator_interactive.registries.providers import PROVIDERS, check_provider, provider_of
 from orchestrator_interactive.registries.reflection import Reflection, is_reflecting
 from orchestrator_interactive.registries.templates import TemplateError, TemplateManager
-from orchestrator_interactive.registries.tools import mount_tools
+from orchestrator_interactive.registries.tools import mount_tools, tool_registry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.registries.agents import AgentRegistry
-    from orchestrator_interactive.registries.providers import ProviderChoice
     from orchestrator_interactive.registries.schemas import LLMAgentConfig
     from orchestrator_interactive.registries.tools import ToolRegistry
+
+# Maps the name of a model to a provider, or to the mount plan entry of one.
+ProviderChoice = Callable[[str], Provider | dict[str, Any]]
+
+PROVIDERS: dict[str, ProviderChoice] = {
+    "anthropic": lambda model: {"module": "provider-anthropic", "config": {"model": model}},
+    "demo": lambda _model: {"module": "provider-demo"},
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,12 @@ class LLMAgents:
         Raises:
             RegistryError: its provider, a tool, its template or its render policy is unknown.
         """
-        check_provider(config.llm_model, self._providers)
+        prefix, known = config.llm_model.partition("/")[0], {**PROVIDERS, **self.providers}
+        if prefix not in known:
+            raise RegistryError(
+                f"There is no provider '{prefix}' for the model '{config.llm_model}'. There are: "
+                f"{', '.join(sorted(known))}; use one from this list, or add another with `providers`."
+            )
         for name in config.tools:
             self.tools.get_tool_by_name(name)
         try:
@@ -62,16 +74,13 @@ class LLMAgents:
             raise RegistryError(f"Agent '{config.id}': {e}") from e
         return LLMAgent(config, registry, self)
 
-    @property
-    def _providers(self) -> dict[str, ProviderChoice]:
-        return {**PROVIDERS, **self.providers}
-
     @asynccontextmanager
     async def session(
         self, config: LLMAgentConfig, conversation_id: str, asked_by: str | None
     ) -> AsyncIterator[AmplifierSession]:
         """Open a session with the agent's log, provider and tools."""
-        provider = provider_of(config.llm_model, self._providers)
+        prefix, _, model = config.llm_model.partition("/")
+        provider = {**PROVIDERS, **self.providers}[prefix](model)
         planned = [provider] if isinstance(provider, dict) else []
         session = AmplifierSession(
             {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,11 +18,12 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.registries.tool_context import ToolContext
-from orchestrator_interactive.registries.verdict import Verdict, verdict_in
+from orchestrator_interactive.registries.function_tool import ToolContext
 from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.registries.agents import AgentRegistry
 
@@ -40,7 +43,23 @@ Result:
 ----------
 Answer with JSON alone: {{"score": from 0 (useless) to 1 (exactly right), "comment": "one or two sentences"}}"""
 
+# `score: 0.8` in a text; a number without "score" is not a verdict.
+_SCORE = re.compile(r"\bscore\b\W{0,5}(?P<score>\d+(?:\.\d+)?)(?P<of>\s*(?:/|out of|%))?", re.IGNORECASE)
+_MAX_COMMENT = 2000
+
 _reflecting: ContextVar[bool] = ContextVar("reflecting", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A score from 0 (useless) to 1 (exactly right), and its reason."""
+
+    score: float
+    comment: str
+
+    def as_note(self, subject: str) -> str:
+        """Return the note for the agent whose call was judged."""
+        return f"[Reflection on {subject}: {self.score:g} of 1. {self.comment}".rstrip() + "]"
 
 
 def is_reflecting() -> bool:
@@ -138,3 +157,35 @@ class Reflection:
 
 def _shown(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… (of {len(text)} characters)"
+
+
+def verdict_in(answer: str) -> Verdict | None:
+    """Parse a JSON object with a `score`, or a text that names a score. Returns None if there is neither."""
+    given = next((found for found in _objects_in(answer) if "score" in found), None)
+    if given is None:
+        named = _SCORE.search(answer)
+        if named is None or named["of"]:
+            return None
+        given = {"score": named["score"], "comment": answer}
+    score, comment = given["score"], given.get("comment")
+    if isinstance(score, bool) or not isinstance(score, int | float | str):
+        return None
+    try:
+        value = float(score)
+    except (ValueError, OverflowError):
+        return None
+    if not 0 <= value <= 1:  # also true for NaN
+        return None
+    return Verdict(value, comment.strip()[:_MAX_COMMENT] if isinstance(comment, str) else "")
+
+
+def _objects_in(answer: str) -> Iterator[dict[str, Any]]:
+    decoder, at = json.JSONDecoder(), answer.find("{")
+    while at >= 0:
+        try:
+            given, end = decoder.raw_decode(answer, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            yield given
+        at = answer.find("{", end)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from orchestrator_interactive.loop.large_results import size_of
 from orchestrator_interactive.loop.tasks import CancellableTask
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
     from orchestrator_interactive.kernel.contracts.models import ToolResult
 
@@ -22,11 +21,11 @@ _MAX_KEPT = 256
 _MAX_CHARS = 100_000
 
 
-@dataclass(slots=True)
-class _RunningCall:
+@dataclass(slots=True, eq=False)
+class _SharedCall:
     """A running call, and the number of callers that wait for it."""
 
-    task: CancellableTask[ToolResult]
+    run: CancellableTask[ToolResult]
     waiting: int = 0
 
 
@@ -44,31 +43,23 @@ class ResultCache:
         self._shares_calls = dedup_s is not None
         self._clock = clock
         self._results: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
-        self._running: dict[str, _RunningCall] = {}
+        self._running: dict[str, _SharedCall] = {}
 
     async def result_of(self, key: str, run: Run) -> ToolResult:
         """Return the cached result, the result of an identical running call, or that of `run`."""
-        kept = self._fresh(key)
-        if kept is not None:
-            return kept
-        if self._shares_calls:
-            return await self._join(key, run)
-        return self._store(key, await run())
-
-    def _fresh(self, key: str) -> ToolResult | None:
         until, result = self._results.get(key, (0.0, None))
-        if result is None:
-            return None
-        if self._clock() >= until:
-            del self._results[key]
-            return None
-        self._results.move_to_end(key)
-        return result.model_copy(deep=True)
+        if result is not None and self._clock() < until:
+            self._results.move_to_end(key)
+            return result.model_copy(deep=True)  # callers may change their result, as hooks do
+        if self._shares_calls:
+            return (await self._join(key, run)).model_copy(deep=True)
+        return await self._run(key, run)
 
-    def _store(self, key: str, result: ToolResult) -> ToolResult:
+    async def _run(self, key: str, run: Run) -> ToolResult:
+        result = await run()
         if result.success and self._ttl_s and size_of(result, _MAX_CHARS) <= _MAX_CHARS:
-            # A copy: hooks may change the caller's result.
             self._results[key] = (self._clock() + self._ttl_s, result.model_copy(deep=True))
+            self._results.move_to_end(key)
             if len(self._results) > _MAX_KEPT:
                 self._results.popitem(last=False)
         return result
@@ -76,26 +67,15 @@ class ResultCache:
     async def _join(self, key: str, run: Run) -> ToolResult:
         """Join the running call, or start it. It is cancelled when its last waiting caller is cancelled."""
         call = self._running.get(key)
-        if call is None:
-            call = self._running[key] = _RunningCall(CancellableTask(self._run_and_keep(key, run())))
+        if call is None or call.run.is_over:
+            call = self._running[key] = _SharedCall(CancellableTask(self._run(key, run)))
         call.waiting += 1
         try:
-            return (await call.task.shared()).model_copy(deep=True)
+            return await call.run.shared()
         finally:
             call.waiting -= 1
             if not call.waiting:
-                self._remove(key, call.task.task)
-                call.task.cancel()
-                await call.task.wait()
-
-    async def _run_and_keep(self, key: str, running: Awaitable[ToolResult]) -> ToolResult:
-        try:
-            return self._store(key, await running)
-        finally:
-            self._remove(key, asyncio.current_task())
-
-    def _remove(self, key: str, task: asyncio.Task[Any] | None) -> None:
-        """Remove a running call, so that no further caller joins it."""
-        call = self._running.get(key)
-        if call is not None and call.task.task is task:
-            del self._running[key]
+                if self._running.get(key) is call:
+                    del self._running[key]
+                call.run.cancel()
+                await call.run.wait()

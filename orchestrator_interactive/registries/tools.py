@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.kernel.interop import to_local_coordinator
-from orchestrator_interactive.registries.effects import check_effects
+from orchestrator_interactive.registries.agent_tool import call_agent
 from orchestrator_interactive.registries.errors import AlreadyRegistered, not_registered
 from orchestrator_interactive.registries.function_tool import FunctionTool, ToolFunction
-from orchestrator_interactive.registries.result_cache import ResultCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,7 +39,7 @@ class ToolRegistry:
             NotRegistered: one of its effects is not registered.
             TypeError: it is not a tool.
         """
-        made = self._made(tool) if isinstance(tool, ToolFunction) else tool
+        made = FunctionTool(tool, self._clock) if isinstance(tool, ToolFunction) else tool
         if not isinstance(made, Tool) or not isinstance(made.name, str):
             raise TypeError(
                 f"{tool!r} is no tool: give a tool of the contracts, or put @tool(ToolConfig(…)) before it."
@@ -67,10 +66,9 @@ class ToolRegistry:
         """Return the descriptions of all tools, by name."""
         return {name: tool.description for name, tool in self._tools.items()}
 
-    def _made(self, made: ToolFunction) -> FunctionTool:
-        config = made.config
-        check_effects(config.post_effects or ())
-        return FunctionTool.of(made, ResultCache(config.cache_ttl, config.dedup_ttl, self._clock))
+
+# The shared registry.
+tool_registry = ToolRegistry([call_agent])
 
 
 async def mount_tools(coordinator: ModuleCoordinator, names: Iterable[str], registry: ToolRegistry) -> None:

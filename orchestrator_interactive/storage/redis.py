@@ -1,28 +1,73 @@
-"""A connection to a Redis server or cluster, with readable error messages."""
+"""A Redis server or cluster: URLs, connections, scripts, and the sentences about its errors.
+
+No message contains a password.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
 
-from orchestrator_interactive.storage import redis_url
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from orchestrator_interactive.storage.redis_url import Server
+    from collections.abc import Coroutine, Iterator, Sequence
 
 T = TypeVar("T")
 
-# Concurrent commands to a cluster; further ones wait. (A single server's pool has its own limit.)
-_MAX_CONCURRENT = 64
+# Seconds to wait for an answer.
+TIMEOUT_S = 5
+# Connections to a server, and concurrent commands to a cluster; further commands wait.
+_CONNECTIONS, _CLUSTER_COMMANDS = 16, 64
+_WAIT_S = 30
+_DAY_S = 24 * 60 * 60
+_MAX_DAYS = 100 * 366
+
+# The first match counts: some of these errors are subclasses of others.
+_REMEDIES = (
+    (exceptions.AuthenticationError, "it wants another user or password. Name the right ones in the URL"),
+    (exceptions.BusyLoadingError, "it is still loading its data. Try again in a moment"),
+    (exceptions.ReadOnlyError, "it is a replica, which cannot be written. Name the primary in the URL"),
+    (exceptions.OutOfMemoryError, "its memory is full. Raise its `maxmemory`, or prune conversations"),
+    (exceptions.ClusterDownError, "its cluster is down: a part of it has no server. Look at `CLUSTER INFO`"),
+    (exceptions.TimeoutError, f"it does not answer within {TIMEOUT_S} seconds. Check that it runs and is reachable"),
+    (
+        exceptions.ConnectionError,
+        "{error}. Check that it runs, and that the URL has the right scheme, host and port",
+    ),
+)
+
+# Transient errors, or errors that end once an operator frees space: a retry may succeed. The words are prefixes of
+# errors without a type.
+_TRANSIENT = (
+    exceptions.OutOfMemoryError,
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.ReadOnlyError,
+    exceptions.ClusterError,
+    exceptions.TryAgainError,
+    exceptions.AskError,
+    exceptions.RedisClusterException,
+    OSError,
+)
+_CANNOT_SAVE = "MISCONF"
+_TRANSIENT_WORDS = (_CANNOT_SAVE, "NOREPLICAS", "UNBLOCKED", "MASTERDOWN", "LOADING")
+_PERMANENT = (
+    exceptions.AuthenticationError,
+    exceptions.AuthorizationError,
+    exceptions.AuthenticationWrongNumberOfArgsError,
+    exceptions.CrossSlotTransactionError,
+)
 
 
 @dataclass(frozen=True)
@@ -37,22 +82,19 @@ class RedisScript:
 
 
 class RedisClient:
-    """Use `redis` only within `asking()`.
+    """Use `redis` only within `command()`.
 
     Attributes:
         place: host, port and database, for people.
         redis: the client; its commands return `bytes`, although its type hints allow more.
         ttl_s: seconds to keep data after their last change; 0 for ever.
-        is_cluster: whether several servers share the keys.
-        free: limits the concurrent commands to a cluster.
     """
 
-    def __init__(self, server: Server, redis: Any, *, is_cluster: bool) -> None:
-        self.place = server.place
-        self.redis = redis
-        self.ttl_s = server.ttl_s
-        self.is_cluster = is_cluster
-        self.free = asyncio.Semaphore(_MAX_CONCURRENT)
+    def __init__(self, place: str, redis: Redis | RedisCluster, ttl_s: int) -> None:
+        self.place = place
+        self.redis: Any = redis
+        self.ttl_s = ttl_s
+        self._free = asyncio.Semaphore(_CLUSTER_COMMANDS) if isinstance(redis, RedisCluster) else None
         self._detached: dict[str, set[asyncio.Task[Any]]] = {}
         self._active = 0
         self._is_idle = asyncio.Event()
@@ -60,26 +102,36 @@ class RedisClient:
         self._is_open = True
 
     @classmethod
-    async def open(cls, url: str) -> Self:
-        """Connect to the server or cluster of a URL and check that it answers.
+    async def open(cls, url: str, index: str = "") -> Self:
+        """Connect to the server or cluster of a URL and check that it answers, and that it can write the set `index`.
 
         Raises:
-            StoreError: it cannot be used.
+            StoreError: it cannot be used; nothing was changed.
         """
-        server = redis_url.server(url)
-        client = cls(server, server.client, is_cluster=False)
-        async with AsyncExitStack() as at_end:
-            at_end.push_async_callback(client.aclose)
+        plain, place, ttl_s, redis = _server(url)
+        client = cls(place, redis, ttl_s)
+        try:
             async with client.command():
-                is_cluster = await _is_cluster(client.redis)
-            if not is_cluster:
-                at_end.pop_all()
-                return client
-        return cls(server, redis_url.cluster(server), is_cluster=True)
+                is_cluster = await _is_cluster(redis)
+            if is_cluster:
+                await client.aclose()
+                client = cls(place, _cluster(plain, place), ttl_s)
+            if index:
+                async with client.command():
+                    await client.redis.zrem(index, "")  # removes nothing, but fails on a server that refuses writes
+        except BaseException:
+            await client.aclose()
+            raise
+        return client
 
-    def keep_open(self) -> _KeepOpen:
-        """Return a context that delays `aclose` until it exits; for work of several commands."""
-        return _KeepOpen(self)
+    @contextmanager
+    def keep_open(self) -> Iterator[None]:
+        """Delay `aclose` until the context exits; for work of several commands."""
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
 
     def command(self, doubt: str = "") -> _Command:
         """Return a context that converts errors to StoreError with a readable message.
@@ -143,21 +195,9 @@ class RedisClient:
             self._is_idle.set()
 
 
-# Classes, because every push uses them: generator-based context managers take ten times as long.
-class _KeepOpen:
-    __slots__ = ("_client",)
-
-    def __init__(self, client: RedisClient) -> None:
-        self._client = client
-
-    def __enter__(self) -> None:
-        self._client._begin()  # noqa: SLF001 - a part of it
-
-    def __exit__(self, *_: object) -> None:
-        self._client._end()  # noqa: SLF001
-
-
 class _Command:
+    """A class, because every push uses it: a generator-based context manager takes ten times as long."""
+
     __slots__ = ("_client", "_doubt", "_task", "_was_cancelled")
 
     def __init__(self, client: RedisClient, doubt: str) -> None:
@@ -165,30 +205,90 @@ class _Command:
         self._doubt = doubt
 
     async def __aenter__(self) -> None:
-        self._task = asyncio.current_task()
+        client, self._task = self._client, asyncio.current_task()
         self._was_cancelled = self._task.cancelling() if self._task else 0
-        self._client._begin()  # noqa: SLF001
-        if self._client.is_cluster:
-            with ExitStack() as undo:
-                undo.callback(self._client._end)  # noqa: SLF001
-                await self._client.free.acquire()
-                undo.pop_all()
+        client._begin()  # noqa: SLF001 - a part of it
+        if client._free is not None:  # noqa: SLF001
+            try:
+                await client._free.acquire()  # noqa: SLF001
+            except BaseException:
+                client._end()  # noqa: SLF001
+                raise
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if self._client.is_cluster:
-            self._client.free.release()
-        self._client._end()  # noqa: SLF001
-        if error is None and self._task is not None and self._task.cancelling() > self._was_cancelled:
+        client = self._client
+        if client._free is not None:  # noqa: SLF001
+            client._free.release()  # noqa: SLF001
+        client._end()  # noqa: SLF001
+        was_cancelled = self._task is not None and self._task.cancelling() > self._was_cancelled
+        if was_cancelled and not isinstance(error, asyncio.CancelledError):
             # redis-py sends with `asyncio.wait_for`, which before Python 3.12 loses a cancellation if its task is done.
             raise asyncio.CancelledError
-        if isinstance(error, AttributeError) and self._client.is_cluster:
+        if isinstance(error, AttributeError) and client._free is not None:  # noqa: SLF001
             # When a cluster is down, redis-py closes all its connections, including those that other tasks are opening.
             error = exceptions.ClusterDownError(str(error))
         if isinstance(error, exceptions.RedisError | exceptions.RedisClusterException | OSError):
-            problem = redis_url.problem(self._client.place, error)
-            raise (
-                StoreUnavailable(problem + self._doubt) if redis_url.is_transient(error) else StoreError(problem)
-            ) from error
+            problem = _problem(client.place, error)
+            raise (StoreUnavailable(problem + self._doubt) if _is_transient(error) else StoreError(problem)) from error
+
+
+def encoded(conversation_id: str) -> str:
+    """Return a conversation's id as its keys contain it, in braces: the hash tag that selects their cluster slot."""
+    return quote(conversation_id, safe=":")
+
+
+def _server(url: str) -> tuple[str, str, int, Redis]:
+    """Parse a URL; does not connect.
+
+    Returns the URL without the options of this project; host, port and database for people; the seconds to keep data
+    after their last change, 0 for ever; the client.
+
+    Raises:
+        StoreError: the URL is invalid.
+    """
+    try:
+        parts = urlsplit(url)
+        options, ttl_s = _options(parts.query)
+        database = int(parts.path.strip("/") or "0")
+        plain = parts._replace(query=urlencode(options)).geturl()
+        pool: Any = BlockingConnectionPool.from_url(
+            plain,
+            max_connections=_CONNECTIONS,
+            timeout=_WAIT_S,
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+            # Retry only cut connections: a late answer is not awaited again, and callers that can wait longer retry.
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 3, (exceptions.ConnectionError,)),
+        )
+        pool.make_connection()  # validates the options; does not connect
+        return plain, f"{parts.hostname or 'localhost'}:{parts.port or 6379}/{database}", ttl_s, Redis.from_pool(pool)
+    except (TypeError, ValueError):
+        # The original message may contain a part of the password.
+        raise StoreError(
+            "The Redis URL of the conversation log is invalid: use "
+            "redis://[:PASSWORD@]HOST[:PORT][/DB][?ttl_days=DAYS], with special characters of the password as %XX."
+        ) from None
+
+
+def _cluster(url: str, place: str) -> RedisCluster:
+    """Return a client for the server's cluster; does not connect.
+
+    Raises:
+        StoreError: the URL has an option or a database that a cluster does not support.
+    """
+    try:
+        return RedisCluster.from_url(
+            url,
+            max_connections=1000,  # _CLUSTER_COMMANDS is the effective limit
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 2),
+        )
+    except (TypeError, exceptions.RedisClusterException):
+        raise StoreError(
+            f"The Redis at {place} is a cluster, which only has database 0: end the URL with /0, and use "
+            "no options except `ttl_days`."
+        ) from None
 
 
 async def _is_cluster(redis: Any) -> bool:
@@ -202,3 +302,33 @@ async def _is_cluster(redis: Any) -> bool:
         return "not allowed in cluster mode" in str(e)
     fields = answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=False))
     return fields.get(b"mode", fields.get("mode")) in (b"cluster", "cluster")
+
+
+def _options(query: str) -> tuple[dict[str, str], int]:
+    """Parse the query of a URL. Return the client's options, and the seconds to keep data, 0 for ever.
+
+    Raises:
+        ValueError: it is not of the form `name=value`; it contains a password, which logs would not mask there; or the
+            days are no number, or too large for a server.
+    """
+    options = dict(parse_qsl(query, strict_parsing=bool(query)))
+    days = options.pop("ttl_days", None)
+    if "password" in options or (days is not None and not 0 < float(days) <= _MAX_DAYS):
+        raise ValueError
+    return options, 0 if days is None else max(int(float(days) * _DAY_S), 1)
+
+
+def _is_transient(error: Exception) -> bool:
+    """Return whether a later retry may succeed."""
+    if isinstance(error, _PERMANENT):
+        return False
+    return isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_WORDS)
+
+
+def _problem(place: str, error: Exception) -> str:
+    """Describe why the server cannot be used, and the remedy."""
+    remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "{error}")
+    if str(error).startswith(_CANNOT_SAVE):
+        remedy = "it refuses writes while it cannot save to its disk. Free space there, or check its own log"
+    reason = remedy.format(error=f"{error}".rstrip(". "))
+    return f"The conversation log in Redis at {place} cannot be used: {reason}."

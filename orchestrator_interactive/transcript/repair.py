@@ -20,16 +20,22 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message
 
-_NO_OUTPUT = "(no output)"
-_NO_NAME = "unnamed"
+    # Changes the name and the arguments of a call.
+    CallRepair = Callable[[str, Any], tuple[str, Any]]
+
+NO_OUTPUT = "(no output)"
+UNNAMED = "unnamed"
 
 
-def repaired(message: Message, rule: RequestRule) -> Message | None:
-    """Return the message changed to comply with the rule; None if nothing is left."""
-    return _REPAIRS[rule](message)
+def repaired(message: Message, rule: RequestRule, is_used: Callable[[str], bool]) -> Message | None:
+    """Return the message changed to comply with the rule; None if nothing is left.
+
+    `is_used` returns whether the conversation so far has a call of this id.
+    """
+    return _with_own_ids(message, is_used) if rule is RequestRule.CALL_ID else _REPAIRS[rule](message)
 
 
-def with_own_ids(message: Message, is_used: Callable[[str], bool]) -> Message:
+def _with_own_ids(message: Message, is_used: Callable[[str], bool]) -> Message:
     """Return the message with a unique id for each of its calls."""
     blocks = [] if isinstance(message.content, str) else message.content
     inside = [block.id for block in blocks if isinstance(block, ToolCallBlock)]
@@ -48,75 +54,67 @@ def _with_role_of_result(message: Message) -> Message | None:
     return message.model_copy(update={"role": "tool"}) if message.role == "function" else None
 
 
+def _without(message: Message, rule: RequestRule) -> Message:
+    """Remove the blocks that break the rule."""
+    if isinstance(message.content, str):
+        return message
+    problems = ((block, block_problem(message, block)) for block in message.content)
+    kept = [block for block, problem in problems if problem is None or problem.rule is not rule]
+    return message.model_copy(update={"content": kept})
+
+
 def _without_misplaced(message: Message) -> Message:
-    kept = _without(RequestRule.MISPLACED)(message)
-    if calls_in_field(message) and message.role != "assistant":
-        return kept.model_copy(update={"tool_calls": None})
-    return kept
-
-
-def _without(rule: RequestRule) -> Callable[[Message], Message]:
-    def repair(message: Message) -> Message:
-        if isinstance(message.content, str):
-            return message
-        return message.model_copy(update={"content": [b for b in message.content if _rule_of(message, b) is not rule]})
-
-    return repair
-
-
-def _rule_of(message: Message, block: ContentBlock) -> RequestRule | None:
-    problem = block_problem(message, block)
-    return problem.rule if problem else None
+    kept = _without(message, RequestRule.MISPLACED)
+    has_misplaced_calls = message.role != "assistant" and calls_in_field(message)
+    return kept.model_copy(update={"tool_calls": None}) if has_misplaced_calls else kept
 
 
 def _without_unreadable_calls(message: Message) -> Message:
     return message.model_copy(update={"tool_calls": [call for call in calls_in_field(message) if is_call(call)]})
 
 
-def _with_names(message: Message) -> Message:
-    def repair(name: str, given: Any) -> tuple[str, Any]:
-        return sendable(name).strip() or _NO_NAME, given
+def _without_blanks(message: Message) -> Message:
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": ""})
+    return _without(message, RequestRule.BLANK)
 
-    message = _with_calls(message, repair)
+
+def _with_names(message: Message) -> Message:
+    message = _with_calls(message, lambda name, given: (sendable(name).strip() or UNNAMED, given))
     return message if message.name is None or is_plain(message.name) else message.model_copy(update={"name": None})
 
 
 def _sendable(message: Message) -> Message:
-    def repair(name: str, given: Any) -> tuple[str, Any]:
-        return name, given if can_be_sent(given) else _sendable_value(given)
-
-    message = _with_calls(message, repair)
+    message = _with_calls(message, lambda name, given: (name, _sendable_value(given)))
     if isinstance(message.content, str):
         return message.model_copy(update={"content": sendable(message.content)})
     blocks = [_sendable_block(block) for block in message.content]
     # Thinking blocks cannot be changed, because they are signed.
-    return _without(RequestRule.UNSENDABLE)(message.model_copy(update={"content": blocks}))
+    return _without(message.model_copy(update={"content": blocks}), RequestRule.UNSENDABLE)
 
 
 def _sendable_block(block: ContentBlock) -> ContentBlock:
     match block:
         case TextBlock():
             return block.model_copy(update={"text": sendable(block.text)})
-        case ToolResultBlock() if not can_be_sent(block.output):
+        case ToolResultBlock():
             return block.model_copy(update={"output": _sendable_value(block.output)})
-        case _:
-            return block
+    return block
 
 
 def _sendable_value(value: Any) -> Any:
+    if can_be_sent(value):
+        return value
     match value:
-        case str():
-            return sendable(value)
         case dict():
             return {sendable(str(key)): _sendable_value(item) for key, item in value.items()}
         case list() | tuple():
             return [_sendable_value(item) for item in value]
-        case _:
-            return value if can_be_sent(value) else sendable(str(value))
+    return sendable(str(value))
 
 
-def _with_calls(message: Message, repair: Callable[[str, Any], tuple[str, Any]]) -> Message:
-    """Apply `repair` to the name and arguments of every call, in `content` and in `tool_calls`."""
+def _with_calls(message: Message, repair: CallRepair) -> Message:
+    """Repair every call, in `content` and in `tool_calls`."""
     changes: dict[str, Any] = {}
     if not isinstance(message.content, str):
         changes["content"] = [_call_block(block, repair) for block in message.content]
@@ -125,60 +123,42 @@ def _with_calls(message: Message, repair: Callable[[str, Any], tuple[str, Any]])
     return message.model_copy(update=changes)
 
 
-def _call_block(block: ContentBlock, repair: Callable[[str, Any], tuple[str, Any]]) -> ContentBlock:
+def _call_block(block: ContentBlock, repair: CallRepair) -> ContentBlock:
     if not isinstance(block, ToolCallBlock):
         return block
     name, given = repair(block.name, block.input)
     return block.model_copy(update={"name": name, "input": given})
 
 
-def _call_beside(call: dict[str, Any], repair: Callable[[str, Any], tuple[str, Any]]) -> dict[str, Any]:
+def _call_beside(call: dict[str, Any], repair: CallRepair) -> dict[str, Any]:
     part = function_of(call)
     name, given = repair(part["name"], part.get("arguments"))
     changed = {**part, "name": name, "arguments": given}
     return changed if part is call else {**call, "function": changed}
 
 
-def _without_blanks(message: Message) -> Message:
-    return (
-        message.model_copy(update={"content": ""})
-        if isinstance(message.content, str)
-        else _without(RequestRule.BLANK)(message)
-    )
-
-
 def _with_own_result(message: Message) -> Message:
-    blocks = [
-        block.model_copy(update={"tool_call_id": message.tool_call_id}) if isinstance(block, ToolResultBlock) else block
-        for block in message.content
-    ]
+    own = {"tool_call_id": message.tool_call_id}
+    blocks = [b.model_copy(update=own) if isinstance(b, ToolResultBlock) else b for b in message.content]
     return message.model_copy(update={"content": blocks})
-
-
-def _without_last_thinking(message: Message) -> Message:
-    return message.model_copy(update={"content": message.content[:-1]})
 
 
 def _with_some_content(message: Message) -> Message | None:
     if message.role == "tool":
-        return message.model_copy(update={"content": _NO_OUTPUT})
+        return message.model_copy(update={"content": NO_OUTPUT})
     return message.model_copy(update={"content": ""}) if calls_in_field(message) else None
-
-
-def _left_out(_message: Message) -> None:
-    return None
 
 
 _REPAIRS: dict[RequestRule, Callable[[Message], Message | None]] = {
     RequestRule.ROLE: _with_role_of_result,
+    RequestRule.NO_CALL: lambda _: None,
     RequestRule.MISPLACED: _without_misplaced,
     RequestRule.UNREADABLE_CALL: _without_unreadable_calls,
     RequestRule.NAME: _with_names,
     RequestRule.UNSENDABLE: _sendable,
     RequestRule.BLANK: _without_blanks,
-    RequestRule.UNSIGNED: _without(RequestRule.UNSIGNED),
+    RequestRule.UNSIGNED: lambda message: _without(message, RequestRule.UNSIGNED),
     RequestRule.OTHER_RESULT: _with_own_result,
-    RequestRule.ENDS_IN_THINKING: _without_last_thinking,
+    RequestRule.ENDS_IN_THINKING: lambda message: message.model_copy(update={"content": message.content[:-1]}),
     RequestRule.EMPTY: _with_some_content,
-    RequestRule.NO_CALL: _left_out,
 }

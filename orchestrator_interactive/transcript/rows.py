@@ -1,4 +1,7 @@
-"""The rows of a conversation: dictionaries in the contracts' message format, as contexts store them."""
+"""The rows of a conversation: dictionaries in the contracts' message format, as contexts store them.
+
+Builds and marks rows, reads their marks, and estimates their size.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.contracts.request_validation import is_plain
-from orchestrator_interactive.transcript.framing import without_frames
+from orchestrator_interactive.transcript.framing import REFUSED, without_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +27,16 @@ _NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
 _ITEM = re.compile(r"\n(?=\S)")
 # The end of the mark that replaces omitted text.
 MARK_END = "left out here …]"
+_DECLINED = "[No answer: the request was refused.]"
+_REFUSED_TASK = {"role": "user", "content": REFUSED}
+
+BYTES_PER_TOKEN = 4
+# Overhead of a message beyond its text. The cost of an image depends on its width and height, which are unknown here,
+# not on the length of its base64.
+_ROW_TOKENS = 4
+_IMAGE_TOKENS = 1_600
+_BLOCK_BYTES = 8
+_QUOTES = 4  # around a text in JSON, and its separator
 
 
 def user_row(text: str, message_id: str | None = None) -> dict[str, Any]:
@@ -74,9 +87,60 @@ def is_prompt(row: Any) -> bool:
     return not is_of_hook(row) and _NO_PROMPT.isdisjoint(metadata_of(row))
 
 
+def refused_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Mark the row of a refused answer, with its text up to the refusal."""
+    if not row["content"]:  # a row needs content
+        row = marked({**row, "content": [{"type": "text", "text": _DECLINED}]}, hidden=True)
+    return marked(row, refused=True)
+
+
+def is_refused(row: Any) -> bool:
+    return metadata_of(row).get("refused") is True
+
+
 def is_of_hook(row: Any) -> bool:
     """Return whether a hook injected the row."""
     return isinstance(row, dict) and "metadata" in row and metadata_of(row).get("source") == "hook"
+
+
+def without_refused(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows without refused answers and the tasks that led to them; the log keeps them.
+
+    Anthropic's API refuses every request that contains a refused turn ("Handle streaming refusals" on
+    platform.claude.com). The whole task is removed: the provider does not report whether it refused the prompt, an
+    injection or a tool result.
+    """
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        if is_refused(row):
+            kept[_begin_of_task(kept) :] = [_REFUSED_TASK]
+        else:
+            kept.append(row)
+    return kept
+
+
+def _begin_of_task(rows: Sequence[dict[str, Any]]) -> int:
+    """Return the index of the last task's first row: its prompt, or pending messages of an earlier run before it.
+
+    If compaction removed the prompt, the task begins after the note about the omitted rows.
+    """
+    begin = len(rows)
+    while begin > 0 and not is_prompt(rows[begin - 1]) and not _is_note(rows[begin - 1]):
+        begin -= 1
+    if begin > 0 and is_prompt(rows[begin - 1]):
+        begin -= 1
+    while begin > 0 and _leads_a_prompt(rows[begin - 1]):
+        begin -= 1
+    return begin
+
+
+def _leads_a_prompt(row: dict[str, Any]) -> bool:
+    is_of_user = isinstance(row, dict) and row.get("role") == "user"
+    return is_of_user and not is_prompt(row) and not _is_note(row)
+
+
+def _is_note(row: dict[str, Any]) -> bool:
+    return LEFT_OUT in metadata_of(row)
 
 
 def delivered_ids_in(row: Any) -> list[str]:
@@ -144,21 +208,12 @@ def distinct(
     """
     inside = [block.id for block in content if isinstance(block, ToolCallBlock)]
     beside = [call.id for call in calls]
-    if _are_own(inside, beside, is_used):
+    is_usual = inside == beside and len(set(inside)) == len(inside)
+    if is_usual and all(is_plain(call_id) and not is_used(call_id) for call_id in inside):
         return content, calls
     own_inside, own_beside = own_ids(inside, beside, is_used)
-    if (own_inside, own_beside) == (inside, beside):
-        return content, calls
-    return with_ids(content, own_inside), [
-        call.model_copy(update={"id": own}) for call, own in zip(calls, own_beside, strict=True)
-    ]
-
-
-def _are_own(inside: list[str], beside: list[str], is_used: Callable[[str], bool]) -> bool:
-    """Return whether the ids need no change: a fast path for the usual case."""
-    if beside != inside or len(set(inside)) < len(inside):
-        return False
-    return all(is_plain(call_id) and not is_used(call_id) for call_id in inside)
+    own_calls = [call.model_copy(update={"id": own}) for call, own in zip(calls, own_beside, strict=True)]
+    return with_ids(content, own_inside), own_calls
 
 
 def with_ids(content: Iterable[ContentBlock], ids: Iterable[str]) -> list[ContentBlock]:
@@ -215,3 +270,53 @@ def _free(call_id: str, is_taken: Callable[[str], bool]) -> str:
 def tool_call_dict(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return a call in the format of `tool_calls`."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def estimate(row: dict[str, Any]) -> int:
+    """Estimate the tokens of a row as a quarter of the bytes that a provider receives.
+
+    Bytes rather than characters, because scripts beyond ASCII take more tokens. Metadata do not count. A call in both
+    the blocks and `tool_calls` counts once.
+    """
+    content = row.get("content")
+    blocks = content if isinstance(content, list) else ()
+    images, size, inside = 0, 0 if blocks else _bytes_of(content), set()
+    for block in blocks:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "image":
+            images += 1
+            continue
+        text = block.get("text") if kind is not None else None
+        size += _BLOCK_BYTES + _bytes_of(text) if isinstance(text, str) else _json_bytes_of(block)
+        if kind == "tool_call":
+            inside.add(block.get("id"))
+    if calls := row.get("tool_calls"):
+        calls = calls if isinstance(calls, list | tuple) else [calls]
+        size += _json_bytes_of([call for call in calls if not isinstance(call, dict) or call.get("id") not in inside])
+    return _ROW_TOKENS + size // BYTES_PER_TOKEN + images * _IMAGE_TOKENS
+
+
+def _bytes_of(content: Any) -> int:
+    if isinstance(content, str):
+        return len(content) if content.isascii() else len(content.encode(errors="replace"))
+    return 0 if content is None else _json_bytes_of(content)
+
+
+def _json_bytes_of(value: Any) -> int:
+    """Estimate the bytes of a value as JSON. Iterative for speed: it runs for every row."""
+    parts, size = [value], 0
+    for part in parts:
+        if isinstance(part, str):
+            size += _bytes_of(part) + _QUOTES
+        elif isinstance(part, dict):
+            parts += part
+            parts += part.values()
+        elif isinstance(part, list | tuple):
+            parts += part
+        elif isinstance(part, int):
+            size += part.bit_length() // 3 + 2
+        elif part is None or isinstance(part, float):
+            size += 6
+        else:
+            size += len(str(part))
+    return size

@@ -1,4 +1,8 @@
-"""The messages of a conversation in a form that any provider accepts, extended at the tail."""
+"""From the rows of a conversation to messages that any provider accepts, and to requests.
+
+Rows are parsed, each result is placed directly after its call, and what breaks a rule of the request check is
+repaired. `Transcript` extends its messages at the tail; `normalised` converts rows once.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,29 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
-from orchestrator_interactive.kernel.contracts.messages import Message
-from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, RequestRule
-from orchestrator_interactive.kernel.contracts.tool_calls import calls_in
-from orchestrator_interactive.transcript.filtering import is_refused, without_refused
+from orchestrator_interactive.json_limits import MAX_NESTING, MAX_ROW_NESTING, bounded, nesting
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatRequest,
+    ContentBlockUnion,
+    Message,
+    ToolResultBlock,
+    ToolSpec,
+)
+from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.kernel.contracts.request_validation import RequestCheck, RequestRule, is_plain
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in, calls_in_field, is_call
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.transcript.framing import CONTINUE_PROMPT, without_frames
-from orchestrator_interactive.transcript.parsing import UNREADABLE, best_effort, message_of, split_results
-from orchestrator_interactive.transcript.repair import repaired, with_own_ids
-from orchestrator_interactive.transcript.rows import is_of_hook
+from orchestrator_interactive.transcript.repair import repaired
+from orchestrator_interactive.transcript.rows import is_of_hook, is_refused, without_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock
+    from orchestrator_interactive.kernel.contracts.protocols import Provider, Tool
     from orchestrator_interactive.kernel.contracts.request_validation import RequestProblem
 
     Row = dict[str, Any]
@@ -30,11 +44,36 @@ log = structlog.get_logger(__name__)
 NO_RESULT = (
     "No result was recorded: the outcome of this call is unknown. It may have taken effect: check before you repeat it."
 )
+# Errors raised for a malformed row.
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 
 _UNREADABLE = "a row, or a part of one, that cannot be read"
 _RULES = list(RequestRule)
 _RESULTS = ("tool", "function")
-_CONTINUE_ROW = Message(role="user", content=CONTINUE_PROMPT)
+_CONTINUE = Message(role="user", content=CONTINUE_PROMPT)
+_BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlockUnion)
+
+
+class RequestBuilder:
+    """Builds the requests of one run. They grow at their tail only, so the provider's prompt cache keeps the prefix."""
+
+    def __init__(self, provider: Provider, tools: Mapping[str, Tool], transcript: Transcript | None = None) -> None:
+        specs = list(_specs(tools)) or None
+        can_choose = specs is not None and "tool_choice" in provider.get_info().capabilities
+        without = {"tools": specs, "tool_choice": "none"} if can_choose else {}
+        self._with_tools = ChatRequest(messages=[], stream=True, tools=specs)
+        self._without_tools = ChatRequest(messages=[], stream=True, **without)
+        self._transcript = transcript or Transcript()
+
+    def build(self, rows: Sequence[Row], ephemeral: Sequence[Row] = (), *, tools_allowed: bool) -> ChatRequest:
+        """Build the request for these rows; `ephemeral` rows are part of this request only."""
+        frame = self._with_tools if tools_allowed else self._without_tools
+        # `model_copy` does not validate: the transcript has validated the messages.
+        return frame.model_copy(update={"messages": self._transcript.messages(rows, ephemeral)})
+
+    def is_used(self, call_id: str) -> bool:
+        """Return whether a call in the last request's conversation has this id."""
+        return self._transcript.is_used(call_id)
 
 
 class Transcript:
@@ -48,9 +87,6 @@ class Transcript:
         self.problems: list[str] = []
         self._reported: set[tuple[str, str]] = set()
         self._has_refused = False
-        self._start()
-
-    def _start(self) -> None:
         self._rows: list[Row] = []
         self._draft = _Draft(self._report)
 
@@ -67,16 +103,10 @@ class Transcript:
         self._rows.extend(new)
         # List comparison copies nothing and compares identical rows by identity.
         if self._rows != rows or any(map(is_refused, new)) or not self._draft.add(new):
-            self._start_over(rows)
+            self._has_refused = self._has_refused or any(map(is_refused, rows))
+            self._rows, self._draft = without_refused(rows), _Draft(self._report)
+            self._draft.add(self._rows)
         return self._draft.finished(passing)
-
-    def _start_over(self, rows: list[Row]) -> None:
-        if any(map(is_refused, rows)):
-            self._has_refused = True
-            rows = without_refused(rows)
-        self._start()
-        self._rows.extend(rows)
-        self._draft.add(rows)
 
     @property
     def length(self) -> int:
@@ -94,6 +124,17 @@ class Transcript:
             log.warning("request.repaired", problem=problem, where=where)
 
 
+def normalised(rows: Iterable[Row]) -> list[Message]:
+    """Return the messages for these rows: valid, each result directly after its call, no refused tasks.
+
+    Unlike those of a request, they may end with an answer of the model. Repairs are not logged.
+    """
+    draft = _Draft(lambda _problem, _where: None)
+    draft.add(without_refused(rows))
+    draft.give_up()
+    return draft.messages
+
+
 class _Draft:
     """Messages that pass the request check, and the state needed to extend them."""
 
@@ -108,7 +149,7 @@ class _Draft:
 
     def add(self, rows: Iterable[Row]) -> bool:
         """Add rows. Returns False, without a change, if one is the result of a call that has NO_RESULT."""
-        read = self._read(rows)
+        read = [message for row in rows for message in self._read(row)]
         if self._given_up and any(each.role in _RESULTS and _answered(each) in self._given_up for each in read):
             return False
         for at, message in enumerate(read):
@@ -126,32 +167,32 @@ class _Draft:
         end = _Draft(self._report, self.check.fork())
         end.add(passing)
         end._report_all(end.check.unanswered())
-        end._give_up()
+        end.give_up()
         if not end.check.may_end:  # a hook injected an assistant row, or the model is to continue
-            end.messages.append(_CONTINUE_ROW)
+            end.messages.append(_CONTINUE)
         return self.messages + end.messages
 
-    def _read(self, rows: Iterable[Row]) -> list[Message]:
-        read: list[Message] = []
-        for row in rows:
-            try:
-                message = message_of(row)
-            except UNREADABLE:
-                self._report(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
-                read += best_effort(row)
-                continue
-            if is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
-                message = message.model_copy(update={"content": without_frames(message.content)})
-            if message.role == "user" and not isinstance(message.content, str):
-                read += split_results(message)
-            else:
-                read.append(message)
-        return read
+    def give_up(self) -> None:
+        """Add NO_RESULT for each call without a result."""
+        for there, here in self._waiting():
+            self._given_up.add(there)
+            self._take(Message(role="tool", tool_call_id=here, content=NO_RESULT, metadata={"is_error": True}))
+
+    def _read(self, row: Row) -> list[Message]:
+        try:
+            message = message_of(row)
+        except UNREADABLE:
+            self._report(_UNREADABLE, str(row.get("role")) if isinstance(row, dict) else type(row).__name__)
+            return _best_effort(row)
+        if "metadata" in row and is_of_hook(row) and isinstance(message.content, str):  # it may quote outside text
+            message = message.model_copy(update={"content": without_frames(message.content)})
+        return _split_results(message) if message.role == "user" else [message]
 
     def _append(self, message: Message) -> None:
         is_result = message.role in _RESULTS
         if is_result and self._renamed:
-            message = self._for_renamed(message)
+            own = next((here for there, here in self._waiting() if there == _answered(message)), None)
+            message = message.model_copy(update={"tool_call_id": own})
         sound = self._repaired(message, problems) if (problems := self.check.problems_of(message)) else message
         if sound is None:
             return
@@ -168,10 +209,6 @@ class _Draft:
         pairs = self._renamed or [(call_id, call_id) for call_id in self.check.open]
         return [(there, here) for there, here in pairs if here in self.check.open]
 
-    def _for_renamed(self, result: Message) -> Message:
-        own = next((here for there, here in self._waiting() if there == _answered(result)), None)
-        return result.model_copy(update={"tool_call_id": own})
-
     def _repaired(self, message: Message, problems: list[RequestProblem]) -> Message | None:
         """Repair a message for this position; None if nothing is left."""
         repairing: Message | None = message
@@ -179,24 +216,73 @@ class _Draft:
             rule = min((problem.rule for problem in problems), key=_RULES.index)
             self._report_all(problem for problem in problems if problem.rule is rule)
             if rule is RequestRule.NO_RESULT:
-                self._give_up()
-            elif rule is RequestRule.CALL_ID:
-                repairing = with_own_ids(repairing, self.check.is_used)
+                self.give_up()
             else:
-                repairing = repaired(repairing, rule)
+                repairing = repaired(repairing, rule, self.check.is_used)
             problems = self.check.problems_of(repairing) if repairing is not None else []
         return repairing
-
-    def _give_up(self) -> None:
-        """Add NO_RESULT for each call without a result."""
-        for there, here in self._waiting():
-            self._given_up.add(there)
-            metadata = {"is_error": True}
-            self._take(Message(role="tool", tool_call_id=here, content=NO_RESULT, metadata=metadata))
 
     def _report_all(self, problems: Iterable[RequestProblem]) -> None:
         for problem in problems:
             self._report(problem.rule.value, problem.where)
+
+
+def message_of(row: Row) -> Message:
+    """Parse a row. Its metadata are dropped except `is_error`, which providers need.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: the row is malformed.
+    """
+    metadata = row.get("metadata")
+    failed = {"is_error": metadata["is_error"]} if isinstance(metadata, dict) and "is_error" in metadata else None
+    return Message.model_validate(
+        bounded({**row, "content": row.get("content") or "", "metadata": failed}, MAX_ROW_NESTING)
+    )
+
+
+def unreadable(row: Any) -> str | None:
+    """Return the problem of a row that did not come from the context; None if it is valid."""
+    try:
+        message = message_of(row)
+    except UNREADABLE as e:
+        return f"{type(e).__name__}: {e}"
+    return None if all(map(is_call, calls_in_field(message))) else RequestRule.UNREADABLE_CALL.value
+
+
+def _best_effort(row: Any) -> list[Message]:
+    """Parse the valid parts of a malformed row."""
+    if not isinstance(row, dict):
+        return []
+    content = row.get("content")
+    if isinstance(content, list):
+        content = [block for block in content if _is_block(block)]
+    elif content is not None and not isinstance(content, str):
+        content = ToolResult(output=content).get_serialized_output()
+    kept = {key: row[key] for key in ("role", "name", "tool_call_id", "tool_calls", "metadata") if key in row}
+    try:
+        return _split_results(message_of({**kept, "content": content}))
+    except UNREADABLE:
+        return []
+
+
+def _is_block(block: Any) -> bool:
+    try:
+        _BLOCK.validate_python(block)
+    except ValidationError:
+        return False
+    return True
+
+
+def _split_results(message: Message) -> list[Message]:
+    """Split tool results in a user message, as in Anthropic's API, into separate messages."""
+    if message.role != "user" or isinstance(message.content, str):
+        return [message]
+    results = [block for block in message.content if isinstance(block, ToolResultBlock)]
+    if not results:
+        return [message]
+    rest = [block for block in message.content if not isinstance(block, ToolResultBlock)]
+    rest_message = [message.model_copy(update={"content": rest})] if rest else []
+    return [Message(role="tool", tool_call_id=each.tool_call_id, content=[each]) for each in results] + rest_message
 
 
 def _answered(result: Message) -> str:
@@ -229,3 +315,22 @@ def _results_first(messages: Iterable[Message], waiting: Iterable[str]) -> Itera
         for call_id in ids:
             calls[call_id].append(place)
     return chain.from_iterable(places)
+
+
+def _specs(tools: Mapping[str, Tool]) -> Iterator[ToolSpec]:
+    for name, tool in tools.items():
+        with ErrorBoundary(log, "tool.not_offered", tool=name) as boundary:
+            spec = _spec(name, tool)
+        if boundary.error is None:
+            yield spec
+
+
+def _spec(name: str, tool: Tool) -> ToolSpec:
+    if not is_plain(name):
+        raise ValueError("A tool needs a name.")
+    schema = getattr(tool, "input_schema", None)
+    if schema is None and hasattr(tool, "get_schema"):
+        schema = tool.get_schema()
+    if nesting(schema, MAX_NESTING) > MAX_NESTING:
+        raise ValueError(f"The schema of a tool may have {MAX_NESTING} levels.")
+    return ToolSpec(name=name, description=tool.description, parameters=schema or {"type": "object"})

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
-from orchestrator_interactive.kernel.loading.importing import import_module
-from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, locate
+from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, import_module, locate
 from orchestrator_interactive.validation.catching_server import CatchingServer
 from orchestrator_interactive.validation.context import check_context
 from orchestrator_interactive.validation.orchestrator import check_orchestrator

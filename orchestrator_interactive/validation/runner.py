@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.loading.importing import line_in
+from orchestrator_interactive.kernel.loading.location import line_in
 from orchestrator_interactive.validation.report import ValidatedModule, ValidationFinding
 
 if TYPE_CHECKING:

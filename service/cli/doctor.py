@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator_interactive.interactions.stores import open_store
 from service.cli.setup import Setup, config_option
 from service.cli.store_access import run_at
 from service.config.config import Environment, LogConfig
@@ -18,7 +17,7 @@ from service.doctor import FindingLevel
 from service.doctor.delivery_audit import check
 from service.doctor.findings import passed
 from service.logging import configure_logging
-from service.store import inspect_run_store, refuse_unprepared
+from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.tables import counted, table
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def _conclusion(every: list[DoctorFinding], wrong: int) -> str:
 
 async def _checked(url: str) -> DeliveryAudit:
     refuse_unprepared(url)
-    async with aclosing(await open_store(url)) as logs, aclosing(await inspect_run_store(url)) as runs:
+    async with aclosing(await open_log_store(url)) as logs, aclosing(await inspect_run_store(url)) as runs:
         return await check(runs, logs)
 
 

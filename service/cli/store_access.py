@@ -15,17 +15,17 @@ import click
 from pydantic import SecretStr
 
 from orchestrator_interactive.interactions.errors import InteractionError
-from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
 from service.cli.setup import Setup, config_option
 from service.config.config import ConfigError, Environment, file_of, store_url
 from service.config.secrets import passwords
 from service.runs.queries import AmbiguousConversation
+from service.store import open_log_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ async def _run(
 ) -> None:
     path = file_of(url)
     files = () if path is None else tuple(Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm"))
-    async with aclosing(await open_store(url)) as store:
+    async with aclosing(await open_log_store(url)) as store:
         await function(StoreAccess(store, url, options, files), **given)
 
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel.contracts import errors
 from service.doctor.findings import failed, passed, warning
 from service.sessions.mount_plan import mount_plan, new_session

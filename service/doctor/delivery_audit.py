@@ -17,7 +17,7 @@ from service.tables import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.store.base import ConversationRecord, RunStore
 
 # Number of times a conversation with violations is read, since a running service may change it between the reads.

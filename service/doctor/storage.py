@@ -6,13 +6,12 @@ import os
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
 from service.config.config import ConfigError, file_of, store_url
 from service.doctor.findings import failed, passed, warning
 from service.sessions.workspaces import excess, template_entries
-from service.store import inspect_run_store, refuse_unprepared
-from service.store.disk_space import free_mb, places
+from service.store import inspect_run_store, open_log_store, refuse_unprepared
+from service.store.maintenance import free_mb, places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +37,7 @@ async def check_store(config: ServiceConfig, environment: Environment) -> Doctor
                 refuse_unprepared(url)
             except StoreError as e:  # the service prepares it when it starts
                 return warning("store", str(e))
-        async with aclosing(await open_store(url)), aclosing(await inspect_run_store(url)):
+        async with aclosing(await open_log_store(url)), aclosing(await inspect_run_store(url)):
             return passed("store", f"{path or 'Redis'} is usable.")
     except (ConfigError, StoreError) as e:
         return failed("store", str(e))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import DamagedLog
-from orchestrator_interactive.interactions.stores.base import Change
+from orchestrator_interactive.interactions.rows import row_of
+from orchestrator_interactive.interactions.stores import Change
 from orchestrator_interactive.interactions.tree import MAIN
-from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.transcript.rows import is_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from orchestrator_interactive.interactions.tree import Branch
 
 # Shown instead of the prompt of a damaged conversation.

@@ -13,9 +13,9 @@ import structlog
 
 from connector.protocols import LeaseLost
 from orchestrator_interactive.storage.errors import StoreError, StoreReplaced, StoreUnavailable
-from service.runs.leases import HeldLease, LeaseConfig, Leases
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.runs.leases import HeldLease
 from service.store.base import workspace_of
-from service.store.retry import StoreRetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,8 +74,7 @@ class StoredRuns:
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._admitting = 0
         self._most_owned = most_owned
-        self._lease_config = LeaseConfig(store, self._retry, lease_s, self._clock)
-        self._leases = Leases(lease_s, self._notify_listeners)
+        self._held: dict[str, HeldLease] = {}
         # Conversations that others owned before an outage, with the time since when the store answers for each.
         self._found_unsettled: dict[str, float] = {}
         self._entered_by: asyncio.Task[object] | None = None
@@ -92,14 +91,14 @@ class StoredRuns:
     ) -> None:
         assert self._running is not None  # noqa: S101 - it was entered
         self._running.cancel()
-        held = list(self._leases)
+        held = self._leases()
         try:
             async with asyncio.timeout(_HAND_OVER_WITHIN_S / 4 if self._retry.is_unavailable else _HAND_OVER_WITHIN_S):
                 # Before Python 3.12, redis-py may lose the cancellation while it opens a connection.
                 await asyncio.wait({self._running}, timeout=_HAND_OVER_WITHIN_S / 4)
                 await asyncio.gather(*map(_hand_over, held))
         except TimeoutError:
-            log.warning("leases.not_handed_over", conversations=[lease.conversation_id for lease in self._leases])
+            log.warning("leases.not_handed_over", conversations=[lease.conversation_id for lease in self._leases()])
         finally:
             for lease in held:
                 lease.lose()
@@ -147,7 +146,10 @@ class StoredRuns:
             return None
         lease = await self._retry.call(lambda: self._claim_once(conversation_id))
         if lease is not None:
-            self._leases.hold(lease)
+            earlier = self._held.get(conversation_id)
+            if earlier is not None and not earlier.is_over:
+                earlier.lose()
+            self._held[conversation_id] = lease
         return lease
 
     async def agent_of(self, conversation_id: str) -> str | None:
@@ -161,7 +163,15 @@ class StoredRuns:
         claim = await self._store.claim(conversation_id, self._owner, self._lease_s)
         if claim is None:
             return None
-        return HeldLease(conversation_id, claim, self._lease_config, requested_at_s)
+        return HeldLease(
+            conversation_id,
+            claim,
+            store=self._store,
+            retry=self._retry,
+            lease_s=self._lease_s,
+            clock=self._clock,
+            requested_at_s=requested_at_s,
+        )
 
     async def _may_be_its_owners(self, conversation_id: str) -> bool:
         """Return whether another process may have missed renewals only because of a store outage.
@@ -183,7 +193,7 @@ class StoredRuns:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as endless:
-            for each in (self._leases.renew(), self._listen(), self._poll_due()):
+            for each in (self._renew_all(), self._listen(), self._poll_due()):
                 endless.create_task(each)
 
     def _on_stopped(self, life: asyncio.Task[None]) -> None:
@@ -202,6 +212,29 @@ class StoredRuns:
         for listener in self._listeners.get(workspace_of(conversation_id), ()):
             listener(conversation_id)
 
+    def _leases(self) -> list[HeldLease]:
+        """Return the leases that this process holds now."""
+        self._held = {name: lease for name, lease in self._held.items() if not lease.is_over}
+        return list(self._held.values())
+
+    async def _renew_all(self) -> None:
+        """Renew all leases concurrently, for ever. A slow renewal does not delay the others."""
+        async with asyncio.TaskGroup() as renewals:
+            while True:
+                await asyncio.sleep(min(self._lease_s / 4, 1.0))
+                for lease in self._leases():
+                    if not lease.is_being_renewed:
+                        renewals.create_task(self._renew(lease))
+
+    async def _renew(self, lease: HeldLease) -> None:
+        try:
+            if await lease.renewed():
+                self._notify_listeners(lease.conversation_id)
+        except LeaseLost:
+            log.warning("lease.lost", conversation=lease.conversation_id, token=lease.claim.token)
+        except StoreError as e:
+            log.error("lease.not_renewed", conversation=lease.conversation_id, problem=str(e))  # noqa: TRY400 - the message gives the reason
+
     async def _listen(self) -> None:
         """Dispatch the store's notifications of entries that other processes admitted."""
         while True:
@@ -218,7 +251,7 @@ class StoredRuns:
         while True:
             are_more = False
             for workspace in list(self._listeners):
-                most = min(self._most_owned - len(self._leases), _MOST_AT_A_TIME)
+                most = min(self._most_owned - len(self._leases()), _MOST_AT_A_TIME)
                 due = await self._retrying(partial(self._store.due, workspace, most)) if most > 0 else []
                 for conversation_id in due:
                     self._notify_listeners(conversation_id)

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
+from orchestrator_interactive.interactions.rows import RowState, row_of
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
-from orchestrator_interactive.modules.context_stack.rows import row_of
-from orchestrator_interactive.modules.context_stack.states import RowState
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from orchestrator_interactive.interactions.records import Key, Node
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from orchestrator_interactive.interactions.tree import Segment, Tree
 
 # Number of states per read.

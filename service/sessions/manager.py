@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import MessageAuthor, ProgressCallback
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
     from service.sessions.workspaces import Workspaces
 

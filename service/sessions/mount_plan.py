@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orchestrator_interactive.interactions.records import Key
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
 
 _WITH_LOG = "context-stack"

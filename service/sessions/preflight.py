@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.interactions.stores.memory import MemoryStore
+from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader

@@ -1,25 +1,22 @@
 """Stores of inboxes, leases and runs, in the SQLite file or the Redis that also contains the conversation logs.
 
-`open_run_store` is for the service, `inspect_run_store` for CLI commands. `open_budget` opens the rate budget that
-replicas share.
+`open_run_store` is for the service, `inspect_run_store` for CLI commands. `open_log_store` opens the conversation logs,
+and `open_budget` the rate budget that replicas share.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.stores import sqlite_path
 from orchestrator_interactive.storage.errors import StoreError
-from service.store.sqlite.store import SqliteRunStore, refuse_unprepared_file
 
 if TYPE_CHECKING:
-    from service.store.base import RunStore
-    from service.store.redis.rate_budget import RedisBudget
-    from service.store.redis.store import RedisRunStore
+    from orchestrator_interactive.interactions.stores import LogStore
+    from service.store.base import Backend, RunStore, SharedBudget
 
 _SUPPORTED = "`sqlite:PATH`, `redis://HOST:PORT/DB` or `rediss://HOST:PORT/DB`"
 
-__all__ = ["inspect_run_store", "open_budget", "open_run_store", "refuse_unprepared"]
+__all__ = ["inspect_run_store", "open_budget", "open_log_store", "open_run_store", "refuse_unprepared"]
 
 
 async def open_run_store(url: str) -> RunStore:
@@ -30,11 +27,7 @@ async def open_run_store(url: str) -> RunStore:
     Raises:
         StoreError: the URL is not supported, or the store cannot be used; nothing was changed.
     """
-    match _scheme(url):
-        case "sqlite":
-            return await SqliteRunStore.open(sqlite_path(url))
-        case _:
-            return await _redis_store().open(url)
+    return await _backend(url).open_runs(url)
 
 
 async def inspect_run_store(url: str) -> RunStore:
@@ -43,48 +36,45 @@ async def inspect_run_store(url: str) -> RunStore:
     Raises:
         StoreError: as in `open_run_store`.
     """
-    match _scheme(url):
-        case "sqlite":
-            return await SqliteRunStore.inspect(sqlite_path(url))
-        case _:
-            return await _redis_store().inspect(url)
+    return await _backend(url).inspect_runs(url)
 
 
-async def open_budget(url: str) -> RedisBudget | None:
-    """Open the rate budget shared by all services on the store at a URL; `None` for SQLite, which has one service.
+async def open_log_store(url: str) -> LogStore:
+    """Open the conversation logs at a URL. Raises StoreError as `open_run_store`."""
+    return await _backend(url).open_logs(url)
+
+
+async def open_budget(url: str) -> SharedBudget | None:
+    """Open the rate budget shared by all services on the store at a URL; `None` if the store has one service.
 
     Raises:
         StoreError: the URL is not supported, or the store cannot be used.
     """
-    if _scheme(url) == "sqlite":
-        return None
-    from service.store.redis.rate_budget import RedisBudget  # noqa: PLC0415 - SQLite does not need the Redis client
-
-    return await RedisBudget.open(url)
+    return await _backend(url).open_budget(url)
 
 
 def refuse_unprepared(url: str) -> None:
     """Raise StoreError if opening the store at this URL would create its tables."""
-    if _scheme(url) == "sqlite":
-        refuse_unprepared_file(sqlite_path(url))
+    _backend(url).refuse_unprepared(url)
 
 
-def _redis_store() -> type[RedisRunStore]:
-    from service.store.redis.store import RedisRunStore  # noqa: PLC0415 - SQLite does not need the Redis client
-
-    return RedisRunStore
-
-
-def _scheme(url: str) -> str:
-    """Return the URL's scheme.
+def _backend(url: str) -> Backend:
+    """Return the backend of a URL; its modules are imported at the first use, because they cost time.
 
     Raises:
         StoreError: the URL is not that of a persistent store.
     """
     scheme, colon, _ = url.partition(":")
-    if url == "memory:":
-        raise StoreError(f"A store in memory is not persistent: use {_SUPPORTED}.")
-    if not colon or scheme not in ("sqlite", "redis", "rediss"):
-        # The message does not contain the URL, which may contain a password.
-        raise StoreError(f"The URL of the store is not supported: use {_SUPPORTED}.")
-    return scheme
+    match scheme + colon:
+        case "memory:":
+            raise StoreError(f"A store in memory is not persistent: use {_SUPPORTED}.")
+        case "sqlite:":
+            from service.store import sqlite  # noqa: PLC0415
+
+            return sqlite
+        case "redis:" | "rediss:":
+            from service.store import redis  # noqa: PLC0415
+
+            return redis
+    # The message does not contain the URL, which may contain a password.
+    raise StoreError(f"The URL of the store is not supported: use {_SUPPORTED}.")

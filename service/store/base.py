@@ -1,14 +1,17 @@
-"""The run store's protocol: inboxes, leases, active runs and outboxes, by conversation."""
+"""The interfaces of a backend and of its run store: inboxes, leases, active runs and outboxes, by conversation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from connector.protocols import RateBudget
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from connector.protocols import Claim, InboxEntry, StateChanges
+    from orchestrator_interactive.interactions.stores import LogStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,4 +203,32 @@ class RunStore(Protocol):
 
     async def aclose(self) -> None:
         """Close the store after pending writes."""
+        ...
+
+
+class SharedBudget(RateBudget, Protocol):
+    """A rate budget in a store, shared by all services there."""
+
+    async def aclose(self) -> None: ...
+
+
+class Backend(Protocol):
+    """The functions of a backend's module. All raise StoreError if the store at the URL cannot be used."""
+
+    async def open_runs(self, url: str) -> RunStore:
+        """Open the run store for a service. If the store has one service at a time, all leases end."""
+        ...
+
+    async def inspect_runs(self, url: str) -> RunStore:
+        """Open the run store for a CLI command, without a lock or leases."""
+        ...
+
+    async def open_logs(self, url: str) -> LogStore: ...
+
+    async def open_budget(self, url: str) -> SharedBudget | None:
+        """Open the rate budget shared by all services on the store; `None` if the store has one service at a time."""
+        ...
+
+    def refuse_unprepared(self, url: str) -> None:
+        """Raise StoreError if opening the store would create its tables."""
         ...

@@ -1,4 +1,4 @@
-"""Serialization of run store data, and errors for data that cannot be read."""
+"""Serialization of run store data, and what is made of data that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from connector.protocols import InboxEntry, LeaseLost
 from orchestrator_interactive.interactions.errors import DamagedLog
+from service.store.base import ConversationRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    Text = str | bytes | None
+    # An entry as it is stored: sequence number, id, kind and data.
+    Row = tuple[int, str, Any, Any]
 
 # Seconds until a conversation without an owner is due after an admission; the admitting process can claim it first.
 GRACE_S = 2.0
@@ -24,9 +29,10 @@ KEPT_S = 7 * 24 * 60 * 60
 _UNREADABLE = object()
 
 as_json = json.JSONEncoder(separators=(",", ":")).encode
+_POSTED = as_json("")
 
 
-def run_of(text: str | bytes | None) -> Mapping[str, Any] | None:
+def run_of(text: Text) -> Mapping[str, Any] | None:
     """Parse a run record; `None` if there is none. An unreadable one is replaced by a record with only an `id`."""
     if text is None:
         return None
@@ -34,43 +40,48 @@ def run_of(text: str | bytes | None) -> Mapping[str, Any] | None:
     return run if isinstance(run, dict) else {"id": "unreadable"}
 
 
-def posts_of(stored: Iterable[tuple[str, str | bytes]]) -> dict[str, Any]:
+def posts_of(stored: Mapping[str, Text]) -> dict[str, Any]:
     """Parse the posts of a run, omitting unreadable ones."""
-    posts = {part: _parse_json(content) for part, content in stored}
+    posts = {part: _parse_json(content) for part, content in stored.items()}
     return {part: content for part, content in posts.items() if content is not _UNREADABLE}
 
 
-def data_of(text: str | bytes | None) -> Mapping[str, Any]:
-    """Parse the data of an entry; empty if unreadable."""
+def entry_of(row: Row) -> InboxEntry:
+    """Parse a stored entry; its data are empty if unreadable."""
+    seq, name, kind, text = row
     data = _parse_json(text)
-    return data if isinstance(data, dict) else {}
+    return InboxEntry(name, kind, data if isinstance(data, dict) else {}, seq)
 
 
-def is_readable(text: str | bytes | None) -> bool:
-    return _parse_json(text) is not _UNREADABLE
+def record_of(
+    run: Text, posts: Mapping[str, Text], waiting: Sequence[Row], damaged: Sequence[str] = (), **fields: Any
+) -> ConversationRecord:
+    """Build a record from what is stored, and its remaining fields."""
+    return ConversationRecord(
+        has_run=run is not None,
+        posts=sum(content not in (_POSTED, _POSTED.encode()) for content in posts.values()),
+        waiting=tuple(map(entry_of, waiting)),
+        damaged=(*damaged, *_damaged(run, posts, waiting)),
+        **fields,
+    )
 
 
-def _parse_json(text: str | bytes | None) -> Any:
+def _damaged(run: Text, posts: Mapping[str, Text], waiting: Sequence[Row]) -> Iterator[str]:
+    if run is not None and _parse_json(run) is _UNREADABLE:
+        yield "the record of its run cannot be read"
+    for part, content in posts.items():
+        if _parse_json(content) is _UNREADABLE:
+            yield f"the text {part} of its run cannot be read"
+    for _, name, _, data in waiting:
+        if _parse_json(data) is _UNREADABLE:
+            yield f"entry {name} of its inbox cannot be read"
+
+
+def _parse_json(text: Text) -> Any:
     try:
         return _UNREADABLE if text is None else json.loads(text)
     except (ValueError, TypeError, RecursionError):
         return _UNREADABLE
-
-
-def raw_entry_of(raw: bytes) -> tuple[int, str, Any, bytes]:
-    """Split a Redis inbox entry into sequence number, id, kind and data.
-
-    Its lines: sequence number, kind, length of the id, id and data.
-    """
-    seq, kind, length, rest = raw.split(b"\n", 3)
-    at = int(length)
-    return int(seq), rest[:at].decode(), kind.decode(), rest[at:]
-
-
-def entry_of(raw: bytes) -> InboxEntry:
-    """Parse a Redis inbox entry."""
-    seq, name, kind, data = raw_entry_of(raw)
-    return InboxEntry(name, kind, data_of(data), seq)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from asyncio.subprocess import PIPE
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -21,9 +20,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from local_slack import LocalSlack
 from local_slack.__main__ import main
-
-if TYPE_CHECKING:
-    pass
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "docs" / "examples" / "ten_line_app.py"

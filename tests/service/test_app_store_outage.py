@@ -12,11 +12,11 @@ import pytest
 from anthropic_server import Gate, tool_call
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.interactions.stores import open_store
+from orchestrator_interactive.interactions.stores import open_store, retrying
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, PersonaConfig, WorkspaceConfig
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
-from service.store.retry import RetryingStore, StoreRetryPolicy
 
 HERE = "T:C:1.0"
 # Tolerance for a busy machine.
@@ -47,8 +47,8 @@ def outage(durable_redis):
 async def manager(url, root):
     instance = InstanceConfig(persona=PersonaConfig(name="Alpha", emoji=":owl:"))
     async with aclosing(await open_store(url)) as store:
-        retrying, workspaces = RetryingStore(store, StoreRetryPolicy()), Workspaces(WorkspaceConfig(root=root))
-        async with InProcessSessionManager({"alpha": instance}, "provider-anthropic", workspaces, retrying) as sessions:
+        logs, workspaces = retrying(store, StoreRetryPolicy()), Workspaces(WorkspaceConfig(root=root))
+        async with InProcessSessionManager({"alpha": instance}, "provider-anthropic", workspaces, logs) as sessions:
             yield sessions
 
 

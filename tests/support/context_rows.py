@@ -9,7 +9,7 @@ from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Mess
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 from orchestrator_interactive.loop.injection_queue import Injection, injection_row, notice_row
 from orchestrator_interactive.modules import context_simple
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import estimate
 
 Row = dict[str, Any]
 

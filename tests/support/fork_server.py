@@ -28,8 +28,8 @@ _LOADED_LATER = (
     "orchestrator_interactive.modules.provider_demo",
     "orchestrator_interactive.modules.tool_filesystem",
     "orchestrator_interactive.modules.tool_todo",
-    "service.store.redis.store",
-    "service.store.sqlite.store",
+    "service.store.redis",
+    "service.store.sqlite",
 )
 _LONGEST_ORDER = 1_000_000
 

@@ -70,18 +70,6 @@ async def until_woken(store: RunStore, owner: str) -> list[str]:
 
 
 @_case
-async def what_was_admitted_waits_in_order_with_its_data(store: RunStore) -> None:
-    given = [entry(1), entry(2, "edit", of="m1", text="x"), entry(3, "stop"), entry(4, "withdrawal", of="m1")]
-    for each in given:
-        admission = await store.admit(C, each, "owl")
-        assert (admission.is_new, admission.owner) == (True, None)
-    claim = await store.claim(C, "a", LONG_S)
-    assert [(each.id, each.kind, each.data) for each in claim.entries] == [(e.id, e.kind, e.data) for e in given]
-    assert [each.seq for each in claim.entries] == [1, 2, 3, 4]
-    assert (claim.run, claim.posts, claim.held_seq) == (None, {}, 0)
-
-
-@_case
 async def an_entry_that_is_known_changes_nothing(store: RunStore) -> None:
     await store.admit(C, entry(1, text="first"), "owl")
     claim = await store.claim(C, "a", LONG_S)
@@ -93,12 +81,6 @@ async def an_entry_that_is_known_changes_nothing(store: RunStore) -> None:
     known = await store.record(C)
     assert (known.agent, known.waiting, known.ends, list(known.order)) == ("owl", (), {"m1": "refused"}, ["m1"])
     assert await store.renew(C, claim.token, LONG_S) == 1
-
-
-@_case
-async def the_same_id_in_another_conversation_is_another_entry(store: RunStore) -> None:
-    await admitted(store, C, 1)
-    await admitted(store, D, 1)
 
 
 @_case
@@ -138,35 +120,6 @@ async def fifty_conversations_are_used_at_once(store: RunStore) -> None:
 
 
 @_case
-async def nobody_else_owns_a_conversation_while_its_lease_is_valid(store: RunStore) -> None:
-    await admitted(store, C, 1)
-    claim = await store.claim(C, "a", LONG_S)
-    assert await store.claim(C, "b", LONG_S) is None
-    assert (await store.admit(C, entry(2), None)).owner == "a"
-    assert names_of(await store.fetch(C, claim.token, 0)) == ["1", "2"]
-    assert await store.claim(D, "b", LONG_S) is not None
-
-
-@_case
-async def tokens_only_grow(store: RunStore) -> None:
-    tokens = [(await store.claim(C, owner, OVER_S)).token for owner in "abba"]
-    tokens += [(await store.claim(C, "a", LONG_S)).token for _ in range(3)]
-    await store.release(C, tokens[-1], 0)
-    assert await store.forget(C)
-    tokens.append((await store.claim(C, "b", LONG_S)).token)
-    assert tokens == sorted(set(tokens))
-
-
-@_case
-async def whoever_asks_again_owns_by_the_new_token_alone(store: RunStore) -> None:
-    await admitted(store, C, 1)
-    old, new = await store.claim(C, "a", LONG_S), await store.claim(C, "a", LONG_S)
-    assert old.entries == new.entries
-    assert await is_lost(store.renew(C, old.token, LONG_S))
-    assert await store.renew(C, new.token, LONG_S) == 1
-
-
-@_case
 async def who_has_lost_the_lease_does_nothing_any_more(store: RunStore) -> None:
     await admitted(store, C, 1, 2)
     old = await store.claim(C, "a", OVER_S)
@@ -187,18 +140,6 @@ async def who_has_lost_the_lease_does_nothing_any_more(store: RunStore) -> None:
 
 
 @_case
-async def a_lease_that_has_run_out_is_its_owners_until_somebody_claims_it(store: RunStore) -> None:
-    await admitted(store, C, 1)
-    claim = await store.claim(C, "a", OVER_S)
-    assert (await store.admit(C, entry(2), None)).owner is None
-    await store.write(C, claim.token, StateChanges(run={"id": "a"}))
-    assert names_of(await store.fetch(C, claim.token, 1)) == ["2"]
-    assert await store.renew(C, claim.token, LONG_S) == 2
-    assert await store.claim(C, "b", LONG_S) is None
-    assert await store.due(T1, 9) == []
-
-
-@_case
 async def a_lease_runs_out_by_itself(store: RunStore) -> None:
     await admitted(store, C, 1)
     first = await store.claim(C, "a", 0.3)
@@ -206,24 +147,6 @@ async def a_lease_runs_out_by_itself(store: RunStore) -> None:
         while (second := await store.claim(C, "b", LONG_S)) is None:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.02)
     assert second.token > first.token
-
-
-@_case
-async def renewing_keeps_a_lease(store: RunStore) -> None:
-    claim = await store.claim(C, "a", OVER_S)
-    await store.renew(C, claim.token, LONG_S)
-    assert await store.claim(C, "b", LONG_S) is None
-    await store.renew(C, claim.token, OVER_S)
-    assert await store.claim(C, "b", LONG_S) is not None
-
-
-@_case
-async def renewing_tells_the_last_place_whatever_has_become_of_it(store: RunStore) -> None:
-    claim = await store.claim(C, "a", LONG_S)
-    assert await store.renew(C, claim.token, LONG_S) == 0
-    await admitted(store, C, 1, 2, 3)
-    await store.write(C, claim.token, StateChanges(closed={3: "done", 1: ""}))
-    assert await store.renew(C, claim.token, LONG_S) == 3
 
 
 @_case
@@ -256,64 +179,6 @@ async def what_an_owner_wrote_its_successor_reads(store: RunStore) -> None:
     assert (known.owner, known.has_run, known.posts, known.held_seq) == ("b", True, 1, 2)
     assert (known.waiting, known.ends) == (after.entries, {"m1": "", "m4": "refused"})
     assert list(known.order) == ["m1", "m2", "m3", "m4"]
-
-
-@_case
-async def what_is_closed_or_not_there_is_left_as_it_is(store: RunStore) -> None:
-    await admitted(store, C, 1, 2)
-    claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, StateChanges(closed={1: "withdrawn"}))
-    await store.write(C, claim.token, StateChanges(replaced={1: {"text": "late"}, 7: {}}, closed={1: "", 8: "done"}))
-    known = await store.record(C)
-    assert (names_of(known.waiting), known.ends, list(known.order)) == (["2"], {"m1": "withdrawn"}, ["m1", "m2"])
-    assert (await store.admit(C, entry(3), None)).is_new
-    assert await store.renew(C, claim.token, LONG_S) == 3
-
-
-@_case
-async def with_its_run_the_posts_are_forgotten_and_nothing_else(store: RunStore) -> None:
-    await admitted(store, C, 1)
-    claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, StateChanges(run={"id": 1}, posts={"1": "x"}, held_seq=1))
-    await store.write(C, claim.token, StateChanges(run={"id": 2}))
-    assert (await store.claim(C, "a", LONG_S)).posts == {"1": "x"}
-    claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, StateChanges(run={"left": ["x"]}))
-    claim = await store.claim(C, "a", LONG_S)
-    assert (claim.run, claim.posts) == ({"left": ["x"]}, {})
-    await store.write(C, claim.token, StateChanges(run={"id": 3}, posts={"1": "y"}))
-    await store.write(C, claim.token, StateChanges(run={}))
-    claim = await store.claim(C, "a", LONG_S)
-    assert (claim.run, claim.posts, claim.held_seq, names_of(claim.entries)) == (None, {}, 1, ["1"])
-    known = await store.record(C)
-    assert (known.has_run, known.posts) == (False, 0)
-
-
-@_case
-async def a_lease_is_not_given_back_while_something_waits_behind_what_was_seen(store: RunStore) -> None:
-    await admitted(store, C, 1, 2)
-    claim = await store.claim(C, "a", LONG_S)
-    assert not await store.release(C, claim.token, 1)
-    assert await store.claim(C, "b", LONG_S) is None
-    assert await store.renew(C, claim.token, LONG_S) == 2
-    await store.write(C, claim.token, StateChanges(closed={2: "withdrawn"}))
-    assert await store.release(C, claim.token, 1)
-    known = await store.record(C)
-    assert (known.owner, names_of(known.waiting)) == (None, ["1"])
-
-
-@_case
-async def a_lease_that_was_given_back_does_not_come_to_life_again(store: RunStore) -> None:
-    for give_back in (lambda token: store.release(C, token, 9), lambda token: store.hand_over(C, token)):
-        claim = await store.claim(C, "a", LONG_S)
-        await give_back(claim.token)
-        for late in (
-            store.renew(C, claim.token, LONG_S),
-            store.fetch(C, claim.token, 0),
-            store.write(C, claim.token, StateChanges(run={"id": 1})),
-        ):
-            assert await is_lost(late)
-        assert (await store.admit(C, entry(claim.token), None)).owner is None
 
 
 @_case
@@ -353,21 +218,6 @@ async def what_was_handed_over_to_rest_is_due_when_it_has_rested(store: RunStore
     await until_due(store, C)
     assert (await store.admit(D, entry(2, "stop"), None)).owner is None
     assert names_of((await store.claim(D, "b", LONG_S)).entries) == ["1", "2"]
-
-
-@_case
-async def without_anything_to_do_nothing_is_due(store: RunStore) -> None:
-    await admitted(store, C, 1, 2)
-    claim = await store.claim(C, "a", LONG_S)
-    await store.write(C, claim.token, StateChanges(run={"id": 1}))
-    await store.write(C, claim.token, StateChanges(run={}, held_seq=1, closed={2: "done"}))
-    await store.hand_over(C, claim.token)
-    assert await store.due(T1, 9) == []
-    claim = await store.claim(C, "a", OVER_S)
-    assert await store.due(T1, 9) == []
-    await store.write(C, claim.token, StateChanges(held_seq=0))
-    await store.hand_over(C, claim.token)
-    assert await store.due(T1, 9) == [C]
 
 
 @_case

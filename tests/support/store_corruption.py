@@ -10,9 +10,9 @@ from redis_server import RedisServer
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
-from orchestrator_interactive.modules.context_stack.rows import states_of
 from orchestrator_interactive.transcript.rows import user_row
 from service.store import open_run_store
 

@@ -11,7 +11,7 @@ import pytest
 from anthropic_server import text, thinking, tool_call
 from click.testing import CliRunner
 from imitations import messages_in, user_texts
-from in_process_service import serving_in_process
+from service_fixtures import serving_in_process
 from tool_gate import GATED_TOOL
 
 from service.cli.main import main

@@ -20,7 +20,7 @@ from service.store import inspect_run_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from local_slack.installation.team import InstalledTeam
+    from local_slack.clients import InstalledTeam
 
 
 def due_message(team: InstalledTeam, ts: str) -> PendingMessage:

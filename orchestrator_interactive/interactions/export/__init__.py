@@ -1,11 +1,124 @@
 """Export a conversation as JSON lines, as text for a terminal, or as an HTML page.
 
-`conversation` has the three formats. A `transcript` of `parts` is the common form for people; `plain_text` and `page`
-(with its template) render it, and `readable` formats values for both.
+Each format is generated in pieces, so that a long conversation is never in memory as a whole. Errors about the
+conversation are raised before the first piece; request it before opening an output file: NoSuchConversation if the
+store has no such conversation, NoSuchBranch if it has no branch of this name. The branch is by default the current one.
 """
 
 from __future__ import annotations
 
-from orchestrator_interactive.interactions.export.conversation import as_json_lines, as_page, as_text
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator_interactive.interactions.artifacts import NoSuchConversation, metadata_of, owners
+from orchestrator_interactive.interactions.errors import UnreadableState
+from orchestrator_interactive.interactions.export.items import items_of
+from orchestrator_interactive.interactions.export.text import lines
+from orchestrator_interactive.interactions.serializers import read_data
+from orchestrator_interactive.interactions.stack import entry_fields, nodes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from orchestrator_interactive.interactions.records import Key, Node
+    from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.interactions.tree import Tree
 
 __all__ = ["as_json_lines", "as_page", "as_text"]
+
+FORMAT, FORMAT_VERSION = "amplifier-conversation", 1
+_PIECE_CHARS = 16_384
+
+
+async def as_json_lines(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
+    """Yield a branch as one JSON object per line: the conversation, then its artifacts."""
+    exported = await _ExportedBranch.of(store, key, branch)
+    yield f"{json.dumps(exported.head())}\n"
+    owned_by = owners(exported.tree)
+    async for node in exported.nodes():
+        yield f"{json.dumps(_artifact(key, owned_by[node.segment], node))}\n"
+
+
+async def as_text(
+    store: LogStore, key: Key, branch: str | None = None, *, last_n: int | None = None
+) -> AsyncIterator[str]:
+    """Yield a branch, or its `last_n` states, as text: each state with its index and local time."""
+    exported = await _ExportedBranch.of(store, key, branch)
+    start = 0 if last_n is None else max(exported.length - last_n, 0)
+    async for item in items_of(exported.nodes(start)):
+        yield "".join(f"{line}\n" for line in lines(item))
+
+
+async def as_page(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
+    """Yield a branch as one HTML page without scripts or external resources."""
+    from orchestrator_interactive.interactions.export.page import page  # noqa: PLC0415 - only this format needs Jinja
+
+    exported = await _ExportedBranch.of(store, key, branch)
+    piece: list[str] = []
+    size = 0
+    async for part in page().generate_async(exported=exported, items=items_of(exported.nodes())):
+        piece.append(part)
+        size += len(part)
+        if size >= _PIECE_CHARS:
+            yield "".join(piece)
+            piece, size = [], 0
+    yield "".join(piece)
+
+
+@dataclass(frozen=True, slots=True)
+class _ExportedBranch:
+    """The branch to export."""
+
+    store: LogStore
+    key: Key
+    tree: Tree
+    branch: str
+
+    @classmethod
+    async def of(cls, store: LogStore, key: Key, branch: str | None) -> _ExportedBranch:
+        log = await store.load(key)
+        if log is None:
+            raise NoSuchConversation(
+                f"There is no conversation {key.conversation_id} of the agent {key.agent_id}: "
+                "list the existing conversations."
+            )
+        name = str(log.tree.head.name if branch is None else branch)
+        log.tree.named(name)
+        return cls(store, key, log.tree, name)
+
+    @property
+    def length(self) -> int:
+        return self.tree.segments[self.tree.named(self.branch)].end
+
+    def nodes(self, start: int = 0) -> AsyncIterator[Node]:
+        return nodes(self.store, self.key, self.tree.pieces(self.tree.named(self.branch), start, self.length))
+
+    def head(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "conversation": self.key.conversation_id,
+            "agent": self.key.agent_id,
+            "asked_by": self.tree.asked_by,
+            "branch": self.branch,
+            "states": self.length,
+            "branches": [asdict(branch) for branch in self.tree.branches()],
+        }
+
+
+def _artifact(key: Key, branch: str, node: Node) -> dict[str, Any]:
+    """Return an artifact as JSON values, with its data even if its type is unknown in this process."""
+    fields = entry_fields(key, node)
+    state = fields.pop("state")
+    try:
+        data = read_data(node.envelope)
+    except UnreadableState:
+        data = None
+    return {
+        **fields,
+        "branch": branch,
+        "v": node.envelope["v"],
+        "data": data,
+        "metadata": metadata_of(node, state),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from orchestrator_interactive.interactions.export.readable import (
-    day_and_time,
-    local,
-    time_of_day,
-    truncate,
-    visible,
-    zone,
-)
+from orchestrator_interactive.interactions.export.text import day_and_time, local, time_of_day, truncate, visible
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -48,7 +42,7 @@ def page() -> Template:
         markdown=lambda text: Markup(_MARKDOWN.render(visible(text))),  # noqa: S704 - the renderer escapes HTML
         iso=lambda ts: moment.isoformat(timespec="seconds") if (moment := local(ts)) else "",
         time_of_day=time_of_day,
-        zone=zone,
+        zone=_zone,
     )
     source = files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     return environment.from_string(source)
@@ -57,3 +51,9 @@ def page() -> Template:
 def _visible(value: Any) -> Any:
     # Escaped values have already been processed.
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _zone() -> str:
+    """Return the name and offset of the local time zone."""
+    now = datetime.now(UTC).astimezone()
+    return f"{now:%Z} (UTC{now:%z})" if f"{now:%Z}" != "UTC" else "UTC"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from orchestrator_interactive.interactions.stores.base import Change, Log, LogStore
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
 from orchestrator_interactive.storage.errors import StoreError
+from orchestrator_interactive.storage.sqlite import sqlite_path
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.interactions.stores.base import LogStore
+    from collections.abc import AsyncIterator
+
+    from orchestrator_interactive.interactions.records import Key, Node
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy
 
 _KNOWN = "`memory:`, `sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
 
-__all__ = ["open_store", "sqlite_path"]
+T = TypeVar("T")
+
+__all__ = ["Change", "Log", "LogStore", "MemoryStore", "open_store", "retrying"]
 
 
 async def open_store(url: str) -> LogStore:
@@ -45,16 +51,40 @@ async def open_store(url: str) -> LogStore:
     raise StoreError(f"The URL of the conversation log names an unknown store; known are {_KNOWN}.")
 
 
-def sqlite_path(url: str) -> Path:
-    """Return the path in an SQLite URL.
+def retrying(store: LogStore, policy: StoreRetryPolicy) -> LogStore:
+    """Return a store whose calls are retried by the policy while the given one is unreachable."""
+    return cast("LogStore", _RetryingStore(store, policy))
 
-    Raises:
-        StoreError: the URL has no valid path.
-    """
-    rest = url.removeprefix("sqlite:")
-    if rest.startswith("//") and not rest.startswith("///"):
-        raise StoreError("An SQLite URL has one slash or three: `sqlite:logs.db`, or `sqlite:///var/lib/logs.db`.")
-    name = rest.removeprefix("//")
-    if not name or "\0" in name:
-        raise StoreError("An SQLite URL names a file: `sqlite:logs.db`, or `sqlite:///var/lib/logs.db`.")
-    return Path(name).expanduser().absolute()
+
+class _RetryingStore:
+    def __init__(self, store: LogStore, policy: StoreRetryPolicy) -> None:
+        self._store = store
+        self._policy = policy
+        self.aclose = store.aclose
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the store's method of this name with retries; all but `scan` are coroutine functions."""
+        store = self._store
+
+        async def call(*arguments: Any) -> Any:
+            return await self._policy.call(lambda: getattr(store, name)(*arguments))
+
+        setattr(self, name, call)
+        return call
+
+    async def scan(self, *arguments: Any) -> AsyncIterator[tuple[Key, Node]]:
+        """Scan as the store does. Retries until the first row; an outage after it raises StoreUnavailable."""
+        rows: AsyncIterator[tuple[Key, Node]]
+
+        async def begin() -> list[tuple[Key, Node]]:
+            nonlocal rows
+            rows = self._store.scan(*arguments)
+            try:
+                return [await anext(rows)]
+            except StopAsyncIteration:
+                return []
+
+        for row in await self._policy.call(begin):
+            yield row
+        async for row in rows:
+            yield row

@@ -1,19 +1,32 @@
-"""The interface of a log store. `tree` decides what branches mean, the same for every store."""
+"""The interface of a log store, and what all stores share: errors, and checks of stored rows that detect damage.
+
+`tree` decides what branches mean, the same for every store.
+"""
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from orchestrator_interactive.interactions.errors import Fenced, WriteConflict
+from orchestrator_interactive.interactions import tree as trees
+from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, WriteConflict
+from orchestrator_interactive.interactions.records import damaged, node_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from orchestrator_interactive.interactions.records import Key, Node
+    from orchestrator_interactive.interactions.records import Key, Node, StateEnvelope
     from orchestrator_interactive.interactions.tree import Piece, Tree
+
+# Sanity limit: a damaged length must not cause an endless loop.
+_MAX_STATES = 10_000_000
+# Types of the fields name, parent, base, end, created, written, origin of a segment.
+_SEGMENT = (str | None, int | None, int, int, int | float, int | float, str)
+
+as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,41 +64,6 @@ class Change:
     cuts: Sequence[Piece] = ()
     fence: int | None = None
     id: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
-
-
-def conflict(key: Key) -> WriteConflict:
-    return WriteConflict(
-        f"Another writer changed conversation {key.conversation_id} of {key.agent_id}: "
-        "nothing was written. Read it again, then repeat what is still valid."
-    )
-
-
-def fenced(key: Key) -> Fenced:
-    return Fenced(
-        f"Another owner has taken over conversation {key.conversation_id} of {key.agent_id}: nothing was written. "
-        "Stop writing to it."
-    )
-
-
-def is_within(node: Node, since: float, until: float, kinds: Sequence[str]) -> bool:
-    """Return whether the state is within the bounds of a scan."""
-    envelope = node.envelope
-    return since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds)
-
-
-def refuse_orphan(change: Change) -> None:
-    """Raise ValueError if the first change of a log has no tree."""
-    if not change.version and change.tree is None:
-        raise ValueError("The first change of a log needs a tree.")
-
-
-def refuse_broken_text(*texts: str) -> None:
-    """Raise ValueError if a text contains a lone surrogate, which cannot be encoded."""
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as e:
-            raise ValueError(f"{text!r} contains half of a character (a lone surrogate): remove it.") from e
 
 
 class LogStore(Protocol):
@@ -164,3 +142,100 @@ class LogStore(Protocol):
     async def aclose(self) -> None:
         """Close the store after pending writes have finished."""
         ...
+
+
+def conflict(key: Key) -> WriteConflict:
+    return WriteConflict(
+        f"Another writer changed conversation {key.conversation_id} of {key.agent_id}: "
+        "nothing was written. Read it again, then repeat what is still valid."
+    )
+
+
+def fenced(key: Key) -> Fenced:
+    return Fenced(
+        f"Another owner has taken over conversation {key.conversation_id} of {key.agent_id}: nothing was written. "
+        "Stop writing to it."
+    )
+
+
+def is_within(node: Node, since: float, until: float, kinds: Sequence[str]) -> bool:
+    """Return whether the state is within the bounds of a scan."""
+    envelope = node.envelope
+    return since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds)
+
+
+def refuse_orphan(change: Change) -> None:
+    """Raise ValueError if the first change of a log has no tree."""
+    if not change.version and change.tree is None:
+        raise ValueError("The first change of a log needs a tree.")
+
+
+def refuse_broken_text(*texts: str) -> None:
+    """Raise ValueError if a text contains a lone surrogate, which cannot be encoded."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as e:
+            raise ValueError(f"{text!r} contains half of a character (a lone surrogate): remove it.") from e
+
+
+def node_of_row(segment: int, index: int, envelope: StateEnvelope, fields: Any) -> Node:
+    """Build the node of a row from its envelope and the fields of `records.about`; damaged if either is invalid."""
+    is_valid = (
+        type(envelope["v"]) is int
+        and isinstance(envelope["t"], str)
+        and isinstance(envelope["ts"], float | int)
+        and isinstance(envelope["data"], str | bytes)
+        and isinstance(fields, dict)
+        and type(fields.get("e")) is int
+        and isinstance(fields.get("l", ""), str)
+        and isinstance(fields.get("o", []), list)
+        and all(_are_texts(call) and len(call) == 3 for call in fields.get("o", ()))
+        and _are_texts(fields.get("p", []))
+        and type(fields.get("b", 0)) is int
+        and 0 <= fields.get("b", 0) <= index
+    )
+    return node_of(segment, index, envelope, fields) if is_valid else damaged(segment, index)
+
+
+def log_of_row(key: Key, version: Any, end: Any, written: Any, tree: Any) -> Log:
+    """Build the log of a row; `tree` is JSON.
+
+    Raises:
+        DamagedLog: the row is invalid.
+    """
+    try:
+        found = trees.from_dict(json.loads(tree)).with_end(end, written)
+        if type(version) is int and _is_tree(found):
+            return Log(version, found)
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
+        pass
+    raise DamagedLog(
+        f"The stored branches of conversation {key.conversation_id} of {key.agent_id} are damaged: "
+        "restore it from a backup."
+    )
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(each, str) for each in values)
+
+
+def _is_tree(tree: Tree) -> bool:
+    return (
+        all(_is_segment(tree, number) for number in tree.segments)
+        and tree.head.name is not None
+        and type(tree.next_segment) is int
+        and tree.next_segment > max(tree.segments)
+        and isinstance(tree.asked_by, str | None)
+    )
+
+
+def _is_segment(tree: Tree, number: int) -> bool:
+    each = tree.segments[number]
+    fields = (each.name, each.parent, each.base, each.end, each.created, each.written, each.origin)
+    return (
+        all(isinstance(value, kind) for value, kind in zip(fields, _SEGMENT, strict=True))
+        and 0 <= each.base <= each.end <= _MAX_STATES
+        # A parent is older than its children, which rules out cycles.
+        and (each.parent is None or (each.parent < number and each.parent in tree.segments))
+    )

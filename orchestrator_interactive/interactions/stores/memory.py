@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """Implements LogStore in memory."""
-
     def __init__(self) -> None:
         self._logs: dict[Key, Log] = {}
         self._nodes: dict[Key, dict[tuple[int, int], Node]] = {}
@@ -39,9 +37,7 @@ class MemoryStore:
             return
         if change.fence is not None and self._fences.get(key, 0) > change.fence:
             raise fenced(key)
-        log = self._logs.get(key)
-        if (log.version if log else 0) != change.version:
-            raise conflict(key)
+        self._refuse_other(key, change.version)
         self._last[key] = change.id
         tree = change.tree or self._logs[key].tree
         self._logs[key] = Log(change.version + 1, tree.with_end(change.end, change.written))
@@ -71,12 +67,9 @@ class MemoryStore:
                     yield key, node
 
     async def remove(self, key: Key, version: int) -> None:
-        log = self._logs.get(key)
-        if (log.version if log else 0) != version:
-            raise conflict(key)
-        self._logs.pop(key, None)
-        self._nodes.pop(key, None)
-        self._last.pop(key, None)
+        self._refuse_other(key, version)
+        for stored in (self._logs, self._nodes, self._last):
+            stored.pop(key, None)
 
     async def save_agent(self, agent_id: str, config: str) -> None:
         refuse_broken_text(agent_id, config)
@@ -93,3 +86,8 @@ class MemoryStore:
 
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""
+
+    def _refuse_other(self, key: Key, version: int) -> None:
+        log = self._logs.get(key)
+        if (log.version if log else 0) != version:
+            raise conflict(key)

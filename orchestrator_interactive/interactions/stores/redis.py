@@ -1,4 +1,11 @@
-"""Logs in Redis, for several processes on several machines."""
+"""Logs in Redis, for several processes on several machines.
+
+A log is one hash, so that it expires and moves as a whole. It holds the version, end, time and tree, each state under
+"segment/index", and the fencing token, which may exist before the rest.
+
+The server runs each script atomically. A script that is retried after a lost connection finds its id from the first
+attempt and has no second effect.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +13,28 @@ import json
 import re
 import secrets
 import time
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator_interactive.interactions import tree as trees
 from orchestrator_interactive.interactions.records import Key, about, damaged
-from orchestrator_interactive.interactions.stores import redis_scripts, stored
 from orchestrator_interactive.interactions.stores.base import (
+    as_json,
     conflict,
     fenced,
     is_within,
+    log_of_row,
+    node_of_row,
     refuse_broken_text,
     refuse_orphan,
 )
 from orchestrator_interactive.json_limits import parse_json
-from orchestrator_interactive.storage.redis import RedisClient
+from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.stores.base import Change, Log
-
-_as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 # Index of all logs with their creation times; a separate key, because logs are spread over a cluster.
 _INDEX = "interactions:logs"
@@ -41,19 +47,91 @@ _ENTERED_S = 60 * 60
 # Seconds to keep the fence of a log that does not exist: longer than any refused writer lives.
 _FENCE_S = 7 * 24 * 60 * 60
 
-# Result of FENCE if the log exists.
-_IS_THERE = 2
-
 _COMMIT_DOUBT = " It is unknown whether the change was written: read the conversation again."
 _REMOVE_DOUBT = " It is unknown whether the conversation was removed: look it up again."
 
+# KEYS: the log. ARGV: expected version; id of this change; end; written; tree, blank if unchanged; seconds to keep the
+# log, 0 for ever; fencing token of the writer, blank for no check; number of states, then field and value of each;
+# segment, start and stop of each cut. Returns 1, or 0 if the log has another version, or -1 if its fencing token is
+# higher.
+_COMMIT = RedisScript("""
+local found = redis.call('HMGET', KEYS[1], 'version', 'ids', 'fence')
+local ids = found[2] or ''
+local is_fenced = tonumber(found[3] or '0') > (tonumber(ARGV[7]) or math.huge)
+if (found[1] or '0') ~= ARGV[1] or is_fenced then
+    if string.find(ids, ARGV[2], 1, true) then
+        return 1
+    end
+    return is_fenced and -1 or 0
+end
+local cuts = 9 + 2 * tonumber(ARGV[8])
+for i = 9, cuts - 1, 2 do
+    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+end
+-- If no states are added, this runs first: a server whose memory is full allows writes after a deletion.
+for i = cuts, #ARGV, 3 do
+    for index = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]) - 1 do
+        redis.call('HDEL', KEYS[1], ARGV[i] .. '/' .. index)
+    end
+end
+if ARGV[5] ~= '' then
+    redis.call('HSET', KEYS[1], 'tree', ARGV[5])
+end
+ids = string.sub(ARGV[2] .. ids, 1, 8 * #ARGV[2])
+redis.call('HSET', KEYS[1], 'end', ARGV[3], 'written', ARGV[4], 'ids', ids)
+redis.call('HINCRBY', KEYS[1], 'version', 1)
+if ARGV[6] ~= '0' then
+    redis.call('EXPIRE', KEYS[1], ARGV[6])
+else
+    redis.call('PERSIST', KEYS[1])
+end
+return 1
+""")
+
+# KEYS: the log. ARGV: the token; seconds to keep the fence of a log that does not exist. Returns 2 if the log exists, 1
+# if it does not, or 0 if its fencing token is higher.
+_FENCE = RedisScript("""
+local found = redis.call('HMGET', KEYS[1], 'fence', 'version')
+if tonumber(found[1] or '0') > tonumber(ARGV[1]) then
+    return 0
+end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1])
+if not found[2] then
+    redis.call('EXPIRE', KEYS[1], ARGV[2])
+    return 1
+end
+return 2
+""")
+
+# KEYS: the log; a key that stores the id of the removal for a minute. ARGV: expected version; id; seconds to keep the
+# fence. Returns 1, or 0 if the log has another version.
+_REMOVE = RedisScript("""
+local found = redis.call('HMGET', KEYS[1], 'version', 'fence')
+if (found[1] or '0') ~= ARGV[1] then
+    return redis.call('GET', KEYS[2]) == ARGV[2] and 1 or 0
+end
+redis.call('UNLINK', KEYS[1])
+if found[2] then
+    redis.call('HSET', KEYS[1], 'fence', found[2])
+    redis.call('EXPIRE', KEYS[1], ARGV[3])
+end
+redis.call('SET', KEYS[2], ARGV[2], 'EX', 60)
+return 1
+""")
+
+# KEYS: the index. ARGV: key and time of each entry to remove; entries with a newer time are kept.
+_TIDY = RedisScript("""
+for i = 1, #ARGV, 2 do
+    if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or '') == tonumber(ARGV[i + 1]) then
+        redis.call('ZREM', KEYS[1], ARGV[i])
+    end
+end
+return 1
+""")
+
 
 class RedisStore:
-    """Logs in a Redis server.
-
-    A log is one hash, so that it expires and moves as a whole. It holds the version, end, time and tree, each state
-    under "segment/index", and the fencing token, which may exist before the rest.
-    """
+    """Logs in a Redis server or cluster."""
 
     def __init__(self, client: RedisClient) -> None:
         self._client = client
@@ -66,21 +144,14 @@ class RedisStore:
         Raises:
             StoreError: it cannot be used; nothing was changed.
         """
-        store = cls(await RedisClient.open(url))
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(store.aclose)
-            async with store._client.command():
-                # Removes nothing, but fails on a server that refuses writes.
-                await store._redis.zrem(_INDEX, "")
-            undo.pop_all()
-        return store
+        return cls(await RedisClient.open(url, _INDEX))
 
     async def load(self, key: Key) -> Log | None:
         await self._client.wait_for_detached(key.path)
         async with self._client.command():
             row = await self._redis.hmget(_place(key.path), ["version", "end", "written", "tree"])
         version, end, written, tree = row
-        return stored.log(key, _number(version), _number(end), _number(written), tree) if any(row) else None
+        return log_of_row(key, _number(version), _number(end), _number(written), tree) if any(row) else None
 
     async def commit(self, key: Key, change: Change) -> None:
         refuse_orphan(change)
@@ -92,10 +163,10 @@ class RedisStore:
 
     async def fence(self, key: Key, token: int) -> None:
         await self._client.wait_for_detached(key.path)
-        done = await self._client.run(redis_scripts.FENCE, [_place(key.path)], [token, _FENCE_S])
+        done = await self._client.run(_FENCE, [_place(key.path)], [token, _FENCE_S])
         if not done:
             raise fenced(key)
-        if done == _IS_THERE:  # the index may have been lost
+        if done == 2:  # the log exists, but the index may have been lost
             async with self._client.command():
                 await self._redis.zadd(_INDEX, {key.path: time.time()}, nx=True)
 
@@ -125,10 +196,7 @@ class RedisStore:
         await self._client.wait_for_detached(key.path)
         place = _place(key.path)
         arguments = [version, secrets.token_hex(8), _FENCE_S]
-        done = await self._client.run(
-            redis_scripts.REMOVE, [place, place + b":removed"], arguments, doubt=_REMOVE_DOUBT
-        )
-        if not done:
+        if not await self._client.run(_REMOVE, [place, place + b":removed"], arguments, doubt=_REMOVE_DOUBT):
             raise conflict(key)
 
     async def save_agent(self, agent_id: str, config: str) -> None:
@@ -153,20 +221,23 @@ class RedisStore:
             written = await self._written([path for path, _ in entries])
             gone = [each for each in entries if each[0] not in written and each[1] < time.time() - _ENTERED_S]
             for at in range(0, len(gone), _PAGE):
-                parts = [part for entry in gone[at : at + _PAGE] for part in entry]
-                await self._client.run(redis_scripts.TIDY, [_INDEX], parts)
+                await self._client.run(_TIDY, [_INDEX], [part for entry in gone[at : at + _PAGE] for part in entry])
 
     async def aclose(self) -> None:
         """Close the connections after pending writes have finished."""
         await self._client.aclose()
 
     async def _write(self, key: Key, change: Change) -> int:
-        place, arguments = _place(key.path), _arguments(change, self._client.ttl_s)
+        tree = "" if change.tree is None else as_json(trees.to_dict(change.tree))
+        nodes = [part for node in change.nodes for part in (f"{node.segment}/{node.index}", _value(node))]
+        cuts = [part for cut in change.cuts for part in (cut.segment, cut.start, cut.stop)]
+        head = [change.version, change.id, change.end, change.written, tree, self._client.ttl_s]
+        arguments = [*head, "" if change.fence is None else change.fence, len(change.nodes), *nodes, *cuts]
         if not change.version:
             # Before the log is written, so that the index misses no log.
             async with self._client.command(_COMMIT_DOUBT):
                 await self._redis.zadd(_INDEX, {key.path: time.time()})
-        done: int = await self._client.run(redis_scripts.COMMIT, [place], arguments, doubt=_COMMIT_DOUBT)
+        done: int = await self._client.run(_COMMIT, [_place(key.path)], arguments, doubt=_COMMIT_DOUBT)
         return done
 
     async def _read(self, key: Key, places: Sequence[tuple[int, int]]) -> list[Node]:
@@ -195,34 +266,22 @@ def _place(path: str | bytes) -> bytes:
     return b"interactions:{" + conversation + b"}" + slash + agent
 
 
-def _arguments(change: Change, ttl_s: int) -> list[Any]:
-    """Return the arguments of the COMMIT script for a change."""
-    tree = "" if change.tree is None else _as_json(trees.to_dict(change.tree))
-    nodes = [part for node in change.nodes for part in (f"{node.segment}/{node.index}", _value(node))]
-    cuts = [part for cut in change.cuts for part in (cut.segment, cut.start, cut.stop)]
-    head = [change.version, change.id, change.end, change.written, tree, ttl_s]
-    head.append("" if change.fence is None else change.fence)
-    return [*head, len(change.nodes), *nodes, *cuts]
-
-
 def _value(node: Node) -> bytes:
     """Encode a state: a line of JSON, then its data unchanged."""
     envelope = node.envelope
     data = envelope["data"]
-    is_text = isinstance(data, str)
-    head = [envelope["v"], envelope["t"], envelope["ts"], envelope["compressed"], is_text, about(node)]
-    return _as_json(head).encode() + b"\n" + (data.encode() if isinstance(data, str) else data)
+    head = [envelope["v"], envelope["t"], envelope["ts"], envelope["compressed"], isinstance(data, str), about(node)]
+    return as_json(head).encode() + b"\n" + (data.encode() if isinstance(data, str) else data)
 
 
 def _node(place: tuple[int, int], raw: bytes) -> Node:
-    segment, index = place
     head, _, data = raw.partition(b"\n")
     try:
         v, t, ts, compressed, is_text, fields = json.loads(head)
         text = data.decode() if is_text else data
     except (TypeError, ValueError, RecursionError):
-        return damaged(segment, index)
-    return stored.node(segment, index, {"v": v, "t": t, "ts": ts, "data": text, "compressed": bool(compressed)}, fields)
+        return damaged(*place)
+    return node_of_row(*place, {"v": v, "t": t, "ts": ts, "data": text, "compressed": bool(compressed)}, fields)
 
 
 def _number(raw: bytes | None) -> Any:

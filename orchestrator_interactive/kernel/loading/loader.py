@@ -17,8 +17,7 @@ import structlog
 from orchestrator_interactive.kernel.contracts.conversion import to_local_error
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.error_boundary import convert_exits, error_text
-from orchestrator_interactive.kernel.loading.importing import import_mount
-from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, locate, package_of
+from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, import_mount, locate, package_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,11 +26,12 @@ if TYPE_CHECKING:
 
     MountFunction = Callable[..., Awaitable[Any]]
     ReadyCallback = Callable[[Coordinator], Awaitable[None]]
+    Functions = tuple[MountFunction, ReadyCallback | None]  # of a module: mount and on_session_ready
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Mount:
     """A loaded module with its configuration: call it with a coordinator.
 
@@ -41,10 +41,6 @@ class Mount:
     function: MountFunction
     config: dict[str, Any]
     on_session_ready: ReadyCallback | None = None
-
-    @classmethod
-    def of(cls, function: MountFunction, config: dict[str, Any] | None) -> Mount:
-        return cls(function, config or {}, _ready_callback_of(function))
 
     async def __call__(self, coordinator: Coordinator) -> Any:
         """Mount the module.
@@ -57,17 +53,6 @@ class Mount:
             name = getattr(self.function, "__module__", "")
             raise ModuleLoadError(f"The mount() of '{name}' must be async: `async def mount(coordinator, config)`.")
         return await mounting
-
-
-def _ready_callback_of(mount: MountFunction) -> ReadyCallback | None:
-    """Return `on_session_ready` of the mount function's module or of its top-level package."""
-    name = str(getattr(mount, "__module__", ""))
-    homes = (sys.modules.get(name), sys.modules.get(name.partition(".")[0]))
-    found = next((ready for home in homes if (ready := getattr(home, "on_session_ready", None))), None)
-    if found is not None and not inspect.iscoroutinefunction(found):
-        log.warning("module.on_session_ready_is_not_async", module=name)
-        return None
-    return found
 
 
 class ModuleLoader:
@@ -92,47 +77,50 @@ class ModuleLoader:
             ModuleNotFoundError: no such module; the message lists the places searched.
             ModuleLoadError: the module cannot be imported or has no `mount`.
         """
-        if config is not None and not isinstance(config, Mapping):
+        if config is not None and not isinstance(config, _MAPPINGS):
             raise ModuleLoadError(f"Module '{module_id}': config must be a mapping, not {config!r}.")
         if not isinstance(module_id, str) or not module_id.strip():
             raise ModuleNotFoundError(f"module_id must be the name of a module, not {module_id!r}.")
-        resolver = self._resolver()
-        if resolver is None:
-            unread = (
-                "" if profile_source is None else f"Nothing is mounted that could read its source {profile_source!r}. "
-            )
-            return Mount.of(self._direct(module_id, unread), config)
-        try:
-            path = await _path_from(resolver, module_id, profile_source)
-        except ModuleNotFoundError as e:
-            if profile_source is not None:
-                raise
-            return Mount.of(self._direct(module_id, f"{e} "), config)
-        return Mount.of(import_from(path, module_id), config)
+        function, ready = await self._resolved(module_id, profile_source)
+        return Mount(function, config or {}, ready)
 
-    def _resolver(self) -> Any:
+    async def _resolved(self, module_id: str, profile_source: Any) -> Functions:
         try:
-            return self.coordinator.get("module-source-resolver") if self.coordinator else None
+            resolver = self.coordinator.get("module-source-resolver") if self.coordinator else None
         except ValueError:  # another kernel's coordinator without this mount point
-            return None
+            resolver = None
+        tried = ""
+        if resolver is not None:
+            try:
+                return _import_from(await _path_from(resolver, module_id, profile_source), module_id)
+            except ModuleNotFoundError as e:
+                if profile_source is not None:
+                    raise
+                tried = f"{e} "
+        elif profile_source is not None:
+            tried = f"Nothing is mounted that could read its source {profile_source!r}. "
+        return self._direct(module_id, tried)
 
-    def _direct(self, module_id: str, tried: str = "") -> MountFunction:
+    def _direct(self, module_id: str, tried: str) -> Functions:
         found = _installed(tuple(sys.path))
         if module_id not in found:  # it may have just been installed
             _installed.cache_clear()
             found = _installed(tuple(sys.path))
         if module_id in found:
-            return _loaded(found[module_id], module_id)
+            return _import_installed(module_id, found[module_id].value)
         for folder in self._search_paths:
             for name in (f"amplifier-module-{module_id}", package_of(module_id)):
                 if (folder / name).is_dir():
-                    return import_from(folder / name, module_id)
+                    return _import_from(folder / name, module_id)
         looked_in = "".join(f" Not in {folder} either." for folder in self._search_paths)
         raise ModuleNotFoundError(
             f"There is no module '{module_id}'. {tried}Installed modules: {', '.join(sorted(found)) or 'none'}."
             f"{looked_in} Check the name, or install the package that declares it in the entry point group "
             f"'{ENTRY_POINT_GROUP}'."
         )
+
+
+_MAPPINGS = (dict, Mapping)  # a dict is recognised several times faster than a Mapping
 
 
 async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path:
@@ -155,31 +143,44 @@ async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path
     raise ModuleLoadError(f"Module '{module_id}': {name} returned {type(source).__name__}, not a ModuleSource.")
 
 
+def _import_from(path: Path, module_id: str) -> Functions:
+    """Import the module at a path: a project, a package, or a Python file."""
+    try:
+        mount = import_mount(locate(path, module_id))
+    except (ModuleNotFoundError, ModuleLoadError) as e:
+        raise ModuleLoadError(f"Module '{module_id}' cannot be imported: {e}") from e
+    return mount, _ready_callback_of(mount)
+
+
+# Sessions are made often, and what is installed does not change between them.
+
+
 @lru_cache(maxsize=1)
 def _installed(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """Return the declared modules by id. Cached per `sys.path`: it reads a file of every installed package."""
+    """Return the declared modules by id. It reads a file of every installed package."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def import_from(path: Path, module_id: str) -> MountFunction:
-    """Return the `mount` function of the module at a path: a project, a package, or a Python file.
-
-    Raises:
-        ModuleLoadError: there is no module, it cannot be imported, or another module of its name is already loaded.
-    """
+@lru_cache(maxsize=128)
+def _import_installed(module_id: str, value: str) -> Functions:
+    """Import the module of an entry point."""
     try:
-        return import_mount(locate(path, module_id))
-    except (ModuleNotFoundError, ModuleLoadError) as e:
-        raise ModuleLoadError(f"Module '{module_id}' cannot be imported: {e}") from e
-
-
-def _loaded(entry: Any, module_id: str) -> MountFunction:
-    try:
-        mount: MountFunction = entry.load()
+        mount: MountFunction = EntryPoint(module_id, value, ENTRY_POINT_GROUP).load()
     except (SystemExit, Exception) as e:  # third-party code may raise anything
-        raise ModuleLoadError(f"Module '{module_id}' ({entry.value}) cannot be imported: {error_text(e)}") from e
+        raise ModuleLoadError(f"Module '{module_id}' ({value}) cannot be imported: {error_text(e)}") from e
     if not callable(mount):
         raise ModuleLoadError(
-            f"Module '{module_id}': its entry point '{entry.value}' is not a function; write 'package:mount'."
+            f"Module '{module_id}': its entry point '{value}' is not a function; write 'package:mount'."
         )
-    return mount
+    return mount, _ready_callback_of(mount)
+
+
+def _ready_callback_of(mount: MountFunction) -> ReadyCallback | None:
+    """Return `on_session_ready` of the mount function's module or of its top-level package."""
+    name = str(getattr(mount, "__module__", ""))
+    homes = (sys.modules.get(name), sys.modules.get(name.partition(".")[0]))
+    found = next((ready for home in homes if (ready := getattr(home, "on_session_ready", None))), None)
+    if found is not None and not inspect.iscoroutinefunction(found):
+        log.warning("module.on_session_ready_is_not_async", module=name)
+        return None
+    return found

@@ -1,8 +1,7 @@
 """`context-simple`: an in-memory conversation with a smaller, stable view of long histories.
 
-`context` decides when to compact. `history` holds the rows, and `compression` shrinks them in memory while idle.
-`truncation` selects rows, `truncate` shortens single rows, and `views` builds the view. `summarising` asks the model
-for a summary of the text from `render_text`.
+`context` decides when to compact, `history` holds the rows, `truncation` selects and shortens rows, `views` builds the
+view, and `summary` asks the model for a summary.
 """
 
 from __future__ import annotations

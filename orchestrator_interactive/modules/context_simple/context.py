@@ -13,7 +13,7 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.loop.usage import usage_totals
 from orchestrator_interactive.modules.context_simple.history import MessageHistory, copy_of
-from orchestrator_interactive.modules.context_simple.summarising import Summariser
+from orchestrator_interactive.modules.context_simple.summary import Summariser
 from orchestrator_interactive.modules.context_simple.views import (
     ContextSummary,
     Draft,

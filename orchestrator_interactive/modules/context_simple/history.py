@@ -1,18 +1,22 @@
-"""The rows of a conversation and predicates on them."""
+"""The rows of a conversation, compressed in memory while idle, and predicates on them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import io
+import pickle
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import zstandard
 
 from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
-from orchestrator_interactive.modules.context_simple.compression import compress, decompress
-from orchestrator_interactive.transcript.rows import metadata_of
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import estimate, is_of_hook, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     Row = dict[str, Any]
+
+_LEVEL = 1
 
 
 class MessageHistory:
@@ -44,21 +48,35 @@ class MessageHistory:
         self.tokens += size
 
     def compress(self) -> None:
-        """Compress the rows in memory until their next use."""
-        if self._compressed is None:
-            self._compressed = compress((self._rows, self._sizes))
-            if self._compressed is not None:
-                self._rows, self._sizes = [], []
+        """Compress the rows in memory until their next use, unless they contain other types than JSON's."""
+        if self._compressed is not None:
+            return
+        buffer = io.BytesIO()
+        try:
+            _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump((self._rows, self._sizes))
+        except (pickle.PicklingError, RecursionError):
+            return
+        # Copied to the exact size: the library's buffer has room for incompressible data.
+        self._compressed = bytes(memoryview(zstandard.compress(buffer.getbuffer(), _LEVEL)))
+        self._rows, self._sizes = [], []
 
     def _decompress(self) -> None:
         if self._compressed is not None:
-            self._rows, self._sizes = decompress(self._compressed)
+            # The data never left this process.
+            self._rows, self._sizes = pickle.loads(zstandard.decompress(self._compressed))  # noqa: S301
             self._compressed = None
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles only types that are fast and round-trip exactly: numbers, strings, lists and dictionaries."""
+
+    def reducer_override(self, value: Any) -> NoReturn:
+        raise pickle.PicklingError(f"{type(value).__name__} is not a plain value")
 
 
 def is_from_user(row: Row) -> bool:
     """Return whether users wrote it: a prompt, or an injected message."""
-    return row["role"] == "user" and not is_of_a_hook(row) and "results" not in metadata_of(row)
+    return row["role"] == "user" and not is_of_hook(row) and "results" not in metadata_of(row)
 
 
 def is_result(row: Row) -> bool:
@@ -71,11 +89,7 @@ def is_system(row: Row) -> bool:
 
 
 def is_of_the_model(row: Row) -> bool:
-    return row["role"] == "assistant" and not is_of_a_hook(row)
-
-
-def is_of_a_hook(row: Row) -> bool:
-    return metadata_of(row).get("source") == "hook"
+    return row["role"] == "assistant" and not is_of_hook(row)
 
 
 def copy_of(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Select the rows of a smaller view."""
+"""Select the rows of a smaller view, and shorten single rows when leaving out others is not enough."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.interactions.rows import as_json
 from orchestrator_interactive.modules.context_simple.history import (
     is_from_user,
-    is_of_a_hook,
     is_of_the_model,
     is_result,
     is_system,
 )
-from orchestrator_interactive.transcript.rows import call_ids, is_prompt, metadata_of
+from orchestrator_interactive.transcript.rows import (
+    BYTES_PER_TOKEN,
+    MARK_END,
+    call_ids,
+    estimate,
+    is_of_hook,
+    is_prompt,
+    metadata_of,
+    truncate_middle,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,6 +34,11 @@ if TYPE_CHECKING:
 
 # Fraction of the budget for optional rows: hook texts, unanswered prompts and calls with late results.
 _OPTIONAL = 0.25
+# Size at which a text is still useful.
+_READABLE_TOKENS = 250
+# Minimum for a user row, so that its first line still names the author.
+_USER_CHARS = 400
+_MARK_TOKENS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +159,7 @@ def _required(rows: _Candidates) -> tuple[set[int], int]:
     """Return the rows that every view shows, and the start of the current task."""
     prompt = next((i for i in range(rows.end - 1, -1, -1) if is_prompt(rows.rows[i])), 0)
     begin = _begin_of_task(rows, prompt)
-    required = {i for i, row in enumerate(rows.rows) if is_system(row) and not is_of_a_hook(row)}
+    required = {i for i, row in enumerate(rows.rows) if is_system(row) and not is_of_hook(row)}
     required |= {i for i in range(begin, rows.end) if is_from_user(rows.rows[i])}
     return required | _unanswered(rows), begin
 
@@ -167,7 +181,7 @@ def _optional(rows: _Candidates, begin: int, room: float) -> set[int]:
     unanswered = True
     for place in range(rows.end - 1, -1, -1):
         row = rows.rows[place]
-        of_a_hook = is_of_a_hook(row) and row["role"] != "assistant"
+        of_a_hook = is_of_hook(row) and row["role"] != "assistant"
         if place < begin:
             unanswered = unanswered and not rows.is_answered(place)
         if of_a_hook or (place < begin and unanswered and is_from_user(row)):
@@ -204,3 +218,68 @@ def _awaited_steps(rows: _Candidates, required: set[int]) -> list[_Step]:
             awaited[call, rows.end if place in required else place] = None
     awaited.update(((call, rows.end), None) for call in pending.values())
     return [_Step(*rows.step_at(call), until) for call, until in awaited]
+
+
+def truncated_rows(history: MessageHistory, shown: Sequence[int], excess: float) -> dict[int, Row]:
+    """Return shortened forms of `shown` rows that save `excess` tokens in total, if possible.
+
+    Results are shortened first, the oldest first, to a readable size and then to a mark; injected messages follow.
+    Prompts, the last user message and the model's rows stay unchanged.
+    """
+    rows = history.rows
+    results = [i for i in shown if is_result(rows[i])]
+    from_users = [i for i in shown if is_from_user(rows[i])]
+    injected = [i for i in from_users[:-1] if not is_prompt(rows[i])]
+    short: dict[int, Row] = {}
+    for indices, least in ((results, _READABLE_TOKENS), (results, 0), (injected, _READABLE_TOKENS)):
+        for i in indices:
+            if excess <= 0:
+                return short
+            size = estimate(short.get(i, rows[i]))
+            row = _truncated_row(rows[i], max(least, int(size - excess) - _MARK_TOKENS))
+            saved = size - estimate(row)
+            if saved > 0 and MARK_END in row["content"]:
+                short[i], excess = row, excess - saved
+    return short
+
+
+def _truncated_row(row: Row, tokens: int) -> Row:
+    text = plain_text(row.get("content"))
+    is_tools = row["role"] == "tool"
+    least = 0 if is_tools else _USER_CHARS
+    short = {**row, "content": truncated(text, tokens, least, by_items=not is_tools)}
+    if "whole" in metadata_of(row):  # the whole text must not be stored with a view
+        short["metadata"] = {key: value for key, value in metadata_of(row).items() if key != "whole"}
+    return short
+
+
+def truncated(text: str, tokens: int, least_chars: int = 0, *, by_items: bool = False) -> str:
+    """Return the beginning and end of a text, about `tokens` long, with a mark between that states the missing size.
+
+    `by_items` is passed to `truncate_middle`.
+    """
+    size = len(text.encode(errors="replace"))
+    chars = max(int(len(text) * tokens * BYTES_PER_TOKEN / size) if size else 0, least_chars)
+    return truncate_middle(text, chars, by_items=by_items)
+
+
+def plain_text(content: Any) -> str:
+    """Return the visible text of a row's content, without thinking and calls."""
+    if isinstance(content, list):
+        return "\n".join(text for block in content if (text := _block_text(block)))
+    if isinstance(content, str):
+        return content
+    return "" if content is None else as_json(content)
+
+
+def _block_text(block: Any) -> str:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "image"}:
+            return f"[… an image is {MARK_END}"
+        case {"type": "tool_result", "output": output}:
+            return plain_text(output) if isinstance(output, str) or output is None else as_json(output)
+        case {"type": "thinking" | "redacted_thinking" | "reasoning" | "tool_call"}:
+            return ""
+    return as_json(block)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.modules.context_simple.history import is_of_a_hook, is_system
-from orchestrator_interactive.modules.context_simple.summarising import summary_request
-from orchestrator_interactive.modules.context_simple.truncate import truncated, truncated_rows
-from orchestrator_interactive.modules.context_simple.truncation import truncate_history
+from orchestrator_interactive.modules.context_simple.history import is_system
+from orchestrator_interactive.modules.context_simple.summary import summary_request
+from orchestrator_interactive.modules.context_simple.truncation import truncate_history, truncated, truncated_rows
 from orchestrator_interactive.transcript.framing import LEFT_OUT_PREFIX, SUMMARY_PREFIX, indented
-from orchestrator_interactive.transcript.rows import LEFT_OUT
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import LEFT_OUT, estimate, is_of_hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -153,7 +151,7 @@ class Draft:
         left_out = sum(self.history.sizes[i] for i in range(since, until) if i not in shown)
         if not 0 < self.max_tokens < left_out or self.view().tokens(self.history) + self.max_tokens > self.limit:
             return None
-        rows = [row for row in self.history.rows[since:until] if not is_system(row) or is_of_a_hook(row)]
+        rows = [row for row in self.history.rows[since:until] if not is_system(row) or is_of_hook(row)]
         return summary_request(rows, earlier, self.limit, self.max_tokens)
 
     def _view(self, summary: ContextSummary | None) -> ContextView:

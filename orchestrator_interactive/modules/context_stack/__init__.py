@@ -1,7 +1,6 @@
 """`context-stack`: a persistent conversation; its log is an interaction stack and survives restarts.
 
-`context` keeps rows and log consistent, `rows` converts between rows and states, and `states` defines states outside
-the conversation's flow. `context-simple` selects the rows for the model.
+`context-simple` selects the rows for the model.
 """
 
 from __future__ import annotations

@@ -15,20 +15,13 @@ from orchestrator_interactive.interactions.errors import (
     InvalidTransition,
     WriteConflict,
 )
-from orchestrator_interactive.interactions.rendering.policies import UnknownPolicy, policy_named
-from orchestrator_interactive.interactions.rendering.render import render_for_llm
+from orchestrator_interactive.interactions.render import image_block, render_for_llm
+from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
+from orchestrator_interactive.interactions.rows import RowState, ViewState, row_of, states_of, valid_states
+from orchestrator_interactive.interactions.states import ToolResultState
 from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
-from orchestrator_interactive.modules.context_stack.rows import (
-    reward_of,
-    row_of,
-    row_of_message,
-    states_of,
-    unreadable,
-    valid_states,
-)
-from orchestrator_interactive.modules.context_stack.states import RowState, ViewState
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript.rows import is_prompt
 
@@ -132,7 +125,7 @@ class StackContext:
             rows = await self._shown.get_messages_for_request(token_budget, provider)
             await self._keep_view()
             return rows
-        return [*self._preface, *map(row_of_message, await render_for_llm(self._stack, policy_name=self._policy))]
+        return [*self._preface, *map(_as_row, await render_for_llm(self._stack, policy_name=self._policy))]
 
     async def get_messages(self) -> list[Row]:
         """Return the history of the current branch; re-read the log at the start of a run.
@@ -232,16 +225,24 @@ class StackContext:
         self._moves = self._stack.moves
         rows, view = [], None
         async for entry in self._stack.iter_last_n(await self._stack.length()):
-            if entry.state is None:
-                log.error("log.state_unreadable", ref=entry.ref, problem=entry.problem)
-            elif isinstance(entry.state, ViewState):
-                view = entry.state.view
-            elif (row := row_of(entry.state)) is not None:
-                if problem := unreadable(row):
-                    log.error("log.state_unreadable", ref=entry.ref, problem=problem)
-                    continue
+            state, problem = entry.state, entry.problem
+            row = row_of(state) if state is not None else None
+            if isinstance(state, ViewState):
+                view = state.view
+            elif row is not None and not (isinstance(row, dict) and isinstance(row.get("role"), str)):
+                problem = "It is not a row: an object with a role."
+            elif row is not None:
                 rows.append(row)
-                self._rewards.update(reward_of(entry.state))
+            if isinstance(state, ToolResultState) and state.reward is not None:
+                self._rewards[state.tool_call_id] = state.reward
+            if problem is not None:
+                log.error("log.state_unreadable", ref=entry.ref, problem=problem)
         await self._shown.set_messages(rows)
         self._shown.restore_view(view)
         self._is_read, self._kept_view = True, self._shown.views
+
+
+def _as_row(message: Row) -> Row:
+    """Convert a message from OpenAI's format to a row; only images differ."""
+    content = message.get("content")
+    return {**message, "content": [image_block(part) for part in content]} if isinstance(content, list) else message

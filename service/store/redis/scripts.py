@@ -11,16 +11,104 @@ does nothing.
 from __future__ import annotations
 
 from orchestrator_interactive.storage.redis import RedisScript
-from service.store.redis.keys import PRELUDE
+
+# Lua functions shared by the scripts. KEYS[1] to KEYS[4] are the keys of a conversation.
+_PRELUDE = """
+local function clock()
+    local time = redis.call('TIME')
+    return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+-- A fencing token higher than all earlier ones; time-based in case the conversation was deleted and recreated.
+local function next_token()
+    local time = redis.call('TIME')
+    local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+    return math.max(tonumber(redis.call('HGET', KEYS[1], 'token') or '0') + 1, now)
+end
+
+local function whole(number)
+    return string.format('%.0f', number)
+end
+
+-- The owner with a valid lease, or false. If the remaining time exceeds the lease's length, the clock was set back: the
+-- lease restarts, so that a live owner keeps it and a dead owner's lease still expires.
+local function owner_at(now)
+    local found = redis.call('HMGET', KEYS[1], 'owner', 'until', 'length')
+    local length = tonumber(found[3] or '')
+    if found[1] and length and tonumber(found[2]) - now > length then
+        redis.call('HSET', KEYS[1], 'until', whole(now + length), 'due', whole(now + length))
+        return found[1]
+    end
+    return found[1] and tonumber(found[2]) > now and found[1]
+end
+
+local function is_owned(token)
+    local found = redis.call('HMGET', KEYS[1], 'owner', 'token')
+    return found[1] and found[2] == token
+end
+
+-- Whether a later step of the same process has already run; otherwise record this step.
+local function is_late(process, number)
+    local found = redis.call('HMGET', KEYS[1], 'process', 'step')
+    if found[1] == process and tonumber(found[2]) > tonumber(number) then
+        return true
+    end
+    redis.call('HSET', KEYS[1], 'process', process, 'step', number)
+    return false
+end
+
+local function waits_behind(place)
+    return #redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. place, '+inf', 'LIMIT', 0, 1) > 0
+end
+
+local function has_something_to_do()
+    local found = redis.call('HMGET', KEYS[1], 'run', 'held_seq')
+    return found[1] and true or waits_behind(found[2] or '0')
+end
+
+-- Set the time to live of the conversation. With a ttl of 0 only the ids of closed entries expire: `kept` seconds after
+-- the last change, if no entry is pending.
+local function set_expiry(ttl, kept)
+    if ttl ~= '0' then
+        for _, key in ipairs(KEYS) do
+            redis.call('EXPIRE', key, ttl)
+        end
+        return
+    end
+    redis.call('PERSIST', KEYS[1])
+    local is_empty = redis.call('EXISTS', KEYS[2]) == 0
+    for i = 3, 4 do
+        if is_empty then
+            redis.call('EXPIRE', KEYS[i], kept)
+        else
+            redis.call('PERSIST', KEYS[i])
+        end
+    end
+end
+
+-- An inbox entry: sequence number, kind, length of the id, id and data.
+local function parsed(entry)
+    local place, kind, length, rest = string.match(entry, '^(%d+)\\n([%l_]+)\\n(%d+)\\n(.*)$')
+    length = tonumber(length)
+    return place, kind, string.sub(rest, 1, length), string.sub(rest, length + 1)
+end
+
+local function serialized(place, kind, id, data)
+    return place .. '\\n' .. kind .. '\\n' .. #id .. '\\n' .. id .. data
+end
+"""
+
+
+def script(text: str) -> RedisScript:
+    return RedisScript(_PRELUDE + text)
+
 
 # The first two ARGV of all scripts: time to live of the conversation, and of the ids of closed entries, in seconds;
 # 0: no expiry.
 
 # ARGV: the entry's id, kind and data; the id of this call; the agent, blank: unchanged; the delay until a conversation
 # without an owner is due. Returns whether the entry is new, and the owner or a blank.
-ADMIT = RedisScript(
-    PRELUDE
-    + """
+ADMIT = script("""
 local now = clock()
 local owner = owner_at(now)
 local seen = redis.call('HGET', KEYS[3], ARGV[3])
@@ -42,14 +130,11 @@ if ARGV[7] ~= '' then
 end
 set_expiry(ARGV[1], ARGV[2])
 return {1, owner or ''}
-"""
-)
+""")
 
 # ARGV: process and step; the owner; the lease's duration. Returns nothing if another lease is valid, else the fencing
 # token, the conversation's fields and its inbox.
-CLAIM = RedisScript(
-    PRELUDE
-    + """
+CLAIM = script("""
 local now = clock()
 local owner = owner_at(now)
 if (owner and owner ~= ARGV[5]) or is_late(ARGV[3], ARGV[4]) then
@@ -61,13 +146,10 @@ local lease = {'until', until_then, 'due', until_then, 'length', ARGV[6]}
 redis.call('HSET', KEYS[1], 'owner', ARGV[5], 'token', token, unpack(lease))
 set_expiry(ARGV[1], ARGV[2])
 return {token, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1)}
-"""
-)
+""")
 
 # ARGV: the token; the lease's duration. Returns the last sequence number in the inbox, or -1 if the lease is lost.
-RENEW = RedisScript(
-    PRELUDE
-    + """
+RENEW = script("""
 if not is_owned(ARGV[3]) then
     return -1
 end
@@ -75,27 +157,21 @@ local until_then = whole(clock() + tonumber(ARGV[4]))
 redis.call('HSET', KEYS[1], 'until', until_then, 'due', until_then, 'length', ARGV[4])
 set_expiry(ARGV[1], ARGV[2])
 return tonumber(redis.call('HGET', KEYS[1], 'seq') or '0')
-"""
-)
+""")
 
 # ARGV: the token; a sequence number. Returns the pending entries after it, or nothing if the lease is lost.
-FETCH = RedisScript(
-    PRELUDE
-    + """
+FETCH = script("""
 if not is_owned(ARGV[3]) then
     return false
 end
 return redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[4], '+inf')
-"""
-)
+""")
 
 # ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held_seq, blank:
 # unchanged; 1: delete the posts; the number of posts, then part and content of each; the number of entries to replace,
 # then sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the lease is
 # lost.
-WRITE = RedisScript(
-    PRELUDE
-    + """
+WRITE = script("""
 if not is_owned(ARGV[5]) then
     return -1
 end
@@ -167,15 +243,12 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', oldest, 'LIMIT'
 end
 set_expiry(ARGV[1], ARGV[2])
 return 1
-"""
-)
+""")
 
 # ARGV: process and step; the token; the sequence number after which no entry may be pending, blank: no condition; the
 # delay until the conversation is due. Returns -1 if the lease is lost, 0 if an entry is pending, 1 if the lease was
 # released, 2 if it was released with pending work.
-RELEASE = RedisScript(
-    PRELUDE
-    + """
+RELEASE = script("""
 if redis.call('HGET', KEYS[1], 'back') ~= ARGV[5] then
     if not is_owned(ARGV[5]) then
         return -1
@@ -191,27 +264,21 @@ if redis.call('HGET', KEYS[1], 'back') ~= ARGV[5] then
     set_expiry(ARGV[1], ARGV[2])
 end
 return has_something_to_do() and 2 or 1
-"""
-)
+""")
 
 # Returns the conversation's fields, its inbox, how the entries were admitted and closed, their ids in order, the number
 # of ids up to the field `gone`, and whether a lease is valid.
-RECORD = RedisScript(
-    PRELUDE
-    + """
+RECORD = script("""
 local found = redis.call('HMGET', KEYS[1], 'owner', 'until', 'gone')
 return {
     redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1),
     redis.call('HGETALL', KEYS[3]), redis.call('ZRANGE', KEYS[4], 0, -1),
     redis.call('ZCOUNT', KEYS[4], '-inf', found[3] or '0'), found[1] and tonumber(found[2]) > clock() and 1 or 0,
 }
-"""
-)
+""")
 
 # ARGV: the id of this call, stored in KEYS[5] for a minute. Returns whether a conversation was deleted.
-FORGET = RedisScript(
-    PRELUDE
-    + """
+FORGET = script("""
 if redis.call('GET', KEYS[5]) == ARGV[3] then
     return 1
 end
@@ -221,8 +288,7 @@ end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 redis.call('SET', KEYS[5], ARGV[3], 'EX', 60)
 return 1
-"""
-)
+""")
 
 # KEYS: an owner's notification list. ARGV: a conversation; the list's maximum length and time to live in seconds.
 WAKE = RedisScript("""

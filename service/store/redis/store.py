@@ -6,18 +6,21 @@ import asyncio
 import itertools
 import secrets
 from collections import OrderedDict
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
+import structlog
+from redis.exceptions import ResponseError
+
 from connector.protocols import Claim
 from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.redis import RedisClient
-from service.store.base import Admission
-from service.store.redis import records, scripts
-from service.store.redis.durability import warn
-from service.store.redis.index import RedisIndex, keys, refuse_unwritable
+from service.store import serialization
+from service.store.base import Admission, Count
+from service.store.redis import scripts
+from service.store.redis.index import ALL, RedisIndex, keys
 from service.store.serialization import (
     GRACE_S,
     KEPT_ENTRIES,
@@ -31,11 +34,13 @@ from service.store.serialization import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from connector.protocols import InboxEntry, StateChanges
     from orchestrator_interactive.storage.redis import RedisScript
     from service.store.base import ConversationRecord
+
+log = structlog.get_logger(__name__)
 
 # Maximum number of admissions with an unknown outcome that are remembered.
 _MOST_UNCERTAIN_CALLS = 10_000
@@ -58,31 +63,25 @@ class RedisRunStore:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """Open the store at a URL. Log a warning if its data are not durable.
+        """Open the store at a URL.
 
         Raises:
             StoreError: Redis cannot be used; nothing was changed.
         """
-        return await cls._opened(url, warn)
+        return cls(await RedisClient.open(url, ALL))
 
-    @classmethod
-    async def inspect(cls, url: str) -> Self:
-        """Open the store at a URL for reading and pruning. Claims no conversation.
-
-        Raises:
-            StoreError: Redis cannot be used; nothing was changed.
-        """
-        return await cls._opened(url)
-
-    @classmethod
-    async def _opened(cls, url: str, *checks: Callable[[RedisClient], Awaitable[None]]) -> Self:
-        client = await RedisClient.open(url)
-        async with AsyncExitStack() as on_failure:
-            on_failure.push_async_callback(client.aclose)
-            for check in (refuse_unwritable, *checks):
-                await check(client)
-            on_failure.pop_all()
-        return cls(client)
+    async def warn(self) -> None:
+        """Log a warning if the server's settings can lose data. Silent if the server does not reveal them."""
+        settings: dict[bytes, bytes] = {}
+        async with self._client.command():
+            for name in ("appendonly", "maxmemory", "maxmemory-policy"):
+                try:
+                    settings |= await self._client.redis.config_get(name)
+                except ResponseError:  # CONFIG GET is not permitted
+                    return
+        reasons = " ".join(_reasons({_text(name): _text(value) for name, value in settings.items()}))
+        if reasons:
+            log.warning("store.not_durable", place=self._client.place, reason=reasons)
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
         # A retry after a lost answer has the same call id, so that the script returns the first result.
@@ -95,7 +94,9 @@ class RedisRunStore:
                 is_new, owner = await self._run(scripts.ADMIT, conversation_id, *arguments)
                 on_failure.pop_all()
             if is_new and owner:
-                await self._wake(owner.decode(), conversation_id)
+                with suppress(StoreUnavailable):  # the owner sees a missed notification when it renews its lease
+                    news = [conversation_id, _MOST_NEWS, _NEWS_S]
+                    await self._client.run(scripts.WAKE, [_news(owner.decode())], news)
         return Admission(bool(is_new), owner.decode() or None)
 
     async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
@@ -106,10 +107,10 @@ class RedisRunStore:
             return None
         token, pairs, entries = found
         with readable(conversation_id):
-            fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-            posts = posts_of(records.posts(fields))
-            held_seq = int(fields.get(b"held_seq", 0))
-            return Claim(int(token), run_of(fields.get(b"run")), posts, held_seq, tuple(map(entry_of, entries)))
+            fields = _paired(pairs)
+            waiting = tuple(entry_of(_row(raw)) for raw in entries)
+            posts = posts_of(_named(fields, b"p:"))
+            return Claim(int(token), run_of(fields.get(b"run")), posts, int(fields.get(b"held_seq", 0)), waiting)
 
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         last: int = await self._run(scripts.RENEW, conversation_id, token, int(lease_s * 1000))
@@ -123,7 +124,7 @@ class RedisRunStore:
         if entries is None:
             raise lost(conversation_id)
         with readable(conversation_id):
-            return tuple(map(entry_of, entries))
+            return tuple(entry_of(_row(raw)) for raw in entries)
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         with self._client.keep_open():
@@ -163,7 +164,7 @@ class RedisRunStore:
         await self._client.wait_for_detached(conversation_id)
         result = await self._run(scripts.RECORD, conversation_id)
         with readable(conversation_id):
-            found = records.record_of(*result)
+            found = _record(*result)
         if found is None or not found.has_something_to_do or await self._index.is_watched(conversation_id):
             return found
         return replace(found, is_overlooked=True)
@@ -207,10 +208,6 @@ class RedisRunStore:
     async def _run(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
         return await self._client.run(script, keys(conversation_id), [self._client.ttl_s, KEPT_S, *arguments])
 
-    async def _wake(self, owner: str, conversation_id: str) -> None:
-        with suppress(StoreUnavailable):  # the owner sees a missed notification when it renews its lease
-            await self._client.run(scripts.WAKE, [_news(owner)], [conversation_id, _MOST_NEWS, _NEWS_S])
-
     def _remember_call(self, conversation_id: str, entry_id: str, call: str) -> None:
         self._uncertain_calls[conversation_id, entry_id] = call
         while len(self._uncertain_calls) > _MOST_UNCERTAIN_CALLS:
@@ -229,3 +226,70 @@ def _arguments(changes: StateChanges) -> list[Any]:
     closed = [part for seq, end in changes.closed.items() for part in (seq, end)]
     head = [KEPT_ENTRIES, run, "" if changes.held_seq is None else changes.held_seq, int(changes.deletes_posts)]
     return [*head, len(changes.posts), *posts, len(changes.replaced), *replaced, *closed]
+
+
+def _record(  # noqa: PLR0913, PLR0917 - the results of the script RECORD
+    pairs: Sequence[bytes],
+    inbox: Sequence[bytes],
+    known_ids: Sequence[bytes],
+    order: Sequence[bytes],
+    old: int,
+    is_owned: int,
+) -> ConversationRecord | None:
+    """Convert the results of the script RECORD; `None` if there is no such conversation."""
+    fields, hows = _paired(pairs), _paired(known_ids)
+    if not fields and not inbox and not order and not hows:
+        return None
+    accepted = int(fields.get(b"seq", 0))
+    # If the conversation is unchanged for KEPT_S, all its ids expire at once.
+    forgotten = accepted if not order and not inbox else int(fields.get(b"gone", 0)) - old
+    agent, owner = (fields[name].decode() if name in fields else None for name in (b"agent", b"owner"))
+    return serialization.record_of(
+        fields.get(b"run"),
+        _named(fields, b"p:"),
+        [_row(raw) for raw in inbox],
+        () if hows.keys() == set(order) else ("the ids of its entries and their order do not match",),
+        agent=agent,
+        owner=owner,
+        is_owned=bool(is_owned),
+        held_seq=int(fields.get(b"held_seq", 0)),
+        ends={name.decode(): how.partition(b"=")[2].decode() for name, how in hows.items() if b"=" in how},
+        order=tuple(name.decode() for name in order),
+        count=Count(accepted, {end: int(n) for end, n in _named(fields, b"n:").items()}, forgotten),
+    )
+
+
+def _row(raw: bytes) -> tuple[int, str, Any, bytes]:
+    """Split an inbox entry, whose lines are: sequence number, kind, length of the id, id and data."""
+    seq, kind, length, rest = raw.split(b"\n", 3)
+    at = int(length)
+    return int(seq), rest[:at].decode(), kind.decode(), rest[at:]
+
+
+def _paired(parts: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _named(fields: Mapping[bytes, bytes], prefix: bytes) -> dict[str, bytes]:
+    """Return the fields with this prefix, by the rest of their names."""
+    return {name[len(prefix) :].decode(): value for name, value in fields.items() if name.startswith(prefix)}
+
+
+def _reasons(settings: Mapping[str, str]) -> list[str]:
+    reasons = []
+    if settings.get("appendonly") == "no":
+        reasons.append(
+            "Redis is not persistent: recent messages are lost when it restarts. "
+            "Set `appendonly yes`; also set `appendfsync always` to avoid losing the last second."
+        )
+    policy = settings.get("maxmemory-policy", "noeviction")
+    if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
+        reasons.append(
+            f"Redis evicts conversations when its memory is full (`maxmemory-policy {policy}`). "
+            "Set `maxmemory-policy noeviction`."
+        )
+    return reasons
+
+
+def _text(raw: str | bytes) -> str:
+    return raw.decode() if isinstance(raw, bytes) else raw

@@ -11,8 +11,7 @@ from connector.inbound.access_policy import AccessPolicy, Actor
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.users import Users
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Dropped
-from local_slack.delivery.faults import SlowResponse
+from local_slack.delivery.faults import Dropped, SlowResponse
 
 NOT_A_USER = "You may not use me"
 NOT_HERE = "I may not be used in this channel"

@@ -8,7 +8,7 @@ import pytest
 from chat import Chat
 
 from local_slack import LocalSlack, RetrySchedule, ServerError
-from local_slack.delivery.delivery_faults import Dropped
+from local_slack.delivery.faults import Dropped
 
 LOST_TWICE = 2  # both events of a mention
 

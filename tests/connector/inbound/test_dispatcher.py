@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from connector import HttpTransport
 from local_slack import LocalSlack, RetrySchedule
-from local_slack.delivery.delivery_faults import Delayed, Dropped, Duplicated
+from local_slack.delivery.faults import Delayed, Dropped, Duplicated
 
 
 def http_transport(slack: LocalSlack) -> HttpTransport:

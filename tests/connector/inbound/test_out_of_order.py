@@ -9,7 +9,7 @@ from connector.events import SlackMessage
 from connector.inbound.access_policy import Actor
 from connector.inbound.out_of_order import LookUps, LRUSet, NoAnswer, UnroutedReplies
 from local_slack import LocalSlack, RetrySchedule, ServerError
-from local_slack.delivery.delivery_faults import Dropped
+from local_slack.delivery.faults import Dropped
 
 ACTOR = Actor("U1", "C1")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +11,6 @@ from slack_sdk.errors import SlackApiError
 
 from local_slack import SlackRefused
 from local_slack.blocks.blocks import check_blocks, with_ids
-
-if TYPE_CHECKING:
-    pass
 
 
 def plain(text="hi"):

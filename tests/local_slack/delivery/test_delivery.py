@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_slack import Delayed, Dropped, Duplicated, RetrySchedule
-from local_slack.delivery.delivery import Delivery
-from local_slack.delivery.delivery_faults import DeliveryFaults
-from local_slack.delivery.envelope import Envelope
+from local_slack.delivery.delivery import Delivery, Envelope
+from local_slack.delivery.faults import DeliveryFaults
 from local_slack.delivery.recorder import Recorder
 
 RETRIES = 3

@@ -65,10 +65,6 @@ async def test_a_direct_message_has_one_channel_that_is_closed_to_others(slack, 
         assert await error_of(call) == "channel_not_found"
 
 
-async def test_a_post_to_a_user_goes_to_the_direct_message(client):
-    assert (await client.chat_postMessage(channel="U0BEN", text="hello"))["channel"] == "D0BEN"
-
-
 @pytest.mark.slack(channels=("general", "secret"), bot_channels=("general",))
 async def test_a_bot_can_use_a_channel_after_it_has_joined(slack, client):
     secret = slack.channel("secret").id
@@ -91,10 +87,3 @@ async def test_channels_are_listed_by_type(ana, client):
     assert [channel["name"] for channel in public] == ["general", "random"]
     direct = (await client.users_conversations(types="im"))["channels"]
     assert [channel["id"] for channel in direct] == ["D0ANA"]
-
-
-async def test_members_can_be_looked_up(slack, client):
-    assert [member["name"] for member in (await client.users_list())["members"]] == ["ana", "ben", "chloe", "alpha"]
-    assert (await client.users_info(user="U0ANA"))["user"]["profile"]["display_name"] == "Ana"
-    assert (await client.bots_info(bot="B0ALPHA"))["bot"]["user_id"] == slack.bot_user_id
-    assert await error_of(client.users_info(user="U0NOBODY")) == "user_not_found"

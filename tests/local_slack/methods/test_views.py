@@ -30,12 +30,12 @@ async def test_each_person_has_a_home_tab(slack, client):
 
 
 async def test_a_trigger_opens_one_modal_within_three_seconds(slack, client, clock):
-    trigger = slack.workspace.triggers.issue("U0ANA")
+    trigger = slack.workspace.views.issue_trigger("U0ANA")
     view = (await client.views_open(trigger_id=trigger, view=MODAL))["view"]
     assert [(v.user, v.type) for v in slack.workspace.views.all] == [("U0ANA", "modal")]
     await client.views_update(view_id=view["id"], view={**MODAL, "private_metadata": "x"})
     assert slack.workspace.views.all[0].content["private_metadata"] == "x"
-    old = slack.workspace.triggers.issue("U0ANA")
+    old = slack.workspace.views.issue_trigger("U0ANA")
     clock.advance(3.1)
     for id_, error in ((trigger, "exchanged"), ("1.2.3", "invalid"), (old, "expired")):
         assert error in await error_of(client.views_open(trigger_id=id_, view=MODAL))

@@ -1,9 +1,14 @@
-"""Tokens, arguments and conditions that make Slack refuse a call."""
+"""Tokens, arguments and conditions that make Slack refuse a call; slack_sdk works with every method."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from slack_errors import error_of
+from slack_sdk import WebClient
+from slack_sdk.models.blocks import ActionsBlock, ButtonElement, MarkdownTextObject, SectionBlock
+from slack_sdk.models.metadata import Metadata
 
 from local_slack.methods.web_api import METHOD_NAMES
 
@@ -101,7 +106,7 @@ async def test_a_missing_argument_is_named_and_an_empty_one_looked_up(slack, cal
             "must be a valid enum value [json-pointer:/parse]",
         ),
         ("chat.postMessage", {"blocks": "nonsense"}, "invalid_blocks_format", None),
-        ("chat.postMessage", {}, "no_text", None),
+        ("chat.postMessage", {"text": "  "}, "no_text", None),
         ("chat.postMessage", {"text": "x", "thread_ts": "soon"}, "invalid_thread_ts", None),
         ("chat.postMessage", {"text": "x", "markdown_text": "x"}, "markdown_text_conflict", None),
         ("chat.postMessage", {"text": "x", "attachments": [{}] * 101}, "too_many_attachments", None),
@@ -211,3 +216,73 @@ async def test_an_update_needs_the_id_of_the_channel(client, post):
 async def test_the_size_of_metadata_is_limited(call, size, error):
     metadata = {"event_type": "run", "event_payload": {"text": "x" * size}}
     assert (await call("chat.postMessage", json={**HERE, "text": "hi", "metadata": metadata})).get("error") == error
+
+
+@pytest.fixture
+def sdk(slack):
+    """Call a method of the client by its name, in a thread."""
+    client = WebClient(token=slack.bot_token, base_url=slack.api_url)
+    return lambda name, /, **arguments: asyncio.to_thread(getattr(client, name), **arguments)
+
+
+async def test_the_sdk_posts_messages_with_block_objects(sdk):
+    run = ButtonElement(text="Run", action_id="run", value="1", style="primary")
+    blocks = [
+        SectionBlock(text=MarkdownTextObject(text="*Run* <https://example.org|it>?")),
+        ActionsBlock(elements=[run]),
+    ]
+    metadata = Metadata(event_type="run", event_payload={"id": 1})
+    ts = (await sdk("chat_postMessage", **HERE, text="Run?", blocks=blocks, metadata=metadata))["ts"]
+    await sdk("chat_update", **HERE, ts=ts, text="Running", blocks=blocks[:1], parse="none")
+    await sdk("chat_postMessage", **HERE, thread_ts=ts, text="a reply", unfurl_links=False)
+    root, reply = (await sdk("conversations_replies", **HERE, ts=ts, include_all_metadata=True))["messages"]
+    assert (root["text"], reply["text"]) == ("Running", "a reply")
+    assert root["metadata"] == {"event_type": "run", "event_payload": {"id": 1}}
+    assert "metadata" not in (await sdk("conversations_replies", **HERE, ts=ts))["messages"][0]
+    assert [block["type"] for block in root["blocks"]] == ["section"]
+    await sdk("reactions_add", **HERE, timestamp=ts, name="eyes")
+    await sdk("reactions_remove", **HERE, timestamp=ts, name="eyes")
+    await sdk("chat_delete", **HERE, ts=reply["ts"])
+    await sdk("chat_postEphemeral", **HERE, user="U0ANA", text="psst")
+    assert (await sdk("chat_getPermalink", **HERE, message_ts=ts))["permalink"].startswith("https://")
+
+
+async def test_the_sdk_uploads_files(slack, ana, sdk):
+    root = await ana.say("general", "please")
+    files = [{"content": "one,two\n", "filename": "a.csv", "title": "A"}, {"content": b"\x00\xff", "filename": "b.bin"}]
+    done = await sdk("files_upload_v2", **HERE, thread_ts=root, initial_comment="two files", file_uploads=files)
+    reply = slack.workspace.thread("general", root)[1]
+    assert reply.text == "two files"
+    shared = [(file.name, file.title, file.content) for file in reply.files]
+    assert shared == [("a.csv", "A", b"one,two\n"), ("b.bin", "b.bin", b"\x00\xff")]
+    assert [file["id"] for file in done["files"]] == [file.id for file in reply.files]
+    single = (await sdk("files_upload_v2", **HERE, content="x", filename="x.txt"))["file"]["id"]
+    assert (await sdk("files_info", file=single))["file"]["name"] == "x.txt"
+    await sdk("files_delete", file=single)
+
+
+async def test_the_sdk_reaches_people_channels_sessions_and_views(slack, sdk):
+    assert (await sdk("api_test", hello="you"))["args"] == {"hello": "you"}
+    assert (await sdk("auth_test"))["user_id"] == slack.bot_user_id
+    assert [member["name"] for member in (await sdk("users_list"))["members"]] == ["ana", "ben", "chloe", "alpha"]
+    assert await error_of(sdk("users_info", user="U0NOBODY")) == "user_not_found"
+    assert (await sdk("users_info", user="U0ANA"))["user"]["name"] == "ana"
+    assert (await sdk("bots_info", bot="B0ALPHA"))["bot"]["name"] == "Alpha"
+    made = (await sdk("conversations_create", name="made"))["channel"]["id"]
+    await sdk("conversations_invite", channel=made, users=["U0ANA", "U0BEN"])
+    assert (await sdk("conversations_members", channel=made))["members"] == ["U0ALPHA", "U0ANA", "U0BEN"]
+    assert len((await sdk("conversations_list", types=["public_channel", "im"]))["channels"]) == 3
+    posted = await sdk("chat_postMessage", channel="U0ANA", text="hi")
+    assert posted["channel"] == "D0ANA"
+    ts = posted["ts"]
+    place = {"channel_id": "D0ANA", "thread_ts": ts}
+    await sdk("agents_sessions_setStatus", **place, status="processing", title="Talk")
+    await sdk("agents_sessions_rename", **place, title="Talking")
+    await sdk("assistant_threads_setStatus", **place, status="thinks", loading_messages=["a", "b"])
+    await sdk("assistant_threads_setSuggestedPrompts", **place, prompts=[{"title": "a", "message": "b"}])
+    session = slack.workspace.session("D0ANA", ts)
+    assert (session.status, session.title) == ("processing", "Talking")
+    assert (session.says, session.loading) == ("thinks", ("a", "b"))
+    await sdk("views_publish", user_id="U0ANA", view={"type": "home", "blocks": []})
+    assert (await sdk("apps_connections_open", app_token=slack.app_token))["url"].startswith("ws://")
+    assert await error_of(sdk("conversations_info", channel="C0NOWHERE")) == "channel_not_found"

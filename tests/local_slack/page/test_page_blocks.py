@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from playwright.async_api import expect
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.browser
 
@@ -96,7 +93,7 @@ async def test_blocks_are_displayed_and_markup_in_them_is_escaped(slack, client,
 
     texts = await page.evaluate(
         """async () => {
-            const { BlocksView } = await import("/page/blocks.js");
+            const { BlocksView } = await import("/page/messages/blocks.js");
             const view = new BlocksView({ directory: { user: () => null } });
             view.update([{ type: "video" }, { type: "constructor" }, { type: "section", fields: 3 },
                 { type: "actions", elements: [{ type: "datepicker" }] }]);

@@ -86,9 +86,10 @@ async def test_only_files_of_the_page_are_served(slack, session, path):
     ],
 )
 async def test_other_hosts_and_pages_are_refused(slack, session, headers, status):
-    async with session.get(slack.url + "page/state.json", headers=headers) as response:
-        assert response.status == status
-        assert status == 200 or "local_slack" in await response.text()
+    for path in ("page/state.json", "faults", "record.jsonl"):
+        async with session.get(slack.url + path, headers=headers) as response:
+            assert response.status == status
+            assert status == 200 or "local_slack" in await response.text()
 
 
 async def test_the_page_itself_may_call_the_web_api(slack, ana, session):

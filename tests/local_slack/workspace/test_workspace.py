@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +11,6 @@ from local_slack import SlackRefused, Workspace
 from local_slack.delivery.events import event_of
 from local_slack.workspace.messages import Body
 from local_slack.workspace.people import Directory
-
-if TYPE_CHECKING:
-    pass
 
 ACTIONS = st.sampled_from(["post", "reply", "broadcast", "edit", "delete", "react", "unreact"])
 STEPS = st.lists(st.tuples(ACTIONS, st.sampled_from(["ana", "ben", "alpha"]), st.integers(0, 8)), max_size=40)

@@ -1,9 +1,10 @@
-"""Fencing tokens of a conversation's log: a later owner keeps earlier ones from writing, in every store."""
+"""The branches and the fencing tokens of a conversation's log, in every store."""
 
 import pytest
 from interaction_states import said
 
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.branch import checkout, fork, rewind
 from orchestrator_interactive.interactions.errors import Fenced
 
 
@@ -75,3 +76,16 @@ async def test_a_stack_without_a_token_may_write(old, new):
     await old.fence(7)
     await new.push(said("by hand"))
     assert await texts_of(new) == ["by hand"]
+
+
+async def test_the_functions_change_the_branches_of_a_stack(store) -> None:
+    stack = InteractionStack(store, "conversation", "agent_alpha")
+    await stack.push(*(said(str(number)) for number in range(12)))
+    new_branch_id = await fork(stack, index=10)
+    await checkout(stack, "main")
+    assert await stack.length() == 12
+    await checkout(stack, new_branch_id)
+    assert await stack.length() == 11
+    await rewind(stack, index=5)
+    assert await stack.length() == 6
+    assert await fork(stack, index=4, name="my-idea") == "my-idea"

@@ -9,7 +9,7 @@ from agents import Agent, ScriptedProvider, call, echo, fail, make_agent, return
 from orchestrator_interactive.kernel import ResponseStream
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
-from orchestrator_interactive.transcript.tokens import estimate
+from orchestrator_interactive.transcript.rows import estimate
 
 Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
 TOO_LONG = errors.ContextLengthError("prompt is too long")

@@ -10,7 +10,7 @@ from anthropic_server import AnthropicServer, text
 from registry_fixtures import RegistryFixture
 from virtual_time import in_virtual_time
 
-from orchestrator_interactive.interactions.rendering.policies import register_policy
+from orchestrator_interactive.interactions.render_policies import register_policy
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 from orchestrator_interactive.registries import AgentRegistry, LLMAgent, LLMAgents

@@ -10,10 +10,10 @@ import pytest
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
+from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.loop.injection_queue import Injection, injection_row
-from orchestrator_interactive.modules.context_stack.rows import states_of
 from orchestrator_interactive.transcript.rows import user_row
 from service.doctor.delivery_audit import Tally, check
 from service.store import open_run_store

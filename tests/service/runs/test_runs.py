@@ -6,8 +6,8 @@ import pytest
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
 from orchestrator_interactive.storage.errors import StoreUnavailable
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.runs.runs import StoredRuns
-from service.store.retry import StoreRetryPolicy
 
 HERE, THERE = "T:C:1.0", "T:C:2.0"
 RUN = StateChanges(run={"id": "r"})

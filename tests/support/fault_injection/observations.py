@@ -11,7 +11,7 @@ from router import Event
 
 from fault_injection.model import MARK, TAG
 from local_slack import LocalSlack, Message
-from local_slack.workspace.changes import Change, Changed, Deleted, Posted, Reacted
+from local_slack.workspace.messages import Change, Changed, Deleted, Posted, Reacted
 
 HOURGLASS = "hourglass_flowing_sand"
 STATUS = ":status"

@@ -24,7 +24,7 @@ from connector import HttpTransport, Instance, Persona, SlackCredentials, Socket
 from fuzzing.events import EventFuzzer
 from local_slack import LocalSlack, RetrySchedule, Workspace
 from local_slack.delivery.delivery import Envelope
-from local_slack.delivery.signature import Signer
+from local_slack.delivery.http_delivery import Signer
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import LogStore
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError, ModuleNotFoundError  # noqa: A004 - the contract's name
-from orchestrator_interactive.kernel.loading.importing import import_module, import_mount
-from orchestrator_interactive.kernel.loading.location import locate
+from orchestrator_interactive.kernel.loading.location import import_module, import_mount, locate
 
 _MOUNT = "async def mount(coordinator, config): ...\n"
 
@@ -97,11 +96,6 @@ def test_the_name_of_an_installed_module_is_no_path():
         "There is nothing at tool-todo. That is the name of an installed module, not a path. "
         "Give the path of 'orchestrator_interactive.modules.tool_todo'."
     )
-
-
-def test_the_path_is_kept_as_given(project, monkeypatch):
-    monkeypatch.chdir(project({"words.py": _MOUNT}))
-    assert str(locate(Path("words.py")).path) == "words.py"
 
 
 @pytest.mark.parametrize(

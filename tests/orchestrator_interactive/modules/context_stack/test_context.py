@@ -213,6 +213,24 @@ class TestRenderPolicies:
             ("user", "[The answer of helper:]\n  Found"),
         ]
 
+    async def test_images_of_a_rendered_request_are_content_blocks(self, fixture: StackFixture) -> None:
+        sources = [
+            {"type": "base64", "media_type": "image/png", "data": "iVBO"},
+            {"type": "url", "url": "https://example.com/a.png"},
+        ]
+        blocks = [{"type": "text", "text": "These"}, *({"type": "image", "source": source} for source in sources)]
+        context = fixture.context(render_policy="agents")
+        await add(context, {"role": "user", "content": blocks})
+        assert await context.get_messages_for_request() == [{"role": "user", "content": blocks}]
+
+    async def test_a_rendered_request_leaves_out_refused_tasks_and_repairs_rows(self, fixture: StackFixture) -> None:
+        context = fixture.context(render_policy="agents")
+        refused = {**said("I will n"), "metadata": {"refused": True}}
+        await add(context, user("bad"), refused, user("good"), {"role": "tool", "content": "x"}, from_hook("[Go on.]"))
+        told = [(row["role"], row["content"]) for row in await context.get_messages_for_request()]
+        assert "refused" in told[0][1]
+        assert told[1:] == [("user", "good"), ("system", "  [Go on.]")]
+
     async def test_a_run_with_the_summary_policy(self) -> None:
         provider = MockProvider([*([ToolCallBlock(id=f"c{n}", name="look", input={})] for n in range(8)), "Done."])
         plan = {
@@ -281,6 +299,15 @@ class TestMount:
         assert await coordinator.get_capability("interactions.stack").current() == UserMessageState("Hello!")
         await clean_up()
         assert await InteractionStack(store, "c", "a").length() == 1
+
+    async def test_the_conversation_has_the_id_of_the_session_by_default(self) -> None:
+        coordinator, store = a_coordinator(), MemoryStore()
+        coordinator.register_capability("interactions.store", store)
+        await context_stack.mount(coordinator, {})
+        await coordinator.get("context").add_message(user("Hello!"))
+        assert [(key.conversation_id, key.agent_id) for key in await store.keys()] == [
+            (coordinator.session_id, "agent")
+        ]
 
     async def test_without_a_store_it_opens_and_closes_its_own(self, tmp_path: Any) -> None:
         for rows in ([], [user("Hello!")]):

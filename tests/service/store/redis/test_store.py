@@ -12,9 +12,9 @@ from run_store_cases import LONG_S, OVER_S, T1, C, D, admitted, entry, is_lost, 
 from structlog.testing import capture_logs
 
 from connector.protocols import StateChanges
-from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
+from orchestrator_interactive.storage.errors import StoreUnavailable
 from service.store import inspect_run_store, open_run_store
-from service.store.redis import index_scripts, scripts
+from service.store.redis import index, scripts
 
 STATE = f"runs:{{{C}}}"
 DUE = f"runs:{{index}}:due:{T1}"
@@ -59,7 +59,7 @@ def lose_reply(proxy):
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_step_with_a_lost_reply_returns_its_first_result(lossy, proxy, lose_reply, times):
-    for script in (index_scripts.ENTER, scripts.ADMIT):
+    for script in (index.ENTER, scripts.ADMIT):
         lose_reply(script, times)
         assert (await lossy.admit(C, entry(script.sha), "owl")).is_new
     lose_reply(scripts.CLAIM, times)
@@ -165,30 +165,6 @@ async def test_every_step_fails_during_an_outage_and_the_state_survives_it(durab
         assert await store.claim(C, "b", LONG_S) is None
         again = await store.claim(C, "a", LONG_S)
         assert (again.run, again.posts, names_of(again.entries)) == ({"id": 1}, {"1": "x"}, ["1"])
-
-
-async def test_a_replica_is_unavailable_until_it_is_the_primary_again(redis, store):
-    redis.ask("REPLICAOF", "127.0.0.1", "1")
-    try:
-        with pytest.raises(StoreUnavailable, match="it is a replica"):
-            await store.admit(C, entry(1), None)
-    finally:
-        redis.ask("REPLICAOF", "NO", "ONE")
-    assert (await store.admit(C, entry(1), None)).is_new
-
-
-async def test_a_wrong_password_is_no_outage():
-    with redis_server("--requirepass", "hunter2") as server:
-        with pytest.raises(StoreError, match="another user or password") as refused:
-            await open_run_store(server.url)
-        assert not isinstance(refused.value, StoreUnavailable)
-
-
-async def test_scripts_that_the_server_has_lost_are_sent_again(redis, store):
-    await admitted(store, C, 1)
-    redis.ask("SCRIPT", "FLUSH")
-    await admitted(store, C, 2)
-    assert names_of((await store.claim(C, "a", LONG_S)).entries) == ["1", "2"]
 
 
 async def test_all_keys_of_a_conversation_have_the_same_hash_tag(redis, store):

@@ -12,9 +12,9 @@ from run_store_cases import LONG_S, C, admitted, entry, names_of, within
 
 from connector.protocols import StateChanges
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.store import open_run_store
 from service.store.redis.index import keys
-from service.store.retry import StoreRetryPolicy
 
 NAMES = [f"c{number}" for number in range(12)]
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.runs.runs import StoredRuns
-from service.store.retry import StoreRetryPolicy
 from simulated.engine import stack_of
 
 from .replica import Replica

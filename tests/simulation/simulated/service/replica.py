@@ -18,9 +18,10 @@ from connector.routing import Router
 from connector.runs.background_tasks import WorkspaceContext
 from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
 from connector.slack_api.rate_limiter import RateLimiter
+from orchestrator_interactive.interactions.stores import retrying
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig
 from service.sessions.manager import InProcessSessionManager
-from service.store.retry import RetryingStore, StoreRetryPolicy
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation
 
@@ -169,7 +170,7 @@ class Replica:
         config = _CONFIG_WITH_A_SHORT_QUEUE if sim.occurs("short queue", 1) else _CONFIG
         runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
         router = Router(_INSTANCES, runs, TEAM, BOT)
-        logs = RetryingStore(log_store, policy)
+        logs = retrying(log_store, policy)
         async with (
             runs,
             parts.sessions(config, "staged", workspaces, logs, environment.idle_evict_s) as sessions,

@@ -14,15 +14,14 @@ from typing import Any, TypeVar
 
 from connector.protocols import Claim, InboxEntry, StateChanges
 from orchestrator_interactive.interactions.records import Key
+from orchestrator_interactive.interactions.stores import sqlite as sqlite_logs
 from orchestrator_interactive.interactions.stores.base import Change, LogStore
 from orchestrator_interactive.interactions.stores.sqlite import SqliteStore
-from orchestrator_interactive.storage import sqlite_file
 from orchestrator_interactive.storage.errors import StoreUnavailable
-from orchestrator_interactive.storage.sqlite import Database
+from orchestrator_interactive.storage.sqlite import Database, open_database, open_writer
+from service.store import sqlite as sqlite_runs
 from service.store.base import Admission, ConversationRecord, RunStore
-from service.store.sqlite import records as sqlite_records
-from service.store.sqlite import schema
-from service.store.sqlite.store import SqliteRunStore
+from service.store.sqlite import SqliteRunStore
 from simulated.simulation import Simulation
 
 from .store_observer import StoreObserver
@@ -31,6 +30,11 @@ T = TypeVar("T")
 
 _EPOCH_S = 1_700_000_000.0
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the stores create their own folder there
+
+
+def _prepare(file: sqlite3.Connection) -> None:
+    sqlite_logs.prepare(file)
+    sqlite_runs.prepare(file)
 
 
 class TimerThread:
@@ -81,7 +85,7 @@ class SqliteStores:
         self._lock: sqlite3.Connection | None = None
 
     async def connect(self, process: int) -> tuple[RunStore, LogStore]:
-        runs = ObservedRunStore(await self._unlocked_database(), None, self._clock)
+        runs = ObservedRunStore(await self._unlocked_database(), self._clock)
         runs.observe(self._observer, process, self._reader)
         logs = ObservedLogStore(self._database())
         logs.observe(self._observer, process)
@@ -93,7 +97,7 @@ class SqliteStores:
             if self._lock is None:
                 database = self._database()
                 with suppress(StoreUnavailable):
-                    await database.run(schema.end_leases, self._clock())
+                    await database.write_in_thread(lambda file: sqlite_runs.end_leases(file, self._clock()))
                     return database
             await asyncio.sleep(0.2)
 
@@ -111,8 +115,8 @@ class SqliteStores:
             self._lock = None
 
     async def records(self) -> dict[str, ConversationRecord]:
-        names, now = sqlite_records.conversations(self._reader), self._clock()
-        found = {name: sqlite_records.record_of(self._reader, now, name) for name in names}
+        names, now = sqlite_runs.conversations(self._reader), self._clock()
+        found = {name: sqlite_runs.record_of(self._reader, now, name) for name in names}
         return {name: record for name, record in found.items() if record is not None}
 
     def close(self) -> None:
@@ -122,12 +126,12 @@ class SqliteStores:
 
     def _database(self) -> Database:
         thread: Any = TimerThread(self._sim)
-        writer = sqlite_file.open_writer(self._path)
+        writer = open_writer(self._path)
         self._connections.append(writer)
         return Database(self._path, thread, self._open(), writer)
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite_file.open_database(self._path, schema.prepare)
+        connection = open_database(self._path, _prepare)
         connection.execute("PRAGMA busy_timeout = 0")  # waiting for a lock would take real time
         self._connections.append(connection)
         return connection
@@ -170,7 +174,7 @@ class ObservedRunStore(SqliteRunStore):
         self._observer.released(conversation_id, self._process)
 
     def _record_of(self, conversation_id: str) -> ConversationRecord | None:
-        return sqlite_records.record_of(self._reader, self._clock(), conversation_id)
+        return sqlite_runs.record_of(self._reader, self._clock(), conversation_id)
 
 
 class ObservedLogStore(SqliteStore):

@@ -177,10 +177,12 @@ class Receipts(Invariant):
         super().__init__(sim)
         self._states: dict[str, _State] = {}
         self._answers = 0
+        self._has_reported_end = False
 
     def on_run_started(self, _run: RunRecord) -> None:
         self._states = {each: state for each, state in self._states.items() if state.state == "waiting"}
         self._answers = 0
+        self._has_reported_end = False
 
     def on_killed(self, _run: RunRecord) -> None:
         self._states.clear()  # receipts are in memory only
@@ -193,7 +195,8 @@ class Receipts(Invariant):
         self._states[receipt.id] = _State(post)
 
     def on_withdrawn(self, _post: Post, message_id: str) -> None:
-        self._states[message_id].state = "withdrawn"
+        # Between the end of a run and the return of its session, the agent may have forgotten the message.
+        self._states[message_id].state = "withdrawn after the end" if self._has_reported_end else "withdrawn"
 
     def on_hook(self, event: str, _data: dict[str, Any]) -> None:
         if event == "provider:response":
@@ -204,19 +207,21 @@ class Receipts(Invariant):
             if (state := self._states.get(each)) is None:
                 self.violation("A row lists a message that has no receipt.")
                 continue
-            if state.state == "withdrawn":
+            if state.state.startswith("withdrawn"):
                 self.violation(f"Message {state.post.number} was withdrawn, and is in a row.")
             state.state, state.iteration = "delivered", self._answers + 1
 
     def on_progress(self, event: str, data: dict[str, Any]) -> None:
         if event == "complete":
+            self._has_reported_end = True
             self.check(None, data["messages"], "The end of the run")
 
     def check(self, run: RunRecord | None, receipts: Iterable[dict[str, Any]], source: str) -> None:
         if run is not None and run.was_abandoned:
             return  # the last row may be missing
-        reported = [(each["id"], each["state"], each["iteration"]) for each in receipts]
-        states = [(each, state.state, state.iteration) for each, state in self._states.items()]
+        late = {each for each, state in self._states.items() if state.state == "withdrawn after the end"}
+        reported = [(each["id"], each["state"], each["iteration"]) for each in receipts if each["id"] not in late]
+        states = [(each, state.state, state.iteration) for each, state in self._states.items() if each not in late]
         if reported != states:
             wrong = [f"{self._name(e[0])} {e[1:]}" for e in reported if e not in states]
             right = [f"{self._name(e[0])} {e[1:]}" for e in states if e not in reported]

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stores.base import LogStore
-from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.store.base import ConversationRecord
 from simulated.service.people import StopReaction, WrittenMessage

@@ -1,1 +1,0 @@
-"""The control API for faults, limits and the record."""

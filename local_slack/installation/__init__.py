@@ -1,1 +1,0 @@
-"""Workspaces, apps and people."""

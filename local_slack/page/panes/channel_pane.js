@@ -1,0 +1,183 @@
+import { h, icon, iconButton } from "../dom.js";
+import { presenceDot, userAvatar } from "../messages/avatar.js";
+import { MessageList } from "../messages/message_list.js";
+import { RunBar, runIn } from "../messages/run_bar.js";
+import { Composer, Drafts } from "./composer.js";
+import { isReply } from "../state/conversation.js";
+import { displayName } from "../state/directory.js";
+
+const FIRST_TASK = "look through the notes in the workspace and suggest improvements";
+
+/** The beginning of a conversation. While it is empty, a click puts a suggested message into the composer. */
+function welcome(channel, directory, isEmpty, suggest) {
+  const partner = directory.partnerOf(channel);
+  const bot = partner ? (partner.is_bot ? partner : null) : directory.bots.find((each) => !channel.members?.length || channel.members.includes(each.id));
+  const picture = partner ? userAvatar(partner, "large") : h("span", { class: "welcome-mark" }, icon("hash"));
+  const title = partner ? displayName(partner) : `Welcome to #${channel.name}`;
+  return h(
+    "section",
+    { class: `welcome ${isEmpty ? "empty" : ""}`, "aria-label": "Beginning of the conversation" },
+    picture,
+    h("h2", {}, title),
+    h("p", {}, introduction(channel, partner, bot)),
+    isEmpty && bot ? [suggestion(bot, partner, suggest), offlineNote(bot), steps(bot, Boolean(partner))] : null,
+  );
+}
+
+function introduction(channel, partner, bot) {
+  if (partner?.is_bot) return `This is your direct conversation with ${displayName(partner)}. Write a task; no mention is needed.`;
+  if (partner) return `This is the beginning of your conversation with ${displayName(partner)}.`;
+  if (!bot) return `This is the beginning of #${channel.name}.`;
+  return `Mention @${bot.name} to give ${displayName(bot)} a task. It answers in a thread.`;
+}
+
+function suggestion(bot, partner, suggest) {
+  const direct = FIRST_TASK[0].toUpperCase() + FIRST_TASK.slice(1);
+  const text = partner ? direct : `@${bot.name} ${FIRST_TASK}`;
+  const shown = partner ? [direct] : [h("span", { class: "mention" }, `@${bot.name}`), ` ${FIRST_TASK}`];
+  return h(
+    "button",
+    { type: "button", class: "suggestion", testid: "suggestion", onclick: () => suggest(text) },
+    h("span", { class: "suggestion-label" }, "Try this"),
+    h("span", { class: "suggestion-text" }, shown),
+  );
+}
+
+function offlineNote(bot) {
+  if (bot.online) return null;
+  return h("p", { class: "offline-note" }, `${displayName(bot)} is not connected. Start the bot service to connect it.`);
+}
+
+function steps(bot, isDirect) {
+  const name = displayName(bot);
+  const there = isDirect ? "here" : "in the thread";
+  return h(
+    "ul",
+    { class: "steps" },
+    step("⏳", `${name} is working`, `A status message ${there} shows what it is doing.`),
+    step("📨", "Write while it works", `Messages that you send ${there} reach it during its work.`),
+    step("❌", "Stop it", "Press Stop under its status message, or react to it with ❌."),
+  );
+}
+
+const step = (sign, title, text) => h("li", {}, h("span", { class: "emoji", "aria-hidden": "true" }, sign), h("div", {}, h("strong", {}, title), h("span", {}, text)));
+
+/** The open conversation: header, messages, composer. */
+export class ChannelPane {
+  #session;
+  #headerKey = null;
+  #welcomeKey = null;
+  #loadingOlder = false;
+
+  constructor(session, { onBack, onSent }) {
+    this.#session = session;
+    this.list = new MessageList(session, { label: "Messages", onTop: () => this.#older() });
+    this.header = h("header", { class: "pane-header" });
+    this.onBack = onBack;
+    this.composer = new Composer(session, {
+      label: "Message",
+      onSubmit: async (typed) => onSent(await session.send(session.channelId, typed), session.channelId),
+      onArrowUp: () => this.list.editLastOwn(),
+      onChange: (text) => this.drafts?.keep(session.channelId, text),
+    });
+    this.drafts = new Drafts(session.me.id);
+    this.runBar = new RunBar(session, (error) => this.fail(error));
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.element = h(
+      "main",
+      { class: "pane channel-pane", testid: "channel-pane", "aria-label": "Conversation" },
+      this.header,
+      this.problem,
+      this.list.element,
+      h("div", { class: "pane-composer" }, this.runBar.element, this.composer.element),
+    );
+  }
+
+  /** Another conversation was opened: show its draft. */
+  moved() {
+    const { channel, directory } = this.#session;
+    if (!channel) return;
+    const partner = directory.partnerOf(channel);
+    this.composer.value = this.drafts.of(channel.id);
+    this.composer.placeholder = partner ? `Message ${displayName(partner)}` : `Message #${channel.name}`;
+    this.element.setAttribute("aria-label", partner ? `Conversation with ${displayName(partner)}` : `Channel ${channel.name}`);
+  }
+
+  update() {
+    const { channel } = this.#session;
+    if (!channel) return;
+    const conversation = this.#session.conversation(channel.id);
+    const messages = conversation.timeline();
+    this.#showHeader(channel);
+    this.#showWelcome(channel, conversation.loaded && !conversation.cursor, messages.length === 0);
+    const run = this.#runOf(channel, messages);
+    this.runBar.update(channel.id, this.#botOf(channel, messages), run);
+    this.list.show(channel.id, channel.id, messages, run?.status?.ts);
+  }
+
+  fail(error) {
+    this.problem.textContent = error?.message ?? "";
+    this.problem.hidden = !error;
+  }
+
+  suggest(text) {
+    this.composer.value = text;
+    this.composer.focus();
+  }
+
+  /** A bot works in the conversation itself only in direct messages; in channels it works in threads. */
+  #runOf(channel, messages) {
+    if (!channel.is_im) return null;
+    const { directory } = this.#session;
+    return runIn(messages.filter((message) => !isReply(message)), directory);
+  }
+
+  /** Null while the conversation is empty: the welcome text shows the same hint. */
+  #botOf(channel, messages) {
+    const partner = this.#session.directory.partnerOf(channel);
+    return partner?.is_bot && messages.length ? partner : null;
+  }
+
+  async #older() {
+    if (this.#loadingOlder) return;
+    this.#loadingOlder = true;
+    try {
+      await this.#session.loadOlder(this.#session.channelId);
+    } catch (error) {
+      this.fail(error);
+    } finally {
+      this.#loadingOlder = false;
+    }
+  }
+
+  #showHeader(channel) {
+    const { directory } = this.#session;
+    const partner = directory.partnerOf(channel);
+    const members = (channel.members ?? []).map((id) => directory.user(id)).filter(Boolean);
+    const key = JSON.stringify([channel, partner?.online, members.length]);
+    if (key === this.#headerKey) return;
+    this.#headerKey = key;
+    const title = partner ? [userAvatar(partner, "small"), displayName(partner), presenceDot(partner)] : [icon("hash"), channel.name];
+    const about = partner ? (partner.is_bot ? (partner.online ? "App · online" : "App · not connected") : "") : (channel.topic ?? "");
+    this.header.replaceChildren(
+      iconButton("back", "Back to conversations", this.onBack, { class: "icon-button back" }),
+      h("div", { class: "pane-title" }, h("h1", {}, title), h("p", { class: "topic", title: about }, about)),
+      partner ? "" : memberFaces(members),
+    );
+  }
+
+  #showWelcome(channel, isWhole, isEmpty) {
+    const { directory } = this.#session;
+    const key = isWhole ? JSON.stringify([channel.id, isEmpty, directory.bots.map((bot) => bot.online)]) : "";
+    if (key === this.#welcomeKey) return;
+    this.#welcomeKey = key;
+    this.list.before.replaceChildren(...(isWhole ? [welcome(channel, directory, isEmpty, (text) => this.suggest(text))] : []));
+  }
+}
+
+function memberFaces(members) {
+  const names = members.map(displayName).join(", ");
+  const faces = members.slice(0, 4).map((user) => userAvatar(user, "small"));
+  const label = `${members.length} members: ${names}`;
+  return h("div", { class: "members", role: "img", "aria-label": label, title: names }, h("span", { class: "faces" }, faces), String(members.length));
+}

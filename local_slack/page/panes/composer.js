@@ -1,0 +1,264 @@
+import { h, icon, iconButton } from "../dom.js";
+import { userAvatar } from "../messages/avatar.js";
+import { pickEmoji } from "./emoji_picker.js";
+import { displayName } from "../state/directory.js";
+import { emojiFor, searchEmoji } from "../text/emoji.js";
+
+/** Unsent text per person and place, kept while the tab is open. */
+export class Drafts {
+  #prefix;
+
+  constructor(personId) {
+    this.#prefix = `local_slack.draft.${personId}.`;
+  }
+
+  of(place) {
+    return sessionStorage.getItem(this.#prefix + place) ?? "";
+  }
+
+  keep(place, text) {
+    if (text) sessionStorage.setItem(this.#prefix + place, text);
+    else sessionStorage.removeItem(this.#prefix + place);
+  }
+}
+
+const LIMIT = 7;
+const TRIGGER = /(?:^|[\s(])([@#:])([\p{L}\p{N}_+-]*)$/u;
+let lastId = 0;
+
+/** Suggestions after `@`, `#` or `:`. Tab or Enter inserts one, Esc closes the list. */
+class Completion {
+  #field;
+  #session;
+  #found = [];
+  #active = 0;
+  #typed = "";
+
+  constructor(field, session) {
+    this.#field = field;
+    this.#session = session;
+    this.id = `completion-${(lastId += 1)}`;
+    this.element = h("ul", { class: "completion", role: "listbox", id: this.id, hidden: true, "aria-label": "Suggestions", testid: "autocomplete" });
+    field.setAttribute("aria-autocomplete", "list");
+    field.setAttribute("aria-controls", this.id);
+    field.addEventListener("input", () => this.#look());
+    field.addEventListener("blur", () => this.close());
+  }
+
+  get isOpen() {
+    return this.#found.length > 0;
+  }
+
+  close() {
+    this.#found = [];
+    this.element.hidden = true;
+    this.#field.removeAttribute("aria-activedescendant");
+  }
+
+  /** Handle a key of the field; returns true if it was consumed. */
+  key(event) {
+    if (!this.isOpen) return false;
+    const count = this.#found.length;
+    switch (event.key) {
+      case "ArrowDown": this.#activate((this.#active + 1) % count); break;
+      case "ArrowUp": this.#activate((this.#active + count - 1) % count); break;
+      case "Tab":
+      case "Enter": this.#take(this.#active); break;
+      case "Escape": this.close(); break;
+      default: return false;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+    return true;
+  }
+
+  #look() {
+    const before = this.#field.value.slice(0, this.#field.selectionStart);
+    const match = TRIGGER.exec(before);
+    this.#found = match ? this.#search(match[1], match[2].toLowerCase()) : [];
+    if (!this.isOpen) return this.close();
+    this.#typed = match[1] + match[2];
+    this.#show();
+  }
+
+  #search(trigger, query) {
+    const { directory } = this.#session;
+    if (trigger === ":") return query.length < 2 ? [] : searchEmoji(query).slice(0, LIMIT).map(emojiChoice);
+    const starts = (...names) => names.some((name) => name?.toLowerCase().startsWith(query));
+    if (trigger === "#") return directory.openChannels.filter((each) => starts(each.name)).slice(0, LIMIT).map(channelChoice);
+    const users = directory.everyone.filter((each) => starts(each.name, each.real_name)).map(userChoice);
+    const everybody = ["here", "channel"].filter((name) => query && name.startsWith(query)).map(everybodyChoice);
+    return [...users, ...everybody].slice(0, LIMIT);
+  }
+
+  #show() {
+    const options = this.#found.map(({ picture, label, detail }, index) =>
+      h(
+        "li",
+        { role: "option", id: `${this.id}-${index}`, onmousedown: (event) => this.#click(event, index), onmousemove: () => this.#activate(index) },
+        picture,
+        h("span", { class: "label" }, label),
+        h("span", { class: "detail" }, detail),
+      ),
+    );
+    this.element.replaceChildren(...options);
+    this.element.hidden = false;
+    this.#activate(0);
+  }
+
+  #activate(index) {
+    this.#active = index;
+    [...this.element.children].forEach((option, at) => option.setAttribute("aria-selected", String(at === index)));
+    this.element.children[index]?.scrollIntoView({ block: "nearest" });
+    this.#field.setAttribute("aria-activedescendant", `${this.id}-${index}`);
+  }
+
+  #click(event, index) {
+    event.preventDefault();
+    this.#take(index);
+  }
+
+  #take(index) {
+    const end = this.#field.selectionStart;
+    this.#field.setRangeText(`${this.#found[index].text} `, end - this.#typed.length, end, "end");
+    this.close();
+    this.#field.dispatchEvent(new Event("input"));
+  }
+}
+
+function userChoice(user) {
+  const kind = user.is_bot ? (user.online ? "app, online" : "app, not connected") : displayName(user);
+  return { text: `@${user.name}`, label: user.name, detail: kind, picture: userAvatar(user, "small") };
+}
+
+const channelChoice = ({ name, topic }) => ({ text: `#${name}`, label: name, detail: topic ?? "", picture: h("span", { class: "glyph" }, "#") });
+const emojiChoice = ({ name, char }) => ({ text: char, label: `:${name}:`, detail: "", picture: h("span", { class: "glyph emoji" }, char) });
+const everybodyChoice = (name) => ({ text: `@${name}`, label: name, detail: "everyone in this channel", picture: h("span", { class: "glyph" }, "@") });
+
+/**
+ * A message composer. Options: `label`, `placeholder`, `testid`, `initial`, `onSubmit(typed)` (a rejected promise
+ * restores the text), `onArrowUp` (in an empty field), `onChange(text)`, and `actions {save, cancel}` for an editor.
+ */
+export class Composer {
+  #options;
+  #failure = h("p", { class: "composer-failure", role: "alert", hidden: true });
+
+  constructor(session, options) {
+    this.#options = options;
+    const { label, placeholder = "", testid = "composer" } = options;
+    this.field = h("textarea", { rows: "1", "aria-label": label, placeholder, testid, autocomplete: "off", spellcheck: "true" });
+    this.completion = new Completion(this.field, session);
+    this.element = h(
+      "div",
+      { class: "composer" },
+      this.#failure,
+      h("div", { class: "composer-box" }, this.field, h("div", { class: "composer-bar" }, this.#tools(), this.#buttons())),
+      this.completion.element,
+    );
+    this.field.addEventListener("input", () => this.#changed());
+    this.field.addEventListener("keydown", (event) => this.#key(event));
+    this.value = options.initial ?? "";
+  }
+
+  get value() {
+    return this.field.value;
+  }
+
+  set value(text) {
+    this.field.value = text;
+    this.#changed();
+  }
+
+  focus() {
+    this.field.focus({ preventScroll: true });
+    this.field.setSelectionRange(this.value.length, this.value.length);
+  }
+
+  set placeholder(text) {
+    this.field.placeholder = text;
+    this.field.setAttribute("aria-label", text);
+  }
+
+  /** Height follows the text; CSS sets the limits. */
+  fit() {
+    this.field.style.height = "auto";
+    if (this.field.scrollHeight) this.field.style.height = `${this.field.scrollHeight}px`;
+  }
+
+  #changed() {
+    this.fit();
+    this.element.classList.toggle("filled", this.value.trim() !== "");
+    this.#options.onChange?.(this.value);
+  }
+
+  #tools() {
+    const emoji = (event) => pickEmoji(event.currentTarget, (name) => this.#insert(emojiFor(name)));
+    return h(
+      "div",
+      { class: "composer-tools" },
+      iconButton("smile", "Insert emoji", emoji),
+      iconButton("at", "Mention someone", () => this.#insert(/(^|\s)$/.test(this.#before) ? "@" : " @")),
+      h("span", { class: "composer-keys", "aria-hidden": "true" }, h("kbd", {}, "Shift"), h("kbd", {}, "Enter"), " new line"),
+    );
+  }
+
+  #buttons() {
+    const { actions } = this.#options;
+    const submit = () => this.#submit();
+    if (!actions) {
+      return h("button", { type: "button", class: "send", testid: "send", "aria-label": "Send", title: "Send (Enter)", onclick: submit }, icon("send"));
+    }
+    return h(
+      "div",
+      { class: "composer-actions" },
+      h("button", { type: "button", class: "plain-button", onclick: actions.cancel }, "Cancel"),
+      h("button", { type: "button", class: "strong-button", testid: "save-edit", onclick: submit }, actions.save),
+    );
+  }
+
+  get #before() {
+    return this.value.slice(0, this.field.selectionStart);
+  }
+
+  #insert(text) {
+    this.field.focus();
+    this.field.setRangeText(text, this.field.selectionStart, this.field.selectionEnd, "end");
+    this.field.dispatchEvent(new Event("input"));
+  }
+
+  #key(event) {
+    if (event.isComposing || this.completion.key(event)) return;
+    const { actions, onArrowUp } = this.#options;
+    if (event.key === "Enter" && !event.shiftKey && !this.#inFence) {
+      event.preventDefault();
+      this.#submit();
+    } else if (event.key === "ArrowUp" && !this.value && onArrowUp) {
+      event.preventDefault();
+      onArrowUp();
+    } else if (event.key === "Escape" && actions) {
+      event.stopPropagation();
+      actions.cancel();
+    }
+  }
+
+  /** Inside an open ```, Enter inserts a new line, as in Slack. */
+  get #inFence() {
+    return this.#before.split("```").length % 2 === 0;
+  }
+
+  /** Empties the field at once; restores the text if sending fails. */
+  async #submit() {
+    const typed = this.value;
+    if (!typed.trim()) return;
+    const isEditor = Boolean(this.#options.actions);
+    this.#failure.hidden = true;
+    if (!isEditor) this.value = "";
+    try {
+      await this.#options.onSubmit(typed);
+    } catch (error) {
+      if (!isEditor) this.value = [typed, this.value].filter(Boolean).join("\n");
+      this.#failure.textContent = error.message;
+      this.#failure.hidden = false;
+    }
+  }
+}

@@ -1,0 +1,107 @@
+"""Format untrusted texts and times for people, and the items of a conversation as lines for a terminal."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from orchestrator_interactive.interactions.export.items import (
+    CallResult,
+    ExportedQuestion,
+    ExportedText,
+    ExportMark,
+    Section,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from orchestrator_interactive.interactions.export.items import ExportPart, Item
+
+# Control characters except tab and newline, lone surrogates, Unicode non-characters, and characters that change the
+# text direction.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+_MAX_CHARS, _MAX_CHARS_OF_A_LINE = 4_000, 300
+_INDENT = " " * 8
+
+
+def visible(text: str) -> str:
+    """Replace invisible control characters by their escape codes."""
+    return text if text.isprintable() else _HIDDEN.sub(_sign, text.replace("\r\n", "\n"))
+
+
+def _sign(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def truncate(text: str, max_chars: int) -> tuple[str, int]:
+    """Return the beginning of a text and the number of characters left out."""
+    return text[:max_chars], max(len(text) - max_chars, 0)
+
+
+def local(ts: float | None) -> datetime | None:
+    """Convert seconds since the epoch to local time; `None` if no clock can show it."""
+    try:
+        return datetime.fromtimestamp(ts, UTC).astimezone() if ts else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def time_of_day(ts: float | None) -> str:
+    moment = local(ts)
+    return "--:--:--" if moment is None else f"{moment:%H:%M:%S}"
+
+
+def day_and_time(ts: float | None) -> str:
+    moment = local(ts)
+    return "at an unknown time" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def lines(item: Item) -> Iterator[str]:
+    """Return the lines of an item, without terminal control characters."""
+    match item:
+        case Section():
+            yield ""
+            yield f"── Task {item.episode} ── {day_and_time(item.ts)} ──"
+        case ExportedText():
+            yield _head(item, item.name, item.notes)
+            yield from _body(item.parts)
+        case ExportedQuestion(result=result):
+            verb = f"Asks {item.name}" if item.target == "agent" else f"Calls {item.name}"
+            yield _head(item, f"{verb} {_in_a_line(item.arguments)}")
+            yield f"{_INDENT}→ no result" if result is None else _head(result, f"→ {result.outcome}", result.notes)
+            yield from _body(result.parts if result else ())
+        case ExportMark():
+            until = f" until {day_and_time(item.until)}" if item.until else ""
+            text = f"Damaged: {item.text}" if item.kind == "damaged" else item.text
+            yield _head(item, f"[{text}{until}]")
+            yield from _body(item.parts)
+
+
+def _head(
+    item: ExportedText | ExportedQuestion | ExportMark | CallResult, title: str, notes: Iterable[str] = ()
+) -> str:
+    details = "; ".join(notes)
+    line = f"{title} ({details})" if details else title
+    return f"{item.index:>6}  {time_of_day(item.ts)}  {_in_a_line(line)}"
+
+
+def _body(parts: Iterable[ExportPart]) -> Iterator[str]:
+    for part in parts:
+        match part.kind:
+            case "image":
+                yield f"{_INDENT}[image]"
+            case "thinking":
+                yield f"{_INDENT}(thinking) {_in_a_line(part.text)}"
+            case _:
+                shown, missing = truncate(part.text, _MAX_CHARS)
+                yield from (f"{_INDENT}{line}".rstrip() for line in visible(shown).split("\n"))
+                if missing:
+                    yield f"{_INDENT}[… {missing} more characters; the JSON lines export has them]"
+
+
+def _in_a_line(text: str) -> str:
+    shown, missing = truncate(" ".join(visible(text).split()), _MAX_CHARS_OF_A_LINE)
+    return f"{shown} …" if missing else shown

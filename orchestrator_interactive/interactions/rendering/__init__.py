@@ -1,1 +1,0 @@
-"""Render a conversation log as messages for a provider."""

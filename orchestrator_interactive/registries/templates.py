@@ -1,0 +1,140 @@
+"""Render templates of agents' instructions, such as `behavior_template`, in jinja2's sandbox."""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_MAX_CHARS = 200_000
+_ENDINGS = (".jinja", ".jinja2", ".j2", ".md", ".txt")
+_NAME = re.compile(r"[^\s{}]+")
+
+
+class TemplateError(ValueError):
+    """The template cannot be rendered. The message gives the line and the reason."""
+
+
+class TemplateManager:
+    """Renders jinja2 templates without HTML escapes: the output is for a model.
+
+    A template is given by its text or by its file name in the folder: one word that ends in `.jinja`, `.jinja2`, `.j2`,
+    `.md` or `.txt` is a file name. Templates may include and extend other templates in the folder. The sandbox forbids
+    access to Python's internals and changes to the variables, and the output is limited to 200,000 characters; the
+    time of a rendering is not limited, because templates are part of the configuration.
+
+    Args:
+        folder: folder of the template files; without it, templates are given by their text only.
+    """
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self._folder = Path(folder) if folder is not None else None
+        self._environment = ImmutableSandboxedEnvironment(
+            loader=jinja2.FileSystemLoader(self._folder) if self._folder else jinja2.DictLoader({}),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            cache_size=0,  # changed files are read again
+        )
+        self._environment.filters["tojson"] = _as_json
+
+    def names(self) -> list[str]:
+        """Return the names of the templates in the folder."""
+        if self._folder is None:
+            return []
+        files = (each for each in self._folder.rglob("*") if each.suffix in _ENDINGS and each.is_file())
+        return sorted(each.relative_to(self._folder).as_posix() for each in files)
+
+    def check(self, template: str) -> None:
+        """Check that the template exists and has no syntax error.
+
+        Raises:
+            TemplateError
+        """
+        with self._converted_errors(template, {}):
+            self._loaded(template)
+
+    def render(self, template: str, variables: Mapping[str, Any] | None = None) -> str:
+        """Render a template with these variables.
+
+        Raises:
+            TemplateError: no such template, a syntax error, an undefined variable, something that the sandbox forbids,
+                too much output, or any other failure.
+        """
+        given = dict(variables or {})
+        with self._converted_errors(template, given):
+            pieces, size = [], 0
+            for piece in self._loaded(template).generate(given):
+                pieces.append(piece)
+                size += len(piece)
+                if size > _MAX_CHARS:
+                    raise TemplateError(f"The template makes more than {_MAX_CHARS} characters: make it shorter.")
+            return "".join(pieces)
+
+    def _loaded(self, template: str) -> jinja2.Template:
+        load = self._environment.get_template if _is_name(template) else self._environment.from_string
+        return load(template)
+
+    @contextmanager
+    def _converted_errors(self, template: str, given: Mapping[str, Any]) -> Iterator[None]:
+        which = f"The template {template}" if _is_name(template) else "The template"
+        try:
+            yield
+        except TemplateError:
+            raise
+        except jinja2.TemplateNotFound as e:
+            raise TemplateError(self._unknown(str(e.name or template))) from e
+        except jinja2.TemplateSyntaxError as e:
+            place = f"line {e.lineno}" + (f" of {e.name}" if e.name and e.name != template else "")
+            raise TemplateError(f"{which} cannot be read, {place}: {e.message}") from e
+        except jinja2.UndefinedError as e:
+            known = ", ".join(sorted(given)) or "nothing"
+            raise TemplateError(f"{which} fails{_line(e)}: {e.message}. It was given: {known}.") from e
+        except SecurityError as e:
+            raise TemplateError(f"{which} may not do this{_line(e)}: {str(e.message).rstrip('.')}.") from e
+        except (RecursionError, MemoryError, OverflowError) as e:
+            raise TemplateError(f"{which} exceeds a limit{_line(e)}: {e}.") from e
+        except (
+            jinja2.TemplateError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            OSError,
+        ) as e:
+            raise TemplateError(f"{which} fails{_line(e)}: {type(e).__name__}: {e}.") from e
+
+    def _unknown(self, name: str) -> str:
+        if self._folder is None:
+            return f"There is no template {name!r}: no template folder is set. Set one, or pass the template's text."
+        there = ", ".join(self.names()) or "none"
+        return f"There is no template {name!r} in {self._folder}; there are: {there}."
+
+
+def _is_name(template: str) -> bool:
+    return template.endswith(_ENDINGS) and _NAME.fullmatch(template) is not None
+
+
+def _as_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _line(error: BaseException) -> str:
+    """Return the template line of the error; jinja2 adds template lines to the traceback."""
+    lines = [
+        f.lineno
+        for f in traceback.extract_tb(error.__traceback__)
+        if f.name.startswith(("top-level template", "block ", "template"))
+    ]
+    return f" in line {lines[-1]}" if lines else ""

@@ -1,1 +1,0 @@
-"""The run store on SQLite."""
