@@ -24,12 +24,11 @@ import structlog
 import uvloop
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.inbound.addresses import Addresses
-from connector.inbound.backoff import Backoff
-from connector.inbound.event_decoder import Reply
-from connector.inbound.socket_mode import SocketMode
+from connector.inbound.dispatcher import Reply
+from connector.inbound.socket_mode import SocketMode, address_source
 from connector.inbound.websocket import SocketTiming
 from connector.slack_api.client import SlackClient
+from connector.slack_api.errors import Backoff
 from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack, RetrySchedule
 from local_slack.delivery.faults import Delayed, Dropped, Duplicated
@@ -108,8 +107,8 @@ class Replica:
         http = await self._exit.enter_async_context(aiohttp.ClientSession())
         scheduler = await self._exit.enter_async_context(RateLimiter("T"))
         client = AsyncWebClient(self._slack.app_token, base_url=self._slack.api_url, session=http, retry_handlers=[])
-        addresses = Addresses(SlackClient(client, scheduler), "")
-        transport = SocketMode(http, addresses.next, self._receive, asyncio.Semaphore(SLOTS), timing=PACE)
+        address = address_source(SlackClient(client, scheduler))
+        transport = SocketMode(http, address, self._receive, asyncio.Semaphore(SLOTS), timing=PACE)
         await self._exit.enter_async_context(transport)
         self._exit.callback(lambda: self._count(transport))
 

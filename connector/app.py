@@ -12,18 +12,16 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.conversations.worker_pool import WorkerPool
-from connector.inbound.addresses import Addresses
 from connector.inbound.admission import Admitter
-from connector.inbound.event_decoder import EventDecoder
+from connector.inbound.dispatcher import Dispatcher
 from connector.inbound.http_server import HttpServer
 from connector.inbound.intake import Intake
-from connector.inbound.socket_mode import SocketMode
+from connector.inbound.socket_mode import SocketMode, address_source
 from connector.protocols import SlackOptions
 from connector.routing import Router
 from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
 from connector.runs.run_slots import RunSlots
-from connector.setup.credentials import ConnectionRefused, HttpTransport, SocketTransport
-from connector.setup.preflight import first_address, preflight
+from connector.setup.credentials import ConnectionRefused, HttpTransport, SocketTransport, first_address, preflight
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.inbound.access_policy import AccessRules
-    from connector.inbound.event_decoder import Receive
+    from connector.inbound.dispatcher import AddListeners, Receive
     from connector.protocols import Instance, RateBudget, RunService, SessionManager
     from connector.runs.run_slots import RunLimits
     from connector.setup.credentials import SlackCredentials
@@ -63,6 +61,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     limits: RunLimits | None = None,
     options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
     tools_grace_s: float | None = None,
+    listeners: Sequence[AddListeners] = (),
 ) -> AsyncIterator[None]:
     """Answer people in the workspace while the context is open.
 
@@ -70,11 +69,11 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     use the bot, and where. `budget` is the rate-limit budget shared with other processes; `rate_scale` is a factor on
     Slack's rate limits. `calls_late_s` is how long the calls of a killed process may still reach Slack. `limits` bounds
     concurrent runs. Running tools may continue for `tools_grace_s` of `shutdown_grace_s`; by default all but
-    the last two seconds.
+    the last two seconds. `listeners` add further Bolt listeners.
 
     Raises:
-        ConnectionRefused: at entry, if a token is wrong or Slack is unreachable; later, if Slack rejects the app's
-            credentials.
+        ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
+            later, if Slack rejects the app's credentials.
     """
     # A timeout keeps one unanswered call from blocking the others for minutes. The rate limiter bounds concurrency, not
     # the connection pool: a call that waits for a connection would leave long after its lease was confirmed.
@@ -96,8 +95,9 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                 context = WorkspaceContext(sessions, background, router, admitter.catch_up, RunSlots(limits))
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)
-                    decoder = EventDecoder(open_client(None), access.bot_token, identity, intake)
-                    async with open_transport(decoder.receive):
+                    dispatcher = Dispatcher(open_client(None), access.bot_token, identity, intake)
+                    await dispatcher.add_listeners(listeners)
+                    async with open_transport(dispatcher.receive):
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
                             yield
@@ -120,8 +120,8 @@ async def _transport(
         case SocketTransport(app_token):
             app_client = open_client(app_token)
             client = SlackClient(app_client, scheduler)
-            addresses = Addresses(client, await first_address(access.api_url, client))
-            return lambda receive: SocketMode(http, addresses.next, receive, slots, proxy=app_client.proxy)
+            address = address_source(client, await first_address(access.api_url, client))
+            return lambda receive: SocketMode(http, address, receive, slots, proxy=app_client.proxy)
 
 
 @asynccontextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.formatting.links import escape
-from connector.formatting.text_utils import counted, one_line
+from connector.formatting.content import counted, one_line
+from connector.formatting.inline import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

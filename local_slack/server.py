@@ -17,7 +17,7 @@ from local_slack.clients import InstalledTeam, PersonClient
 from local_slack.delivery.delivery import Delivery, RetrySchedule
 from local_slack.delivery.events import EVENTS, Subscription
 from local_slack.delivery.faults import DeliveryFaults, Faults
-from local_slack.delivery.http_delivery import RequestUrl, Signer
+from local_slack.delivery.http_delivery import HttpDelivery, Signer
 from local_slack.delivery.recorder import Recorder
 from local_slack.delivery.socket_mode import SocketMode
 from local_slack.methods.app import EVERY_SCOPE, App
@@ -91,9 +91,9 @@ class LocalSlack(InstalledTeam):
             workspaces, self._delivery, self._wake, self.record, refresh_grace_s=refresh_grace_s
         )
         self.signing_secret = signing_secret
-        self._request_url = RequestUrl(self._delivery, self.socket_mode, Signer(signing_secret), self.record)
+        self._http: HttpDelivery | None = None
         self._first_request_url = request_url
-        bot_user, url = directories[0].bot, lambda: self._request_url.url
+        bot_user, url = directories[0].bot, lambda: self._http.url if self._http else None
         self._slack_app = App(bot_user, frozenset(events), frozenset(scopes), agent_view, manifest, url)
         numbers = itertools.count(1)
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
@@ -156,12 +156,26 @@ class LocalSlack(InstalledTeam):
 
     # Transport to the app
 
-    async def deliver_to(self, request_url: str | None) -> None:
+    async def deliver_to(self, request_url: str | None, *, verify: bool = True) -> None:
         """Send events and clicks to this request URL from now on; None: over Socket Mode.
 
-        Raises LocalSlackError and changes nothing unless the URL echoes the challenge.
+        Raises LocalSlackError and changes nothing unless the URL echoes the challenge. Without ``verify`` the
+        challenge is sent before the first event.
         """
-        await self._request_url.set(request_url)
+        http = None
+        if request_url:
+            http = HttpDelivery(request_url, self._delivery, Signer(self.signing_secret), self.record)
+            try:
+                if verify:
+                    await http.verify()
+            except LocalSlackError:
+                await http.close()
+                raise
+        before, self._http = self._http, http
+        self.socket_mode.set_over_http(http is not None)
+        self._delivery.use(http)
+        if before:
+            await before.close()
 
     def notify_rate_limited(self) -> None:
         """Send ``app_rate_limited`` to the app: more events within the hour than Slack delivers."""
@@ -206,11 +220,11 @@ class LocalSlack(InstalledTeam):
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             stack.push_async_callback(self._page.close)
             stack.callback(self.socket_mode.close)
-            stack.push_async_callback(self._request_url.set, None)
+            stack.push_async_callback(self.deliver_to, None)
             for subscription, team in zip(self._subscriptions, self.teams, strict=True):
                 stack.callback(subscription.end)
                 stack.callback(team.workspace.listen(self._wake))
-            await self._request_url.set(self._first_request_url, verify=False)
+            await self.deliver_to(self._first_request_url, verify=False)
             self._exit = stack.pop_all()
         return self
 

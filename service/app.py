@@ -95,6 +95,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
             limits=RunLimits(**config.limits.model_dump()),
             options=SlackOptions(config.slack.stop_reaction, config.slack.status_interval_s),
             tools_grace_s=config.shutdown_tools_s,
+            listeners=config.slack.listeners,
         ),
     ):
         gc.freeze()  # exclude start-up objects from later collections, which pause every run

@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connector.formatting.content import Content
-from connector.formatting.links import escape
+from connector.formatting.inline import escape
 from connector.protocols import StateChanges
 from connector.records.runs import Notice, RunArtifacts, cleanup_record
 from connector.runs.background_tasks import HOURGLASS
 from connector.runs.run_status import STATUS_KEY, remove_status
 from connector.slack_api import uploads
 from connector.slack_api.agent_sessions import ACTIVE
-from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import best_effort
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
 from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority

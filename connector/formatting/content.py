@@ -1,10 +1,36 @@
-"""The content of a Slack message."""
+"""The content of a Slack message, and one-line texts and labels in it."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
+
+_VERBS = {
+    "add": "Adding",
+    "ask": "Asking",
+    "call": "Calling",
+    "check": "Checking",
+    "create": "Creating",
+    "delete": "Deleting",
+    "edit": "Editing",
+    "execute": "Running",
+    "fetch": "Fetching",
+    "find": "Finding",
+    "get": "Getting",
+    "list": "Listing",
+    "open": "Opening",
+    "query": "Querying",
+    "read": "Reading",
+    "run": "Running",
+    "search": "Searching",
+    "send": "Sending",
+    "update": "Updating",
+    "write": "Writing",
+}
+_LABEL_CHARS = 120
+_BETWEEN_WORDS = re.compile(r"[\s_.:-]+|(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +43,22 @@ class Content:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments for `chat.postMessage` and `chat.update`."""
         return {"text": self.text, "blocks": json.dumps(self.blocks)} if self.blocks else {"text": self.text}
+
+
+def one_line(text: str, most: int) -> str:
+    """Put a text on one line, truncated to `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def use_of(tool: str) -> str:
+    """Return the label for a call of a tool that sends none itself: `read_file` gives “Reading file”."""
+    verb, *others = [word for word in _BETWEEN_WORDS.split(one_line(tool, _LABEL_CHARS)) if word] or ["a tool"]
+    if verb.lower() in _VERBS and others:
+        return " ".join([_VERBS[verb.lower()], *(word.lower() for word in others)])
+    return " ".join(["Using", verb, *others])
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun in singular or plural."""
+    return f"1 {one}" if count == 1 else f"{count} {many or f'{one}s'}"

@@ -1,16 +1,25 @@
-"""Convert inline Markdown: emphasis, code, links."""
+"""Convert inline Markdown: emphasis, code and links.
+
+A link whose label names another host shows its target. Link definitions such as `[1]: https://example.org` that no link
+uses are shown as text.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from connector.formatting.links import escape, link, with_links
+from markdown_it.common.normalize_url import normalizeLinkText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from markdown_it.token import Token
+    from markdown_it.tree import SyntaxTreeNode
+
+    Nodes = Sequence[SyntaxTreeNode]
 
 BOLD = "*"
 # Zero-width space. Slack recognizes markup only at word boundaries; this creates one inside a word.
@@ -22,81 +31,65 @@ _AFTER_A_MARK = frozenset(")]}\"'-,.:;!?=/—…")
 # Slack cannot escape a backtick in code: this look-alike replaces it.
 _LIKE_A_BACKTICK = "\u02cb"
 
+# Links are never split: a longer link is written as text.
+LONGEST = 1400
+_LIVE = ("https://", "http://", "mailto:")
+_TELLS_NOTHING = ("#", "data:")
+_HOST = re.compile(r"(?:[\w-]+\.)+(?:[^\W\d_]{2,}|xn--[\w-]+)|\d+(?:\.\d+){3}")
+_PLAIN_HOST = re.compile(r"[\w.-]+")
+_BETWEEN_WORDS = re.compile(r"[\s()\[\]{}<>\"'|,;]+")
+_AFTER_AUTHORITY = re.compile(r"[/?#\\]")
+_PORT = re.compile(r":\d*\Z")
+# Browsers treat it as a dot.
+_DOT = "\u3002"
+_ADDRESS = re.compile(r"https?://[^\s<>|`\"\x00-\x1f]+", re.IGNORECASE)
+_AFTER_ADDRESS = ".,;:!?'*_~"
+_BRACKETS = {")": "(", "]": "["}
+_PERCENT = str.maketrans({"|": "%7C", "<": "%3C", ">": "%3E", "`": "%60"})
+
 Marks = tuple[str, ...]
 
 
-def inline(tokens: Sequence[Token], marks: Marks = ()) -> str:
-    """Return Slack's markup for the inline tokens of a block, with `marks` around all of it."""
+def inline(nodes: Nodes, marks: Marks = ()) -> str:
+    """Return Slack's markup for the inline nodes of a block, with `marks` around all of it."""
     line = _Line()
-    for text, around in _runs(tokens, marks):
+    for text, around in _runs(nodes, marks):
         line.add(text, around)
     return line.ended()
 
 
-def words(tokens: Sequence[Token]) -> str:
-    """Return the text of inline tokens without markup, not escaped."""
-    return "".join(token.content or (" " if token.type.endswith("break") else "") for token in tokens)
+def words(nodes: Nodes) -> str:
+    """Return the text of inline nodes without markup, not escaped."""
+    return "".join(
+        node.content or (" " if node.type in ("softbreak", "hardbreak") else words(node.children)) for node in nodes
+    )
 
 
-def _runs(tokens: Sequence[Token], marks: Marks) -> Iterator[tuple[str, Marks]]:
+def _runs(nodes: Nodes, marks: Marks) -> Iterator[tuple[str, Marks]]:
     """Yield the escaped texts, each with the marks around it."""
-    around = [marks]
-    at = 0
-    while at < len(tokens):
-        token = tokens[at]
-        kind = token.type.removesuffix("_open").removesuffix("_close")
-        if kind == "link":
-            end = _end_of_link(tokens, at)
-            yield _linked(str(token.attrs.get("href", "")), tokens[at + 1 : end], around[-1])
-            at = end
-        elif token.nesting > 0:
-            around.append(_with(around[-1], _MARKS.get(kind, "")))
-        elif token.nesting < 0:
-            around.pop()
-        else:
-            yield _run(token, around[-1])
-        at += 1
+    for node in nodes:
+        match node.type:
+            case "softbreak" | "hardbreak":
+                yield "\n", ()
+            case "code_inline":
+                yield escape(node.content.replace(_CODE, _LIKE_A_BACKTICK)), (*marks, _CODE)
+            case "image":
+                yield link(str(node.attrs.get("src", "")), words(node.children)), marks
+            case "link":
+                yield _linked(node, marks)
+            case kind if node.is_nested:
+                yield from _runs(node.children, _with(marks, _MARKS.get(kind, "")))
+            case _:
+                yield with_links(node.content), marks
 
 
-def _run(token: Token, marks: Marks) -> tuple[str, Marks]:
-    match token.type:
-        case "softbreak" | "hardbreak":
-            return "\n", ()
-        case "code_inline":
-            return escape(token.content.replace(_CODE, _LIKE_A_BACKTICK)), (*marks, _CODE)
-        case "image":
-            return link(str(token.attrs.get("src", "")), words(token.children or [])), marks
-        case _:
-            return with_links(token.content), marks
-
-
-def _end_of_link(tokens: Sequence[Token], at: int) -> int:
-    """Return the index of the token that closes the link opened at `at`. A label may contain another link."""
-    depth = 0
-    for end in range(at, len(tokens)):
-        depth += tokens[end].nesting
-        if depth == 0:
-            return end
-    return len(tokens)
-
-
-def _linked(href: str, inside: Sequence[Token], marks: Marks) -> tuple[str, Marks]:
+def _linked(node: SyntaxTreeNode, marks: Marks) -> tuple[str, Marks]:
     """Return a link and its marks. Slack shows no marks in a label: marks around the whole label go around the link."""
-    inside = [token for token in inside if token.content or token.type != "text"]
-    while len(inside) > 1 and inside[0].nesting > 0 and _closes(inside):
-        marks = _with(marks, _MARKS.get(inside[0].type.removesuffix("_open"), ""))
-        inside = inside[1:-1]
-    return link(href, words(inside)), marks
-
-
-def _closes(inside: Sequence[Token]) -> bool:
-    """Return whether the last token closes the first one."""
-    depth = 0
-    for token in inside[:-1]:
-        depth += token.nesting
-        if depth == 0:
-            return False
-    return depth + inside[-1].nesting == 0
+    inside: Nodes = (node,)
+    while len(inside) == 1 and inside[0].is_nested:
+        marks = _with(marks, _MARKS.get(inside[0].type, ""))
+        inside = [child for child in inside[0].children if child.content or child.type != "text"]
+    return link(str(node.attrs.get("href", "")), words(inside)), marks
 
 
 def _with(marks: Marks, mark: str) -> Marks:
@@ -148,3 +141,125 @@ class _Line:
 def _common(one: Marks, other: Marks) -> int:
     """Return the length of the common prefix."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def whole(text: str) -> str:
+    """Replace lone surrogates, which cannot be encoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def escape(text: str) -> str:
+    return whole(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def is_live(href: str) -> bool:
+    """Return whether an address becomes a live link."""
+    return href.lower().startswith(_LIVE)
+
+
+def link(href: str, label: str) -> str:
+    """Return a live link to a web or mail address; for any other target, label and target as text.
+
+    If the label looks like an address other than the target, the target is shown too.
+    """
+    shown = " ".join(label.split())
+    if not is_live(href):
+        tells = bool(href) and href != shown and not href.startswith(_TELLS_NOTHING)
+        return escape(f"{shown} ({href})".lstrip() if tells else shown)
+    target, words = escape(href.translate(_PERCENT)), escape(shown)
+    if len(target) + len(words) > LONGEST:
+        return f"{words} ({target})" if words else target
+    if _misleads(shown, href):
+        return f"{words} (<{target}>)"
+    return f"<{target}|{words}>" if words not in ("", target) else f"<{target}>"
+
+
+def with_links(text: str) -> str:
+    """Escape a text and link each web address in it, so that Slack finds no markup inside an address."""
+    out: list[str] = []
+    at = 0
+    for found in _ADDRESS.finditer(text):
+        address = _without_ending(found[0])
+        target = escape(address)
+        if len(target) <= LONGEST:
+            out += [escape(text[at : found.start()]), f"<{target}>"]
+            at = found.start() + len(address)
+    return "".join([*out, escape(text[at:])])
+
+
+def hide_used_definitions(root: SyntaxTreeNode) -> None:
+    """Hide the definitions that links use. Of two definitions with the same label, the first is the used one."""
+    nodes = list(root.walk())
+    used = {node.meta.get("label") for node in nodes if node.type in ("link", "image")}
+    for node in nodes:
+        if node.type == "definition" and node.meta["id"] in used and node.token is not None:
+            used.remove(node.meta["id"])
+            node.token.hidden = True
+
+
+def definition(node: SyntaxTreeNode) -> str:
+    """Return a definition as written, escaped, with its target as a live link."""
+    label, title, url = " ".join(node.meta["label"].split()), node.meta["title"], node.meta["url"]
+    target = link(url, "") if is_live(url) else escape(normalizeLinkText(url))
+    more = f' "{escape(title)}"' if title else ""
+    return f"[{escape(label)}]: {target}{more}"
+
+
+def _without_ending(address: str) -> str:
+    """Strip the punctuation of the surrounding sentence from an address."""
+    surplus = {closing: address.count(closing) - address.count(opening) for closing, opening in _BRACKETS.items()}
+    end = len(address)
+    while end and ((last := address[end - 1]) in _AFTER_ADDRESS or surplus.get(last, 0) > 0):
+        if last in surplus:
+            surplus[last] -= 1
+        end -= 1
+    return address[:end]
+
+
+def _misleads(label: str, href: str) -> bool:
+    """Return whether a label names a host or mail address other than the link's target."""
+    shown = "".join(c for c in _as_read(label) if c.isprintable())
+    if shown == href.removeprefix("mailto:"):
+        return False
+    words = [word.removeprefix("mailto:") for word in _BETWEEN_WORDS.split(shown)]
+    hosts = {host for word in words for host in _hosts(word)}
+    if not href.lower().startswith("mailto:"):
+        return bool(hosts) and hosts != {_target(href)}
+    address = href[len("mailto:") :].lower()
+    mailboxes = {word.lower() for word in words if "@" in word.strip("@")}
+    return not mailboxes <= {address} or (bool(hosts) and hosts != {_mail_host(address)})
+
+
+def _as_read(text: str) -> str:
+    """Replace look-alikes of dots and plain letters (NFKC)."""
+    return unicodedata.normalize("NFKC", text).replace(_DOT, ".")
+
+
+def _hosts(word: str) -> list[str]:
+    """Return all hosts in a word that may be an address, also before an @, where they can mislead."""
+    authority = _AFTER_AUTHORITY.split(word.split("://", 1)[-1].lstrip("/"), maxsplit=1)[0]
+    is_whole = "://" in word
+    parts = [_PORT.sub("", part) for part in authority.split("@")]
+    found = [host for part in parts for host in _HOST.findall(part) or [part * is_whole]]
+    return [_plain(host) for host in found if host]
+
+
+def _target(href: str) -> str:
+    """Return the host of a web address; blank if browsers may disagree on it."""
+    authority = _AFTER_AUTHORITY.split(href.split("://", 1)[1].lstrip("/\\"), maxsplit=1)[0]
+    host = _as_read(unquote(_PORT.sub("", authority.rpartition("@")[2])))
+    return _plain(host) if _PLAIN_HOST.fullmatch(host) else ""
+
+
+def _mail_host(address: str) -> str:
+    """Return the host of a mail address; blank if the address has more parts, such as copies."""
+    host = _as_read(unquote(address)).partition("@")[2]
+    return _plain(host) if _PLAIN_HOST.fullmatch(host) else ""
+
+
+def _plain(host: str) -> str:
+    return host.lower().removeprefix("www.").rstrip(".")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 
-from connector.formatting.inline import BOLD, NO_SPACE, inline
-from connector.formatting.link_definitions import DEFINITION, definition, without_used_definitions
-from connector.formatting.links import escape, whole
+from connector.formatting.inline import BOLD, NO_SPACE, definition, escape, hide_used_definitions, inline, whole
 from connector.formatting.tables import table, whole_table
 
 if TYPE_CHECKING:
@@ -40,17 +39,17 @@ _SIGN = re.compile(r"[*_~`<&\[\]]")
 
 
 def _parse_inline(state: StateCore) -> None:
-    """Parse the content of blocks. The blocks after the first `_MOST_SIGNS` signs become plain text."""
+    """Parse the content of blocks. Blocks after the first `_MOST_SIGNS` signs, or nested too deeply, become text."""
     signs = 0
     for token in state.tokens:
         if token.type != "inline":
             continue
         signs += len(_SIGN.findall(token.content))
-        if signs > _MOST_SIGNS:
-            token.children = [Token("text", "", 0, content=token.content)]
-        else:
-            token.children = []
+        token.children = []
+        if signs <= _MOST_SIGNS:
             state.md.inline.parse(token.content, state.md, state.env, token.children)
+        if signs > _MOST_SIGNS or any(child.level > _DEEPEST for child in token.children):
+            token.children = [Token("text", "", 0, content=token.content)]
 
 
 _parser = MarkdownIt(
@@ -70,7 +69,11 @@ def markdown_to_slack(markdown: str) -> str:
     try:
         tokens = _parser.parse(markdown) if _bracketed_chars(markdown) <= _MOST_BRACKETED_CHARS else None
         if tokens is not None and all(token.level < _DEEPEST - 1 for token in tokens):
-            return _joined(_blocks(without_used_definitions(tokens), _Place())).strip()
+            root = SyntaxTreeNode(tokens)
+            if any(token.type == "definition" for token in tokens):
+                hide_used_definitions(root)
+            blocks = _blocks(root.children, _Place())
+            return "".join(f"\n{block.text}" if block.follows else f"\n\n{block.text}" for block in blocks).strip()
     except RecursionError:
         pass
     return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", _without_fences(escape(markdown))).strip()
@@ -118,67 +121,47 @@ class _Block:
     follows: bool = False
 
 
-def _joined(blocks: Sequence[_Block]) -> str:
-    return "".join(f"{_gap(block) if number else ''}{block.text}" for number, block in enumerate(blocks))
-
-
-def _gap(block: _Block) -> str:
-    return "\n" if block.follows else "\n\n"
-
-
-def _blocks(tokens: Sequence[Token], place: _Place) -> list[_Block]:
-    """Convert the tokens on this level."""
+def _blocks(nodes: Sequence[SyntaxTreeNode], place: _Place) -> list[_Block]:
     out: list[_Block] = []
     before = ""
-    for token, inside in _spans(tokens):
-        blocks = _block(token, inside, place)
-        if token.type == before == DEFINITION:
+    for node in nodes:
+        if node.hidden and node.type == "definition":
+            continue
+        blocks = _block(node, place)
+        if node.type == before == "definition":
             blocks = [replace(block, follows=True) for block in blocks]
         out += blocks
-        before = token.type
+        before = node.type
     return [block for block in out if block.text]
 
 
-def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Token]]]:
-    """Yield the tokens on this level, each with the tokens inside it."""
-    at = 0
-    while at < len(tokens):
-        end = at
-        depth: int = tokens[at].nesting
-        while depth and end + 1 < len(tokens):
-            end += 1
-            depth += tokens[end].nesting
-        yield tokens[at], tokens[at + 1 : end]
-        at = end + 1
-
-
-def _block(token: Token, inside: Sequence[Token], place: _Place) -> list[_Block]:  # noqa: PLR0911 - one for each kind
-    match token.type:
-        case "heading_open":
-            return [_Block(_text(inside[0], place, (BOLD,)))]
-        case "bullet_list_open" | "ordered_list_open":
-            return _list(token, inside, place)
-        case "blockquote_open":
-            return _quote(_blocks(inside, replace(place, is_quoted=True)), place)
+def _block(node: SyntaxTreeNode, place: _Place) -> list[_Block]:  # noqa: PLR0911 - one for each kind
+    match node.type:
+        case "heading":
+            return [_Block(_text(node.children[0], place, (BOLD,)))]
+        case "bullet_list" | "ordered_list":
+            return _list(node, place)
+        case "blockquote":
+            return _quote(_blocks(node.children, replace(place, is_quoted=True)), place)
         case "fence" | "code_block":
             # One word after a fence is the language. Several words, or a word before an empty block, are text.
-            is_language = len(token.info.split()) < 2 and token.content.strip()
-            return [_code(escape(token.content if is_language else f"{token.info.strip()}\n{token.content}"))]
-        case "table_open":
-            text, is_code = table(inside)
+            is_language = len(node.info.split()) < 2 and node.content.strip()
+            return [_code(escape(node.content if is_language else f"{node.info.strip()}\n{node.content}"))]
+        case "table":
+            text, is_code = table(node)
             return [_code(text) if is_code else _Block(_without_fences(text))]
         case "definition":
-            return [_Block(_without_fences(definition(token)))]
+            return [_Block(_without_fences(definition(node)))]
         case "hr":
             return [_Block(_RULE)]
         case "inline":
-            return [_Block(_text(token, place))]
+            return [_Block(_text(node, place))]
         case _:
-            return _blocks(inside, place)
+            return _blocks(node.children, place)
 
 
-def _text(token: Token, place: _Place, marks: tuple[str, ...] = ()) -> str:
-    text = _without_fences(inline(token.children or [], marks))
+def _text(node: SyntaxTreeNode, place: _Place, marks: tuple[str, ...] = ()) -> str:
+    text = _without_fences(inline(node.children, marks))
     return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", text) if place.is_top else text
 
 
@@ -207,17 +190,17 @@ def _quote(blocks: Sequence[_Block], place: _Place) -> list[_Block]:
     return out
 
 
-def _list(token: Token, inside: Sequence[Token], place: _Place) -> list[_Block]:
+def _list(node: SyntaxTreeNode, place: _Place) -> list[_Block]:
     """Write each item on its own lines. Code in an item is not indented, so that its content is unchanged."""
-    number = int(token.attrs.get("start", 1))
+    number = int(node.attrs.get("start", 1))
     bullet = _BULLETS[min(place.lists, len(_BULLETS) - 1)]
     within = replace(place, lists=place.lists + 1)
     out: list[_Block] = []
-    for _, item in _spans(inside):
-        mark = f"{number}." if token.type == "ordered_list_open" else bullet
+    for item in node.children:
+        mark = f"{number}." if node.type == "ordered_list" else bullet
         if box := _box(item):
             mark = box if mark == bullet else f"{mark} {box}"
-        out += _item(mark, _blocks(item, within), follows=bool(out))
+        out += _item(mark, _blocks(item.children, within), follows=bool(out))
         number += 1
     return out
 
@@ -236,10 +219,12 @@ def _item(mark: str, blocks: list[_Block], *, follows: bool) -> Iterator[_Block]
         mark, follows = "", True
 
 
-def _box(item: Sequence[Token]) -> str:
+def _box(item: SyntaxTreeNode) -> str:
     """Remove the check box of a task from its text and return it; blank if the item is no task."""
-    children = item[1].children if len(item) > 1 and item[1].type == "inline" else None
-    if not children or (box := _TASK.match(children[0].content)) is None or children[0].type != "text":
+    first = next(item.walk(include_self=False), None)
+    while first is not None and first.type in ("paragraph", "inline"):
+        first = next(iter(first.children), None)
+    if first is None or first.type != "text" or first.token is None or (box := _TASK.match(first.content)) is None:
         return ""
-    children[0].content = children[0].content[box.end() :]
+    first.token.content = first.content[box.end() :]
     return _DONE[box[1]]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from markdown_it.rules_block.table import escapedSplit, getLine
 from markdown_it.rules_block.table import table as table_rule
 
-from connector.formatting.inline import BOLD, inline, words
-from connector.formatting.links import escape
+from connector.formatting.inline import BOLD, escape, inline, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
+    from markdown_it.tree import SyntaxTreeNode
 
 # Columns of a code block that Slack shows without wrapping.
 _WIDEST = 80
@@ -28,22 +27,19 @@ _MOST_CELLS = 3_000
 _CELLS = "cells"
 
 
-@dataclass(frozen=True, slots=True)
 class _Cell:
-    inside: Sequence[Token]
-    align: str
+    """A cell of a table: its inline nodes, and their text without markup."""
 
-    @property
-    def text(self) -> str:
-        return " ".join(words(self.inside).split())
-
-    @property
-    def is_linked(self) -> bool:
-        return any(token.type in ("link_open", "image") for token in self.inside)
+    def __init__(self, node: SyntaxTreeNode) -> None:
+        self.inside: Sequence[SyntaxTreeNode] = node.children[0].children
+        self.text = " ".join(words(self.inside).split())
+        self.width = sum(_columns(character) for character in self.text)
+        self.is_linked = any(each.type in ("link", "image") for each in node.walk())
+        self._align = str(node.attrs.get("style", "")).removeprefix("text-align:")
 
     def padded(self, columns: int) -> str:
-        room = columns - width(self.text)
-        before = {"right": room, "center": room // 2}.get(self.align, 0)
+        room = columns - self.width
+        before = {"right": room, "center": room // 2}.get(self._align, 0)
         return f"{' ' * before}{self.text}{' ' * (room - before)}"
 
 
@@ -80,13 +76,13 @@ def _cells(line: str) -> list[str]:
     return cells[not cells[0] : len(cells) - (len(cells) > 1 and not cells[-1])]
 
 
-def table(tokens: Sequence[Token]) -> tuple[str, bool]:
+def table(node: SyntaxTreeNode) -> tuple[str, bool]:
     """Return a table for Slack, and whether it must be shown as a code block.
 
     Links do not work in code blocks: a table with links becomes lists, like a table that is too wide.
     """
-    rows = _rows(tokens)
-    widths = [max(width(cell.text) for cell in column if cell) for column in zip_longest(*rows)]
+    rows = [[_Cell(cell) for cell in row.children] for part in node.children for row in part.children]
+    widths = [max(cell.width for cell in column if cell) for column in zip_longest(*rows)]
     is_wide = sum(widths) + len(_GAP) * (len(widths) - 1) > _WIDEST
     if is_wide or any(cell.is_linked for row in rows for cell in row):
         return _records(rows), False
@@ -95,28 +91,11 @@ def table(tokens: Sequence[Token]) -> tuple[str, bool]:
     return escape("\n".join(line.rstrip() for line in lines)), True
 
 
-def width(text: str) -> int:
-    """Return the number of columns of a text in a monospaced font."""
-    return sum(_columns(character) for character in text)
-
-
 def _columns(character: str) -> int:
+    """Return the number of columns of a character in a monospaced font."""
     if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me", "Mn"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
-
-
-def _rows(tokens: Sequence[Token]) -> list[list[_Cell]]:
-    rows: list[list[_Cell]] = []
-    align = ""
-    for token in tokens:
-        if token.type == "tr_open":
-            rows.append([])
-        elif token.type in ("th_open", "td_open"):
-            align = str(token.attrs.get("style", "")).removeprefix("text-align:")
-        elif token.type == "inline":
-            rows[-1].append(_Cell(token.children or [], align))
-    return rows
 
 
 def _records(rows: list[list[_Cell]]) -> str:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from collections import OrderedDict
 from dataclasses import asdict, replace
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 import structlog
 
 from connector.events import StopRequest, edited_ts_of, home_of, is_stop_word, message_of
 from connector.inbound.access_policy import AccessPolicy, AccessRules, Actor
-from connector.inbound.out_of_order import LRUSet, UnroutedReplies
 from connector.protocols import InboxEntry
 from connector.records.entries import UNREADABLE, PendingMessage, ThreadCatchUp
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from typing import Any
 
     from connector.events import SlackMessage
@@ -34,6 +34,76 @@ log = structlog.get_logger(__name__)
 
 # A root mention whose event is older than this on arrival was delivered late, or again.
 _LATE_S = 5.0
+_MAX_NAMES = 10_000
+_MAX_UNROUTED = 1_000
+
+
+class LRUSet:
+    """A bounded set that drops the oldest names."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        self._names[name] = None
+        if len(self._names) > _MAX_NAMES:
+            self._names.popitem(last=False)
+
+
+class UnroutedReply(NamedTuple):
+    """A reply that is for no agent, its author (access not checked), and the time of its last edit."""
+
+    reply: SlackMessage
+    actor: Actor
+    edited_ts: str
+
+
+class UnroutedReplies:
+    """The latest replies that were for no agent: the mention that calls an agent into their thread may arrive later."""
+
+    def __init__(self) -> None:
+        # `None`: the reply was deleted.
+        self._replies: OrderedDict[str, UnroutedReply | None] = OrderedDict()
+
+    def add(self, reply: SlackMessage, actor: Actor, edited_ts: str = "") -> None:
+        """Store a reply, unless it was deleted or a later edit of it is known."""
+        new = UnroutedReply(reply, actor, edited_ts)
+        known = self._replies.get(reply.id, new)
+        if known is not None and edited_ts >= known.edited_ts:
+            self._put(reply.id, new)
+
+    def edit(self, reply: SlackMessage, actor: Actor, edited_ts: str) -> None:
+        """Replace a reply by its edited version, if the reply is stored."""
+        if reply.id in self._replies:
+            self.add(reply, actor, edited_ts)
+
+    def drop(self, reply_id: str) -> None:
+        """Remove a deleted reply, and ignore it if it arrives later."""
+        self._put(reply_id, None)
+
+    def after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
+        """Return the replies of a conversation posted after `ts`, oldest first."""
+        found = [
+            each
+            for each in filter(None, self._replies.values())
+            if each.reply.place.conversation_id == conversation_id and float(each.reply.ts) > float(ts)
+        ]
+        return sorted(found, key=lambda each: float(each.reply.ts))
+
+    def take_after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
+        """Remove and return the replies of a conversation posted after `ts`, oldest first."""
+        found = self.after(conversation_id, ts)
+        for each in found:
+            del self._replies[each.reply.id]
+        return found
+
+    def _put(self, reply_id: str, reply: UnroutedReply | None) -> None:
+        self._replies[reply_id] = reply
+        if len(self._replies) > _MAX_UNROUTED:
+            self._replies.popitem(last=False)
 
 
 class Admitter:
@@ -67,7 +137,8 @@ class Admitter:
         self._runs = runs
         self._bot_user = bot_user
         self._now_s = now_s
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        # Each lock lives as long as an event uses it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def is_allowed(self, actor: Actor, message: SlackMessage | None = None) -> bool:
         """Return whether a user may use the bot here. A refused user who addressed the bot gets the reason."""
@@ -170,7 +241,7 @@ class Admitter:
             return False
         conversation_id = mention.place.conversation_id
         is_late = abs(self._now_s() - float(effective_ts)) > _LATE_S
-        if is_late or self.unrouted.has_after(conversation_id, effective_ts):
+        if is_late or self.unrouted.after(conversation_id, effective_ts):
             return True
         return mention.thread_ts is not None and await self._runs.agent_of(conversation_id) is None
 
@@ -189,18 +260,9 @@ class Admitter:
         await self._runs.admit(inbound.message.place.conversation_id, entry, inbound.instance)
         self.admitted.add(inbound.id)
 
-    @asynccontextmanager
-    async def in_order(self, conversation_id: str) -> AsyncIterator[None]:
-        """Serialize the events of one conversation in the order of their arrival."""
-        lock, users = self._locks.get(conversation_id, (asyncio.Lock(), 0))
-        self._locks[conversation_id] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(conversation_id)
-            if users > 1:
-                self._locks[conversation_id] = (lock, users - 1)
+    def in_order(self, conversation_id: str) -> asyncio.Lock:
+        """Return the lock that serializes the events of one conversation in the order of their arrival."""
+        return self._locks.setdefault(conversation_id, asyncio.Lock())
 
 
 def _says_something(message: SlackMessage, routed: Routed) -> bool:

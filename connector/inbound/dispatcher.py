@@ -1,12 +1,29 @@
-"""Parse Slack events and button clicks, and pass them to the intake."""
+"""Dispatch the payloads of both transports to Bolt listeners: ours, then those of the deployment.
+
+Ours run in a Bolt app of their own, so that no listener or middleware of a deployment can delay or stop the storing of
+an event.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import json
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.response import BoltResponse
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
+from slack_sdk.web.async_client import AsyncWebClient
 
+from connector.error_boundary import error_boundary
 from connector.events import (
+    STOP_ACTION,
     clicked_stop_of,
     deletion_of,
     edit_of,
@@ -17,22 +34,165 @@ from connector.events import (
     session_stop_of,
 )
 from connector.inbound.access_policy import Actor
+from connector.inbound.intake import NotNow
+from connector.setup.credentials import ConnectionRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from connector.inbound.intake import Intake
+    from connector.setup.credentials import Identity
 
     Handling = Coroutine[Any, Any, None] | None
+    Receive = Callable[[dict[str, Any]], Awaitable["Reply"]]
+    # Adds the listeners of a deployment to its Bolt app.
+    AddListeners = Callable[[AsyncApp], Awaitable[None] | None]
 
 log = structlog.get_logger(__name__)
 
 # Exceptions of parsing a malformed payload.
 _UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
+# Time for the acknowledgement by a listener of the deployment. Slack waits three seconds.
+_ACK_WITHIN_S = 2.0
+# Levels of lists and objects in one frame or body. Slack's payloads have fewer than 20.
+_MAX_NESTING = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to Slack. 200 acknowledges the payload; after any other status Slack sends it again."""
+
+    status: int
+    payload: dict[str, Any] | None = None
+
+
+DONE = Reply(200)
+NOT_NOW = Reply(503)
+
+
+class Dispatcher:
+    """Passes payloads to the listeners and acknowledges those without a listener, which Slack would send again.
+
+    Args:
+        client: an SDK client without a token, which sends with the session of the service.
+        identity: the bot, resolved at the start. Bolt would ask Slack for it at every event of a cold burst.
+    """
+
+    def __init__(self, client: AsyncWebClient, bot_token: str, identity: Identity, intake: Intake) -> None:
+        self._client = client
+        self._team = identity.team
+        self._authorized = AuthorizeResult(
+            enterprise_id=None,
+            team_id=identity.team,
+            bot_token=bot_token,
+            bot_id=identity.bot_id,
+            bot_user_id=identity.user,
+        )
+        # `process_before_response`: an event is acknowledged after its listener returns, when it is stored.
+        self._ours = self._app("bolt", client, process_before_response=True)
+        self._of_deployment: AsyncApp | None = None
+
+        async def on_event(event: dict[str, Any], body: dict[str, Any]) -> BoltResponse:
+            is_shared = body.get("is_ext_shared_channel") is True
+            return await _stored(dispatch(event, identity.team, intake, is_shared=is_shared), event["type"])
+
+        async def on_stop_button(body: dict[str, Any]) -> BoltResponse:
+            return await _stored(_dispatch_click(body, identity.team, intake), "block_actions")
+
+        for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped"):
+            self._ours.event(kind)(on_event)
+        self._ours.action(STOP_ACTION)(on_stop_button)
+
+    async def add_listeners(self, functions: Sequence[AddListeners]) -> None:
+        """Let each function add its listeners to the Bolt app of the deployment.
+
+        Raises:
+            ConnectionRefused: a function failed.
+        """
+        if not functions:
+            return
+        # Calls of the deployment's listeners bypass the rate limiter.
+        client = AsyncWebClient(
+            base_url=self._client.base_url,
+            session=self._client.session,
+            retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=2)],
+        )
+        self._of_deployment = self._app("listeners", client)
+        client.token = self._authorized.bot_token  # from now on: an app that begins with a token asks Slack who it is
+        for function in functions:
+            try:
+                if inspect.isawaitable(added := function(self._of_deployment)):
+                    await added
+            except Exception as e:  # the code of a deployment
+                name = f"{function.__module__}:{function.__qualname__}"
+                raise ConnectionRefused(
+                    f"slack.listeners: {name} failed ({type(e).__name__}: {e}). Correct it, or remove it from the list."
+                ) from e
+
+    async def receive(self, body: dict[str, Any]) -> Reply:
+        """Handle a payload; return once it is stored or ignored."""
+        try:
+            if not self._is_for_us(body):
+                return DONE
+            ours = await self._ours.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
+        except Exception as e:  # noqa: BLE001 - a Slack handler's border: Bolt fails in many ways on odd payloads
+            log.warning("slack.payload_unreadable", type=body.get("type"), error=repr(e))
+            return DONE
+        if ours.status == NOT_NOW.status:
+            return NOT_NOW
+        theirs = await self._pass_on(body)
+        # Bolt answers 404 to payloads without a listener and 500 to malformed ones.
+        if theirs is None and ours.status != DONE.status:
+            log.info("slack.unknown", type=body.get("type"))
+        return theirs or DONE
+
+    async def _pass_on(self, body: dict[str, Any]) -> Reply | None:
+        """Return the acknowledgement by a listener of the deployment; `None`: no listener acknowledged the payload."""
+        if self._of_deployment is not None:
+            with error_boundary("listeners.failed", type=body.get("type")):
+                async with asyncio.timeout(_ACK_WITHIN_S):
+                    request = AsyncBoltRequest(body=body, mode="socket_mode")
+                    response = await self._of_deployment.async_dispatch(request)
+                if response.status == DONE.status:
+                    return Reply(DONE.status, _payload(response))
+        return None
+
+    def _is_for_us(self, body: dict[str, Any]) -> bool:
+        if body.get("type") == "app_rate_limited":
+            log.warning("slack.events_limited", team=body.get("team_id"), minute=body.get("minute_rate_limited"))
+            return False
+        if (teams := set(_teams(body))) and self._team not in teams:
+            log.info("slack.other_team", teams=sorted(teams), type=body.get("type"))
+            return False
+        # The fields that Bolt requires.
+        event = body.get("event")
+        is_event = isinstance(event, dict) and isinstance(event.get("type"), str)
+        is_other = body.get("type") != "event_callback" and (isinstance(body.get("type"), str) or "command" in body)
+        if not (is_event or is_other):
+            log.info("slack.unknown", type=body.get("type"))
+        return is_event or is_other
+
+    def _app(self, name: str, client: AsyncWebClient, *, process_before_response: bool = False) -> AsyncApp:
+        async def authorize() -> AuthorizeResult:
+            return self._authorized
+
+        logger = logging.getLogger(f"connector.{name}")
+        logger.setLevel(logging.ERROR)  # Bolt warns about each payload without a listener
+        return AsyncApp(
+            name=name,  # without one, Bolt inspects every loaded module to find a name
+            client=client,
+            authorize=authorize,
+            logger=logger,
+            process_before_response=process_before_response,
+            # The HTTP server does these.
+            request_verification_enabled=False,
+            ssl_check_enabled=False,
+            url_verification_enabled=False,
+        )
 
 
 async def dispatch(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool = False) -> None:
-    """Handle an event; ignore kinds without a handler. `is_shared`: its channel is shared with another workspace.
+    """Parse an event and pass it to the intake. `is_shared`: its channel is shared with another workspace.
 
     Raises:
         NotNow: the service is shutting down; Slack must deliver the event again.
@@ -46,28 +206,16 @@ async def dispatch(event: dict[str, Any], team: str, intake: Intake, *, is_share
         await handling
 
 
-async def dispatch_action(body: dict[str, Any], team: str, intake: Intake) -> None:
-    """Handle a click on a button. Its payload does not contain whether the channel is shared.
-
-    Raises:
-        NotNow: the service is shutting down; Slack must deliver the click again.
-    """
-    try:
-        clicked = clicked_stop_of(body, team)
-        home = None if clicked is None else home_of({"team": body["user"].get("team_id")})
-    except _UNREADABLE as e:
-        log.warning("event.unreadable", slack_event=body.get("type"), error=repr(e))
-        return
-    if clicked is not None:
-        place, stop = clicked
-        await intake.on_stop(place, stop, Actor(stop.user, place.channel, home, None))
-
-
 def _handling(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Handling:
     """Parse an event and return the coroutine that handles it; `None`: nothing to do."""
     match event:
         case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
-            return _change_handling(event, team, intake, is_shared=is_shared)
+            home = home_of(event.get("message") or event.get("previous_message") or {})
+            if (deletion := deletion_of(event, team)) is not None:
+                actor = Actor(deletion.message.user, deletion.message.channel, home, is_shared)
+                return intake.on_deletion(deletion, actor)
+            if (edit := edit_of(event, team)) is not None:
+                return intake.on_edit(edit, Actor(edit.message.user, edit.message.channel, home, is_shared))
         case {"type": "message" | "app_mention"}:
             if (message := message_of(event, team)) is not None:
                 actor = Actor(message.user, message.channel, home_of(event), is_shared)
@@ -82,10 +230,66 @@ def _handling(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bo
     return None
 
 
-def _change_handling(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Handling:
-    home = home_of(event.get("message") or event.get("previous_message") or {})
-    if (deletion := deletion_of(event, team)) is not None:
-        return intake.on_deletion(deletion, Actor(deletion.message.user, deletion.message.channel, home, is_shared))
-    if (edit := edit_of(event, team)) is not None:
-        return intake.on_edit(edit, Actor(edit.message.user, edit.message.channel, home, is_shared))
-    return None
+async def _dispatch_click(body: dict[str, Any], team: str, intake: Intake) -> None:
+    """Handle a click on the stop button. Its payload does not contain whether the channel is shared."""
+    try:
+        clicked = clicked_stop_of(body, team)
+        home = None if clicked is None else home_of({"team": body["user"].get("team_id")})
+    except _UNREADABLE as e:
+        log.warning("event.unreadable", slack_event=body.get("type"), error=repr(e))
+        return
+    if clicked is not None:
+        place, stop = clicked
+        await intake.on_stop(place, stop, Actor(stop.user, place.channel, home, None))
+
+
+async def _stored(dispatched: Coroutine[Any, Any, None], kind: str) -> BoltResponse:
+    """Return 200 if the event is stored, else 503, so that Slack delivers it again."""
+    with error_boundary("event.failed", slack_event=kind), suppress(NotNow):
+        await dispatched
+        return BoltResponse(status=DONE.status)
+    return BoltResponse(status=NOT_NOW.status)
+
+
+def _teams(body: dict[str, Any]) -> Iterator[str]:
+    """Yield the workspaces named in a payload. An event by a foreign user in a shared channel names ours too."""
+    team, user, message = (body.get(name) for name in ("team", "user", "message"))
+    inside = [(team, "id"), (user, "team_id"), (message, "team")]
+    inside += [(each, "team_id") for each in (body, *(body.get("authorizations") or ()))]
+    for where, name in (*inside, (body, "context_team_id")):
+        place = where.get(name) if isinstance(where, dict) else None
+        if isinstance(place, str) and place.startswith("T"):
+            yield place
+
+
+def _payload(response: BoltResponse) -> dict[str, Any] | None:
+    if not response.body:
+        return None
+    if response.headers.get("content-type", [""])[0].startswith("application/json"):
+        payload: dict[str, Any] = json.loads(response.body)
+        return payload
+    return {"text": response.body}
+
+
+def parse_json(text: str) -> Any:
+    """Parse untrusted JSON, and bound its nesting, so that no later copy or serialization exhausts the stack.
+
+    Raises:
+        ValueError: the text is not JSON, or nested more than 100 levels deep.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError as e:
+        raise ValueError("it is nested too deeply") from e
+    if text.count("[") + text.count("{") > _MAX_NESTING:
+        level = [value]
+        for _ in range(_MAX_NESTING + 1):
+            level = [
+                child
+                for each in level
+                if isinstance(each, dict | list)
+                for child in (each.values() if isinstance(each, dict) else each)
+            ]
+        if level:
+            raise ValueError(f"it is nested more than {_MAX_NESTING} levels deep")
+    return value

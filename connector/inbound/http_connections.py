@@ -36,20 +36,21 @@ class HttpConnections:
         self._headers_within_s = headers_within_s
         # Oldest first.
         self._waiting: dict[web.RequestHandler, None] = {}
-        self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._working: set[web.RequestHandler] = set()
+        # Time-outs of connections without headers.
+        self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._warned_s = -_WARNING_INTERVAL_S
 
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._working)
-
     def begin(self, connection: web.RequestHandler) -> None:
+        loop = asyncio.get_running_loop()
         self._waiting[connection] = None
-        later = asyncio.get_running_loop().call_later
-        self._timers[connection] = later(self._headers_within_s, self._close, connection)
-        if len(self) > self._most:
-            self._warn()
-            self._close(next(iter(self._waiting)))
+        self._timers[connection] = loop.call_later(self._headers_within_s, self._close, connection)
+        if len(self._waiting) + len(self._working) <= self._most:
+            return
+        if loop.time() - self._warned_s >= _WARNING_INTERVAL_S:
+            self._warned_s = loop.time()
+            log.warning("http.too_many_connections", most=self._most)
+        self._close(next(iter(self._waiting)))
 
     def end(self, connection: web.RequestHandler) -> None:
         self._waiting.pop(connection, None)
@@ -77,12 +78,6 @@ class HttpConnections:
     def _close(self, connection: web.RequestHandler) -> None:
         self.end(connection)
         connection.force_close()
-
-    def _warn(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._warned_s >= _WARNING_INTERVAL_S:
-            self._warned_s = now_s
-            log.warning("http.too_many_connections", most=self._most)
 
 
 class HttpConnection(web.RequestHandler):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
+import hmac
 import logging
+import re
 import time
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs
@@ -12,18 +15,16 @@ from urllib.parse import parse_qs
 import structlog
 from aiohttp import web
 
-from connector.inbound.event_decoder import DONE, NOT_NOW, Reply
+from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, parse_json
 from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
-from connector.inbound.json_limits import parse_json
-from connector.inbound.signature import SETTING_ERRORS, flaw_of
 from connector.setup.credentials import ConnectionRefused
-from connector.setup.scopes import PATH
+from connector.setup.manifest import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.event_decoder import Receive
+    from connector.inbound.dispatcher import Receive
     from connector.setup.credentials import HttpTransport
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -43,6 +44,12 @@ _MOST_CONNECTIONS = 400
 _HEADERS_WITHIN_S = 10.0
 _IDLE_S = 75.0
 _FORM = "application/x-www-form-urlencoded"
+# Older requests may be replays.
+_WINDOW_S = 300
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
+_SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
+_WRONG_SECRET = "The signature does not match: check that the signing secret is this app's."  # noqa: S105 - a sentence
+_WRONG_TIME = "The timestamp is too far from the current time: check the clock of this machine."
 
 
 class Malformed(Exception):  # noqa: N818 - names the body
@@ -142,15 +149,21 @@ class HttpServer:
         raw: bytes | None = None
         try:
             async with asyncio.timeout(self._answer_within_s):
-                raw = await _body_bytes(request)
-                if (flaw := self._flaw_of(request, raw)) is not None:
-                    level = logging.WARNING if flaw in SETTING_ERRORS else logging.INFO
+                raw = await request.read()
+                timestamp = request.headers.get("X-Slack-Request-Timestamp")
+                signature = request.headers.get("X-Slack-Signature")
+                flaw = flaw_of(self._transport.signing_secret, timestamp, signature, raw, self._now_s())
+                if flaw is not None:
+                    # The operator can fix these in the configuration.
+                    level = logging.WARNING if flaw in (_WRONG_SECRET, _WRONG_TIME) else logging.INFO
                     log.log(level, "http.refused", why=flaw, remote=request.remote)
                     return web.Response(status=401, text="This request is not signed by Slack for this app.\n")
                 with self._connections.serving(request.protocol):
                     reply = await self._answer(body_of(raw, request.content_type))
-        except (web.RequestPayloadError, ConnectionError) as e:
-            return _unread(request, 400, first_line(str(e)))
+        except (web.RequestPayloadError, RuntimeError, ConnectionError) as e:
+            if raw is not None:
+                raise
+            return _unread(request, 400, first_line(str(e)))  # RuntimeError: the connection is closed
         except Malformed as e:
             log.info("http.malformed", why=str(e), remote=request.remote)
             return web.Response(status=400, text=f"{e}\n")
@@ -159,15 +172,12 @@ class HttpServer:
                 return _unread(request, 408, "The body did not arrive in time.")
             log.warning("http.timeout", retry=request.headers.get("X-Slack-Retry-Num"))
             reply = NOT_NOW
-        return _response(reply)
+        if reply.payload is None:
+            return web.Response(status=reply.status)
+        return web.json_response(reply.payload, status=reply.status)
 
     async def _on_health(self, _request: web.Request) -> web.Response:
         return web.Response(text=f"ok\n{self._transport.health()}")
-
-    def _flaw_of(self, request: web.Request, raw: bytes) -> str | None:
-        timestamp = request.headers.get("X-Slack-Request-Timestamp")
-        signature = request.headers.get("X-Slack-Signature")
-        return flaw_of(self._transport.signing_secret, timestamp, signature, raw, self._now_s())
 
     async def _answer(self, body: dict[str, Any]) -> Reply:
         if body.get("type") == "url_verification":
@@ -180,18 +190,6 @@ class HttpServer:
         task.add_done_callback(self._in_progress.discard)
         task.add_done_callback(lambda _: self._slots.release())
         return await asyncio.shield(task)
-
-
-async def _body_bytes(request: web.Request) -> bytes:
-    """Return the body.
-
-    Raises:
-        ConnectionError, web.RequestPayloadError, TimeoutError: the body is incomplete.
-    """
-    try:
-        return await request.read()
-    except RuntimeError as e:  # raised by aiohttp if the connection is already closed
-        raise ConnectionError(str(e)) from e
 
 
 def _unread(request: web.Request, status: int, why: str) -> web.Response:
@@ -226,10 +224,24 @@ def _form(text: str) -> Any:
     return {name: values[-1] for name, values in fields.items()}
 
 
-def _response(reply: Reply) -> web.Response:
-    if reply.payload is None:
-        return web.Response(status=reply.status)
-    return web.json_response(reply.payload, status=reply.status)
+def signature_of(secret: str, timestamp: str, body: bytes) -> str:
+    """Sign a body as Slack does: docs.slack.dev/authentication/verifying-requests-from-slack.
+
+    The SDK's `SignatureVerifier` raises on bodies that are not UTF-8.
+    """
+    signed = b"v0:" + timestamp.encode() + b":" + body
+    return "v0=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def flaw_of(secret: str, timestamp: str | None, signature: str | None, body: bytes, now_s: float) -> str | None:
+    """Return why a request is not accepted as Slack's, for the log; `None`: its signature is valid and recent."""
+    if timestamp is None or signature is None:
+        return "The request has no signature."
+    if not _TIMESTAMP.fullmatch(timestamp) or not _SIGNATURE.fullmatch(signature):
+        return "The signature does not have Slack's format."
+    if not hmac.compare_digest(signature_of(secret, timestamp, body), signature):
+        return _WRONG_SECRET
+    return _WRONG_TIME if abs(now_s - int(timestamp)) > _WINDOW_S else None
 
 
 def _refusal(transport: HttpTransport, error: OSError) -> str:

@@ -1,24 +1,29 @@
-"""Store events of people as inbox entries, before they are acknowledged to Slack."""
+"""Store events of people as inbox entries, before they are acknowledged to Slack.
+
+Events may arrive out of order: an event that depends on an older message looks that message up in Slack.
+"""
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from connector.events import StopRequest, ThreadAddress, is_stop_word, thread_of
-from connector.inbound.out_of_order import REDELIVERY_WINDOW_S, LookUps, LRUSet, NoAnswer, NotNow
+from connector.inbound.admission import LRUSet
 from connector.protocols import InboxEntry
 from connector.records.entries import PendingMessage
 from connector.runs.run_status import STATUS_KEY
+from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
     from typing import Any
 
     from connector.conversations.worker_pool import WorkerPool
@@ -27,15 +32,71 @@ if TYPE_CHECKING:
     from connector.inbound.admission import Admitter, Routed
     from connector.protocols import EntryKind, RunService
     from connector.runs.background_tasks import WorkspaceContext
+    from connector.slack_api.client import SlackClient
 
     Ask = Callable[[], Awaitable[dict[str, Any] | None]]
-
-__all__ = ["Intake", "NotNow"]
 
 log = structlog.get_logger(__name__)
 
 # Acknowledged stop reactions whose conversation is still being looked up.
 _MAX_STOP_LOOK_UPS = 20
+# Seconds within which Slack redelivers an event. Events posted later may arrive before it.
+_REDELIVERY_WINDOW_S = 600.0
+# Slack redelivers an event that is not acknowledged within three seconds.
+_LOOK_UP_TIMEOUT_S = 1.0
+# All events share the same slots: events that need a look-up must leave most slots free.
+_MAX_CONCURRENT = 5
+_MAX_WAITING = 5
+_PAGE = 200
+
+T = TypeVar("T")
+
+
+class NotNow(Exception):  # noqa: N818 - a fact about the service
+    """The event cannot be stored while the service shuts down: Slack delivers it again, to any connected process."""
+
+
+class NoAnswer(Exception):  # noqa: N818 - a fact about a look-up
+    """A look-up failed: Slack did not answer in time, or the rate limit left no room."""
+
+
+class LookUps:
+    """Looks up messages in Slack whose events may not have arrived yet: few at once, at the lowest priority.
+
+    Every method raises NoAnswer if Slack does not answer in time. The call then leaves the rate limiter's queue.
+    """
+
+    def __init__(self, client: SlackClient) -> None:
+        self._client = client
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._pending = 0
+
+    async def thread(self, reply: SlackMessage, oldest_ts: float = 0.0) -> list[dict[str, Any]]:
+        """Return the first page of the thread before a reply, oldest first; empty if Slack refuses."""
+        arguments = {"channel": reply.channel, "ts": reply.place.thread_ts, "latest": reply.ts, "limit": _PAGE}
+        if oldest_ts:
+            arguments["oldest"] = f"{oldest_ts:.6f}"
+        slot = CallSlot(Priority.LOOK_UP)
+        page = await self.answer(lambda: self._client.call("conversations.replies", arguments, slot))
+        found = [{**each, "channel": reply.channel} for each in (page or {}).get("messages", ())]
+        return [each for each in found if oldest_ts <= float(each["ts"]) < float(reply.ts)]
+
+    async def answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """Return the answer to a call; `None`: Slack refuses it."""
+        if self._pending == _MAX_CONCURRENT + _MAX_WAITING:
+            raise NoAnswer
+        self._pending += 1
+        try:
+            async with asyncio.timeout(_LOOK_UP_TIMEOUT_S), self._slots:
+                return await ask()
+        except TimeoutError as e:
+            raise NoAnswer from e
+        except SlackCallFailed as e:
+            if e.is_transient:
+                raise NoAnswer from e
+            return None
+        finally:
+            self._pending -= 1
 
 
 class Intake:
@@ -109,7 +170,7 @@ class Intake:
             return False
         self._looking_up.add(conversation_id)
         try:
-            found = await self._look_ups.thread(reply, float(reply.ts) - REDELIVERY_WINDOW_S)
+            found = await self._look_ups.thread(reply, float(reply.ts) - _REDELIVERY_WINDOW_S)
             async with self._in_order(conversation_id):
                 for each in found:
                     if await self._admitter.admit_found(each, actor):
@@ -266,7 +327,7 @@ class Intake:
             return
         thread_ts = thread_of(message)
         conversation_id = (as_root if thread_ts is None else replace(as_root, thread_ts=thread_ts)).conversation_id
-        if float(reaction.event_ts) - float(reaction.ts) < REDELIVERY_WINDOW_S:
+        if float(reaction.event_ts) - float(reaction.ts) < _REDELIVERY_WINDOW_S:
             async with self._in_order(conversation_id):
                 await self._admitter.admit_found({**message, "channel": reaction.channel}, actor)
         if await self._runs.agent_of(conversation_id) is not None:
@@ -290,11 +351,9 @@ class Intake:
         if self._conversations.is_closing:
             raise NotNow
 
-    @asynccontextmanager
-    async def _in_order(self, conversation_id: str) -> AsyncIterator[None]:
+    def _in_order(self, conversation_id: str) -> asyncio.Lock:
         self._refuse_when_closing()
-        async with self._admitter.in_order(conversation_id):
-            yield
+        return self._admitter.in_order(conversation_id)
 
 
 def _may_be_a_reply_to_us(message: SlackMessage) -> bool:
@@ -304,4 +363,4 @@ def _may_be_a_reply_to_us(message: SlackMessage) -> bool:
 
 def _is_fresh(change: MessageEdit | MessageDeletion) -> bool:
     """Return whether Slack may still deliver the message of this edit or deletion."""
-    return float(change.event_ts) - float(change.message.ts) < REDELIVERY_WINDOW_S
+    return float(change.event_ts) - float(change.message.ts) < _REDELIVERY_WINDOW_S

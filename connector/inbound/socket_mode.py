@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Self
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 import structlog
@@ -14,13 +16,15 @@ import structlog
 from connector.error_boundary import error_boundary
 from connector.inbound.websocket import NotOpened, SocketTiming, WebSocketConnection
 from connector.setup.credentials import ConnectionRefused
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.inbound.event_decoder import Receive
-    from connector.inbound.websocket import SocketEnvelope
+    from connector.inbound.dispatcher import Receive
+    from connector.slack_api.client import SlackClient
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +50,21 @@ def suspended_s() -> float:
     """Return the seconds that the machine was suspended since boot; 0.0 if the platform does not report it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return 0.0 if boot is None else time.clock_gettime(boot) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def address_source(client: SlackClient, first: str = "") -> Callable[[], Awaitable[str]]:
+    """Return a function that requests an unused address, or raises NotOpened. `first` is one that is known already."""
+    known = [first] if first else []
+
+    async def address() -> str:
+        if known:
+            return known.pop()
+        try:
+            return str((await client.call("apps.connections.open", {}, CallSlot()))["url"])
+        except SlackCallFailed as e:
+            raise NotOpened(e.error, e.retry_after_s) from e
+
+    return address
 
 
 class SocketMode:
@@ -203,15 +222,16 @@ class SocketMode:
                 self._unsent.clear()
                 for text in unsent:
                     await self._send(connection, text)
-                await connection.listen(lambda envelope: self._take(connection, envelope))
+                await connection.listen(partial(self._take, connection))
         finally:
             self._connections.remove(connection)
             await connection.close()
 
     async def _retire(self, connection: WebSocketConnection) -> None:
         """Read a replaced connection for `linger_s`, then close it."""
-        await asyncio.wait((ended := asyncio.ensure_future(connection.ended.wait()),), timeout=self._timing.linger_s)
-        ended.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timing.linger_s):
+                await connection.ended.wait()
         await connection.close()
 
     async def _watch_for_suspend(self) -> None:
@@ -226,22 +246,25 @@ class SocketMode:
                     connection.leave("suspended")
             before_s = now_s
 
-    async def _take(self, connection: WebSocketConnection, envelope: SocketEnvelope) -> None:
+    async def _take(self, connection: WebSocketConnection, envelope_id: str, payload: object) -> None:
         await self._slots.acquire()
-        task = self._tasks.create_task(self._handle(connection, envelope))
+        task = self._tasks.create_task(self._handle(connection, envelope_id, payload))
         self._in_progress.add(task)
         task.add_done_callback(self._in_progress.discard)
         task.add_done_callback(lambda _: self._slots.release())
 
-    async def _handle(self, connection: WebSocketConnection, envelope: SocketEnvelope) -> None:
-        if not isinstance(envelope.payload, dict):
-            log.warning("socket.no_payload", envelope=envelope.id)
-            await self._send(connection, envelope.ack(None))
-            return
-        with error_boundary("socket.not_received", envelope=envelope.id):  # Slack redelivers unacknowledged envelopes
-            reply = await self._receive(envelope.payload)
-            if reply.status == 200:
-                await self._send(connection, envelope.ack(reply.payload))
+    async def _handle(self, connection: WebSocketConnection, envelope_id: str, payload: object) -> None:
+        acknowledgement: dict[str, Any] = {"envelope_id": envelope_id}
+        with error_boundary("socket.not_received", envelope=envelope_id):  # Slack redelivers unacknowledged envelopes
+            if isinstance(payload, dict):
+                reply = await self._receive(payload)
+                if reply.status != 200:
+                    return
+                if reply.payload is not None:
+                    acknowledgement["payload"] = reply.payload
+            else:
+                log.warning("socket.no_payload", envelope=envelope_id)
+            await self._send(connection, json.dumps(acknowledgement))
 
     async def _send(self, connection: WebSocketConnection, text: str) -> None:
         """Send on this connection, else on any other, else queue for the next: Slack matches acknowledgements by id."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import structlog
 from aiohttp import ClientWSTimeout, WSMsgType
 
-from connector.inbound.backoff import Backoff
-from connector.inbound.json_limits import parse_json
+from connector.inbound.dispatcher import parse_json
+from connector.slack_api.errors import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,6 +23,7 @@ log = structlog.get_logger(__name__)
 _LOST = (aiohttp.ClientError, ConnectionError)
 # Bound for a malformed frame in the log.
 _MAX_LOGGED_CHARS = 100
+_RETRY, _REFUSED = Backoff(0.1, 30.0, jitter=0.5), Backoff(10.0, 120.0, jitter=0.5)
 
 
 class NotOpened(Exception):  # noqa: N818 - what Slack did
@@ -64,20 +64,8 @@ class SocketTiming:
     suspend_check_s: float = 1.0
     drain_within_s: float = 0.4
     close_within_s: float = 0.4
-    retry: Backoff = field(default_factory=lambda: Backoff(0.1, 30.0))
-    refused: Backoff = field(default_factory=lambda: Backoff(10.0, 120.0))
-
-
-@dataclass(frozen=True, slots=True)
-class SocketEnvelope:
-    """A delivery by Slack. Slack repeats it, on any connection, until its id is acknowledged."""
-
-    id: str
-    payload: Any
-
-    def ack(self, reply: dict[str, Any] | None) -> str:
-        frame: dict[str, Any] = {"envelope_id": self.id}
-        return json.dumps(frame if reply is None else {**frame, "payload": reply})
+    retry: Backoff = _RETRY
+    refused: Backoff = _REFUSED
 
 
 class WebSocketConnection:
@@ -110,7 +98,9 @@ class WebSocketConnection:
         connection = cls(socket, timing)
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(socket.close)
-            await connection._await_hello()
+            while (frame := await connection._frame()) is None or frame.get("type") != "hello":
+                if frame is None or frame.get("type") == "disconnect":
+                    raise NotOpened("closed_before_hello" if frame is None else str(frame.get("reason")))
             on_failure.pop_all()
         return connection
 
@@ -123,14 +113,17 @@ class WebSocketConnection:
         self.why = self.why or why
         self.leaving.set()
 
-    async def listen(self, take: Callable[[SocketEnvelope], Awaitable[None]]) -> None:
-        """Pass every envelope to `take` until the connection ends; read the next one after `take` returns."""
+    async def listen(self, take: Callable[[str, object], Awaitable[None]]) -> None:
+        """Pass id and payload of every envelope to `take` until the connection ends; read the next after it returns.
+
+        Slack repeats an envelope, on any connection, until its id is acknowledged.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
                 pinging = tasks.create_task(self._ping())
                 while (frame := await self._frame()) is not None:
                     if isinstance(frame.get("envelope_id"), str):
-                        await take(SocketEnvelope(frame["envelope_id"], frame.get("payload")))
+                        await take(frame["envelope_id"], frame.get("payload"))
                     elif frame.get("type") == "disconnect":
                         self.leave(str(frame.get("reason")))
                 pinging.cancel()
@@ -149,15 +142,6 @@ class WebSocketConnection:
     async def close(self) -> None:
         await self._socket.close()
 
-    async def _await_hello(self) -> None:
-        frame = await self._frame()
-        while frame is not None and frame.get("type") != "hello":
-            if frame.get("type") == "disconnect":
-                raise NotOpened(str(frame.get("reason")))
-            frame = await self._frame()
-        if frame is None:
-            raise NotOpened("closed_before_hello")
-
     async def _frame(self) -> dict[str, Any] | None:
         """Return the next JSON frame; `None`: the connection is closed or silent."""
         while True:
@@ -168,32 +152,20 @@ class WebSocketConnection:
                 return None
             match message.type:
                 case WSMsgType.TEXT:
-                    if (frame := _parse_frame(message.data)) is not None:
-                        return frame
+                    with suppress(ValueError):
+                        if isinstance(frame := parse_json(message.data), dict):
+                            return frame
+                    log.warning("socket.unreadable", frame=message.data[:_MAX_LOGGED_CHARS])
                 case WSMsgType.PING:
-                    await self._pong(message.data)
+                    with suppress(*_LOST):
+                        await self._socket.pong(message.data)
                 case WSMsgType.PONG | WSMsgType.BINARY:
                     pass
                 case _:
                     return None
-
-    async def _pong(self, data: bytes) -> None:
-        with suppress(*_LOST):
-            await self._socket.pong(data)
 
     async def _ping(self) -> None:
         with suppress(*_LOST):
             while True:
                 await asyncio.sleep(self._timing.ping_every_s)
                 await self._socket.ping()
-
-
-def _parse_frame(text: str) -> dict[str, Any] | None:
-    try:
-        frame = parse_json(text)
-    except ValueError:
-        frame = None
-    if not isinstance(frame, dict):
-        log.warning("socket.unreadable", frame=text[:_MAX_LOGGED_CHARS])
-        return None
-    return frame

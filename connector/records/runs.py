@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import TypeAdapter
 
 from connector.events import SlackMessage, ThreadAddress
-from connector.formatting.text_utils import use_of
+from connector.formatting.content import use_of
 from connector.records.entries import UNREADABLE, PendingMessage, UnreadableEntry
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from connector.protocols import LeaseLost, SlackOptions
 from connector.runs.run_slots import RunSlots
 from connector.slack_api.agent_sessions import AgentSessions
-from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import best_effort
 from connector.slack_api.reactions import ReactionKey, Reactions
 from connector.slack_api.users import Users
 

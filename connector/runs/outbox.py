@@ -14,13 +14,13 @@ import structlog
 from connector import texts
 from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
-from connector.formatting.links import escape, whole
+from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
 from connector.records.entries import UNREADABLE
 from connector.slack_api import uploads
-from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 

@@ -15,7 +15,7 @@ from connector.formatting.content import Content
 from connector.records.runs import RunArtifacts
 from connector.runs.status_text import Activity, plain_status, status_content, until_next_step
 from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
-from connector.slack_api.best_effort import best_effort
+from connector.slack_api.client import best_effort
 from connector.slack_api.errors import RetryDecision, SlackCallFailed
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
 

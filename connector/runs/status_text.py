@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from connector import texts
 from connector.events import STOP_ACTION
-from connector.formatting.content import Content
-from connector.formatting.links import escape
-from connector.formatting.text_utils import counted, one_line, use_of
+from connector.formatting.content import Content, counted, one_line, use_of
+from connector.formatting.inline import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

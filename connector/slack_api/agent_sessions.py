@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -12,7 +13,7 @@ from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
     from asyncio import Task
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
     from connector.events import ThreadAddress
     from connector.slack_api.client import SlackClient
@@ -76,7 +77,7 @@ class AgentSessions:
 
         try:
             while self._wanted[place] != sent and _SET not in self._missing:
-                await self._await_call(self._client.retry_until_done(lambda: self._call(_SET, place, status)))
+                await self._call(_SET, place, status, until_done=True)
                 if title and _SET not in self._missing:  # the session exists now; nothing waits for the rename
                     self._spawn(self._rename(place, title))
                     title = ""
@@ -84,22 +85,23 @@ class AgentSessions:
             del self._wanted[place], self._updates[place]
 
     async def _rename(self, place: ThreadAddress, title: str) -> None:
-        if _RENAME not in self._missing:
-            await self._await_call(self._call(_RENAME, place, lambda: {"title": title}))
+        await self._call(_RENAME, place, lambda: {"title": title})
 
-    async def _call(self, method: str, place: ThreadAddress, arguments: Callable[[], dict[str, str]]) -> None:
+    async def _call(
+        self, method: str, place: ThreadAddress, arguments: Callable[[], dict[str, str]], *, until_done: bool = False
+    ) -> None:
+        """Call a method and log its failure. Record methods that the workspace does not support, and skip these."""
+        if method in self._missing:
+            return
         where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
         slot = CallSlot(Priority.REACTION, place.conversation_id)
-        await self._client.call(method, lambda: {**where, **arguments()}, slot)
-
-    async def _await_call(self, call: Awaitable[None]) -> None:
-        """Await a call and log its failure. Record methods that the workspace does not support."""
+        call = partial(self._client.call, method, lambda: {**where, **arguments()}, slot)
         try:
-            await call
+            await (self._client.retry_until_done(call) if until_done else call())
         except SlackCallFailed as e:
             if e.error in _UNAVAILABLE:
-                self._missing.add(e.method)
-                log.info("agent_sessions.unavailable", method=e.method, error=e.error)
+                self._missing.add(method)
+                log.info("agent_sessions.unavailable", method=method, error=e.error)
             else:
                 log.warning("slack.call_failed", error=str(e))
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError
 
-from connector.slack_api.errors import LIMITED, NO_ANSWER, NO_THREAD, RetryDecision, SlackCallFailed, failure
+from connector.error_boundary import error_boundary
+from connector.slack_api.errors import LIMITED, NO_ANSWER, NO_THREAD, Backoff, RetryDecision, SlackCallFailed, failure
 from connector.slack_api.history import POST_EVENT, ThreadHistory
-from connector.slack_api.rate_limiter import CallSlot, Priority
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from slack_sdk.web.async_client import AsyncWebClient
 
@@ -35,12 +38,12 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _ATTEMPTS = 4
-_BACKOFF_S = 0.5
+_BETWEEN_ATTEMPTS = Backoff(0.5, 4.0)
 # A rate limit names its wait, so it does not count as a failed attempt; this bounds the number of waits.
 _RATE_LIMITS = 30
 _PAUSE_AFTER_LIMIT_S = 1.0
-# First and longest pause between two rounds of attempts in `retry_until_done`; it doubles each time.
-_PAUSE_S = (2.0, 30.0)
+# Between two rounds of attempts in `retry_until_done`.
+_BETWEEN_ROUNDS = Backoff(2.0, 30.0)
 _UNSENDABLE = "unsendable"
 _PERSONA = ("username", "icon_emoji")
 _CUSTOMIZE = "chat:write.customize"
@@ -142,16 +145,16 @@ class SlackClient:
         Raises:
             SlackCallFailed: Slack refused the call.
         """
-        pause_s = _PAUSE_S[0]
-        while True:
+        for failures in count(1):
             try:
                 return await call()
             except SlackCallFailed as e:
                 if e.decision not in (RetryDecision.TRANSIENT, RetryDecision.WORKSPACE_CLOSED):
                     raise
+                pause_s = _BETWEEN_ROUNDS.delay_s(failures)
                 log.warning("slack.unavailable", error=str(e), again_in_s=pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S[1])
+        raise AssertionError("endless")
 
     async def update(self, channel: str, ts: str, compose: Callable[[], Content], slot: CallSlot) -> None:
         """Edit a message. `compose` is called when the call is granted, so the latest content wins."""
@@ -226,11 +229,12 @@ class SlackClient:
                 # One more round after the last attempt looks whether that attempt took effect.
                 last = _ATTEMPTS + (1 if once.look is not None else 0)
                 if not e.is_transient or failed >= last or limited > _RATE_LIMITS:
-                    self._note_closed(e)
+                    if e.decision is RetryDecision.WORKSPACE_CLOSED and not self._closed_by.done():
+                        self._closed_by.set_result(e)
                     raise
                 log.info("slack.retry", method=method, error=e.error, retry_after_s=e.retry_after_s)
                 if e.error != LIMITED:
-                    await asyncio.sleep(_BACKOFF_S * 2 ** (failed - 1))
+                    await asyncio.sleep(_BETWEEN_ATTEMPTS.delay_s(failed))
 
     async def _attempt(
         self,
@@ -252,37 +256,25 @@ class SlackClient:
             await once.confirm()
         slot.scope.check()
         try:
-            return await self._call_as_persona(method, arguments() if callable(arguments) else arguments)
+            return await self._send(method, arguments() if callable(arguments) else arguments)
         except SlackCallFailed as e:
             if e.error == LIMITED:
                 pause_s = _PAUSE_AFTER_LIMIT_S if e.retry_after_s is None else e.retry_after_s
                 await self._scheduler.pause(method, channel, pause_s)
             raise
 
-    async def _call_as_persona(self, method: str, arguments: Arguments) -> dict[str, Any]:
-        """Call a method once. Without the scope for personas, post under the bot's own name."""
-        plain = {name: value for name, value in arguments.items() if name not in _PERSONA}
-        if self._lacks_customize_scope or plain == arguments:
-            return await self._send(method, plain)
-        try:
-            return await self._send(method, arguments)
-        except SlackCallFailed as e:
-            if e.error != "missing_scope" or e.needed not in ("", _CUSTOMIZE):
-                raise
-        answer = await self._send(method, plain)
-        self._lacks_customize_scope = True
-        log.warning("slack.no_personas", needed=_CUSTOMIZE)
-        return answer
-
-    def _note_closed(self, failed: SlackCallFailed) -> None:
-        if failed.decision is RetryDecision.WORKSPACE_CLOSED and not self._closed_by.done():
-            self._closed_by.set_result(failed)
-
     async def _send(self, method: str, arguments: Arguments) -> dict[str, Any]:
+        """Send a call once. Without the scope for personas, post under the bot's own name."""
+        has_persona = "username" in arguments
+        plain = {name: value for name, value in arguments.items() if name not in _PERSONA} if has_persona else arguments
+        if self._lacks_customize_scope:
+            arguments, has_persona = plain, False
         try:
             response = await self._client.api_call(method, data=arguments)
         except SlackApiError as e:
-            raise failure(method, e) from e
+            failed = failure(method, e)
+            if not has_persona or failed.error != "missing_scope" or failed.needed not in ("", _CUSTOMIZE):
+                raise failed from e
         except (aiohttp.ClientError, TimeoutError, OSError) as e:
             raise SlackCallFailed(method, NO_ANSWER) from e
         except UnicodeEncodeError as e:  # nothing was sent
@@ -290,6 +282,20 @@ class SlackClient:
         except (AttributeError, TypeError, ValueError) as e:
             # The SDK raises these on a response that is not Slack's: a gateway's page, or a truncated body.
             raise SlackCallFailed(method, NO_ANSWER) from e
-        if not isinstance(response.data, dict):
-            raise SlackCallFailed(method, NO_ANSWER)
-        return response.data
+        else:
+            if not isinstance(response.data, dict):
+                raise SlackCallFailed(method, NO_ANSWER)
+            return response.data
+        answer = await self._send(method, plain)
+        self._lacks_customize_scope = True
+        log.warning("slack.no_personas", needed=_CUSTOMIZE)
+        return answer
+
+
+async def best_effort(call: Coroutine[Any, Any, object]) -> None:
+    """Await a call to Slack; log its failure and continue. `LeaseLost` is raised."""
+    with error_boundary("slack.call_crashed"), suppress(CallCancelled):  # a cosmetic call must not end a run
+        try:
+            await call
+        except SlackCallFailed as e:
+            log.warning("slack.call_failed", error=str(e))

@@ -1,8 +1,10 @@
-"""Slack's errors, classified by how to handle them."""
+"""Slack's errors, classified by how to handle them, and the delays between retries."""
 
 from __future__ import annotations
 
 import math
+import random
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,23 @@ NO_ANSWER = "no_answer"
 NO_THREAD = "thread_not_found"
 _SERVER_ERROR = 500
 _LONGEST_WAIT_S = 600.0
+_MAX_DOUBLINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays that double with each failure up to `longest_s`. Up to the share `jitter` of a delay is left out."""
+
+    first_s: float
+    longest_s: float
+    jitter: float = 0.0
+
+    def delay_s(self, failures: int) -> float:
+        """Return the seconds to wait after this many consecutive failures."""
+        if failures < 1:
+            return 0.0
+        full_s = min(self.first_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self.longest_s)
+        return full_s * (1 - self.jitter * random.random())  # noqa: S311 - no secret
 
 
 class RetryDecision(Enum):
@@ -30,62 +49,26 @@ class RetryDecision(Enum):
 
 # https://docs.slack.dev/reference/methods, each method's page.
 _DECISIONS = {
-    RetryDecision.TRANSIENT: (
-        LIMITED,
-        NO_ANSWER,
-        "service_unavailable",
-        "fatal_error",
-        "internal_error",
-        "request_timeout",
-    ),
+    RetryDecision.TRANSIENT: f"{LIMITED} {NO_ANSWER} service_unavailable fatal_error internal_error request_timeout",
     RetryDecision.GONE: (
-        "message_not_found",
-        "cant_update_message",
-        "cant_delete_message",
-        "edit_window_closed",
-        "message_not_in_streaming_state",
-        "streaming_state_conflict",
-        "thread_locked",
-        "too_many_reactions",
+        "message_not_found cant_update_message cant_delete_message edit_window_closed message_not_in_streaming_state "
+        "streaming_state_conflict thread_locked too_many_reactions"
     ),
     RetryDecision.TOO_MUCH: (
-        "invalid_blocks",
-        "invalid_blocks_format",
-        "markdown_text_conflict",
-        "msg_blocks_too_long",
-        "msg_too_long",
+        "invalid_blocks invalid_blocks_format markdown_text_conflict msg_blocks_too_long msg_too_long"
     ),
     RetryDecision.CONVERSATION_CLOSED: (
-        "cannot_reply_to_message",
-        "channel_not_found",
-        "is_archived",
-        "messages_tab_disabled",
-        "not_in_channel",
-        "restricted_action",
-        "restricted_action_non_threadable_channel",
-        "restricted_action_read_only_channel",
-        "restricted_action_thread_locked",
-        "restricted_action_thread_only_channel",
+        "cannot_reply_to_message channel_not_found is_archived messages_tab_disabled not_in_channel restricted_action "
+        "restricted_action_non_threadable_channel restricted_action_read_only_channel restricted_action_thread_locked "
+        "restricted_action_thread_only_channel"
     ),
-    RetryDecision.WORKSPACE_CLOSED: (
-        "account_inactive",
-        "invalid_auth",
-        "not_authed",
-        "token_expired",
-        "token_revoked",
-    ),
+    RetryDecision.WORKSPACE_CLOSED: "account_inactive invalid_auth not_authed token_expired token_revoked",
     RetryDecision.UNAVAILABLE: (
-        "access_denied",
-        "feature_disabled",
-        "feature_not_enabled",
-        "missing_scope",
-        "no_permission",
-        "not_allowed_token_type",
-        "not_authorized",
-        "unknown_method",
+        "access_denied feature_disabled feature_not_enabled missing_scope no_permission not_allowed_token_type "
+        "not_authorized unknown_method"
     ),
 }
-_BY_ERROR = {word: decision for decision, words in _DECISIONS.items() for word in words}
+_BY_ERROR = {word: decision for decision, words in _DECISIONS.items() for word in words.split()}
 # Decisions that differ for posts: without the scope to post, the workspace is unusable.
 _FOR_POSTS = {"missing_scope": RetryDecision.WORKSPACE_CLOSED, "thread_locked": RetryDecision.CONVERSATION_CLOSED}
 

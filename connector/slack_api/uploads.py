@@ -11,12 +11,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
 
-from connector.formatting.inline import words
-from connector.formatting.links import LONGEST, escape, whole
+from connector.formatting.content import one_line
+from connector.formatting.inline import LONGEST, escape, whole, words
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
-from connector.formatting.text_utils import one_line
 from connector.slack_api.client import PendingCalls
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
@@ -180,8 +180,8 @@ def _headings(tokens: Sequence[Token], after: int = 0) -> list[str]:
 
 def _plain(heading: str) -> str:
     """Return the text of a heading without markup, on one line."""
-    (line,) = _parser.parseInline(heading[:_PARSED_CHARS])
-    return one_line(words(line.children or ()), _HEADING_CHARS)
+    (line,) = SyntaxTreeNode(_parser.parseInline(heading[:_PARSED_CHARS])).children
+    return one_line(words(line.children), _HEADING_CHARS)
 
 
 def _title(markdown: str) -> str:

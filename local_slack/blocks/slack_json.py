@@ -82,7 +82,7 @@ def channel_json(channel: Channel, member: Member) -> Json:
         "is_archived": channel.is_archived,
         "is_general": channel.name == "general",
         "is_member": member.id in channel.members,
-        "topic": {"value": channel.topic, "creator": "", "last_set": 0},
+        "topic": {"value": "", "creator": "", "last_set": 0},
         "purpose": {"value": "", "creator": "", "last_set": 0},
         "num_members": len(channel.members),
     }

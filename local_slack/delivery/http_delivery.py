@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from local_slack.delivery.delivery import Delivery, Envelope
     from local_slack.delivery.recorder import Recorder
-    from local_slack.delivery.socket_mode import SocketMode
 
 _AGENT = "Slackbot 1.0 (+https://api.slack.com/robots)"
 _JSON = "application/json"
@@ -154,36 +153,3 @@ def _echoed(content_type: str, text: str) -> str:
     if content_type == _FORM:
         return "".join(parse_qs(text).get("challenge", ()))
     return text.strip()
-
-
-class RequestUrl:
-    """Select the transport of the app: own the HTTP transport while a request URL is set, else use Socket Mode."""
-
-    def __init__(self, delivery: Delivery, socket_mode: SocketMode, signer: Signer, record: Recorder) -> None:
-        self._delivery = delivery
-        self._socket_mode = socket_mode
-        self._signer = signer
-        self._record = record
-        self._http: HttpDelivery | None = None
-
-    @property
-    def url(self) -> str | None:
-        return self._http.url if self._http else None
-
-    async def set(self, url: str | None, *, verify: bool = True) -> None:
-        """Use this URL from now on. Without ``verify`` the challenge is sent before the first request.
-
-        Raises LocalSlackError and changes nothing if the URL does not echo the challenge.
-        """
-        http = HttpDelivery(url, self._delivery, self._signer, self._record) if url else None
-        if http and verify:
-            try:
-                await http.verify()
-            except LocalSlackError:
-                await http.close()
-                raise
-        before, self._http = self._http, http
-        self._socket_mode.set_over_http(http is not None)
-        self._delivery.use(http)
-        if before:
-            await before.close()

@@ -149,7 +149,6 @@ def _channel_state(channel: Channel, workspace: Workspace) -> Json:
         "name": channel.name,
         "is_im": channel.is_im,
         "user": other_member(channel, first) if channel.is_im else None,
-        "topic": channel.topic,
         "members": list(channel.members),
     }
 

@@ -49,7 +49,6 @@ class Channel:
     members: tuple[str, ...]
     created: int
     is_im: bool = False
-    topic: str = ""
     is_archived: bool = False
 
 

@@ -119,7 +119,7 @@ def place_of(ref: str) -> tuple[Key, int, int]:
 
 
 def about(node: Node) -> dict[str, Any]:
-    """Return what is stored next to the envelope, as JSON; defaults are left out."""
+    """Return the fields stored next to the envelope, as JSON; defaults are left out."""
     stored: dict[str, Any] = {"e": node.episode}
     if node.flow.last != node.envelope["t"]:
         stored["l"] = node.flow.last

@@ -115,7 +115,6 @@ class InteractionStack:
         Raises:
             InvalidTransition: a state is not allowed here (ConversationFinished: none is).
             ValueError: a state is not representable as JSON.
-            WriteConflict: another writer changed the log.
         """
         async with self._lock:
             snapshot = await self._load()
@@ -136,7 +135,7 @@ class InteractionStack:
         """Restart the current branch with these states; return the branch that keeps the former ones, if any.
 
         Raises:
-            InvalidTransition, ValueError, WriteConflict: as in `push`.
+            InvalidTransition, ValueError: as in `push`.
         """
         async with self._lock:
             return await self._rewind(await self._load(), 0, states)
@@ -147,7 +146,6 @@ class InteractionStack:
         Raises:
             NoSuchState: the conversation is empty.
             UnreadableState: the state is damaged; use `rewind` to go back past it.
-            WriteConflict: another writer changed the log.
         """
         async with self._lock:
             snapshot = await self._load()
@@ -162,7 +160,6 @@ class InteractionStack:
 
         Raises:
             NoSuchState: no state has this index.
-            WriteConflict: another writer changed the log.
         """
         async with self._lock:
             snapshot = await self._load()
@@ -176,7 +173,6 @@ class InteractionStack:
         Raises:
             NoSuchState: no state has this index.
             BranchExists, BadBranchName: the name is taken or invalid.
-            WriteConflict: another writer changed the log.
         """
         async with self._lock:
             snapshot = await self._load()
@@ -190,7 +186,6 @@ class InteractionStack:
 
         Raises:
             NoSuchBranch: the conversation has no branch of this name.
-            WriteConflict: another writer changed the log.
         """
         async with self._lock:
             snapshot = await self._load()
@@ -202,7 +197,6 @@ class InteractionStack:
 
         Raises:
             NoSuchBranch: the conversation has no branch of such a name.
-            WriteConflict: another writer changed the log.
         """
         async with self._lock:
             snapshot = await self._load()
@@ -389,7 +383,7 @@ class InteractionStack:
 
 
 async def nodes(store: LogStore, key: Key, pieces: Iterable[Piece]) -> AsyncIterator[Node]:
-    """Yield the nodes of these pieces of a log, read page by page; a damaged node replaces a missing one.
+    """Yield the nodes of some pieces of a log, read page by page; a damaged node replaces a missing one.
 
     Raises:
         DamagedLog: a whole page is missing, so the length of the log is wrong.

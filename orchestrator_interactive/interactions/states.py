@@ -190,7 +190,7 @@ class WaitingState(BaseState):
     """The conversation waits.
 
     Args:
-        kind: what it waits for.
+        kind: the awaited thing.
         deadline: in seconds since the epoch; `None` for no deadline.
         correlation_id: id of the call or request that it waits for.
     """

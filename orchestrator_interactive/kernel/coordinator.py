@@ -224,7 +224,7 @@ class ModuleCoordinator:
 
     def reset_turn(self) -> None:
         """Reset the injection budget for a new turn."""
-        self._hook_results.reset_turn()
+        self._hook_results.injected_tokens = 0
 
     @property
     def _current_turn_injections(self) -> int:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _CHARS_PER_TOKEN = 4
-
-
 _ALWAYS = "allow always"
 
 
@@ -33,9 +31,6 @@ class HookResultProcessor:
     def __init__(self, coordinator: Coordinator, hooks: Hooks) -> None:
         self._coordinator = coordinator
         self._approvals = Approvals(hooks)
-        self.injected_tokens = 0
-
-    def reset_turn(self) -> None:
         self.injected_tokens = 0
 
     async def process(self, result: HookResult, event: str, hook_name: str) -> HookResult:
@@ -52,10 +47,19 @@ class HookResultProcessor:
         result = to_local(result)
         if not isinstance(result, HookResult):
             raise TypeError(f"result must be a HookResult, not {type(result).__name__}.")
-        fitting, too_large = self._check_sizes(result.injections(), hook_name)
-        kept = [each for each in fitting if await self._inject(each, event, _source(each, hook_name))]
-        if len(kept) < len(fitting):
-            result = _with_injections(result, kept)
+        limit, too_large, kept = self._coordinator.injection_size_limit, [], []
+        for injection in result.injections():
+            source = hook_name if injection.hook_name == "unknown" else injection.hook_name
+            size = len(injection.content.encode(errors="replace"))
+            if limit is not None and size > limit:
+                too_large.append(f"The context injection of {size} bytes by hook '{source}' exceeds {limit} bytes.")
+            elif await self._inject(injection, event, source, size):
+                kept.append(injection)
+        if len(kept) < len(result.injections()):
+            text = "\n\n".join(injection.content for injection in kept)
+            action = "continue" if result.action == "inject_context" and not kept else result.action
+            update = {"action": action, "context_injection": text or None, "context_injections": kept}
+            result = result.model_copy(update=update)
         if result.user_message:
             await self._show(result, hook_name)
         if result.suppress_output:
@@ -63,36 +67,15 @@ class HookResultProcessor:
         if result.action == "ask_user":
             result = await self._approvals.decide(self._coordinator.approval_system, result, event, hook_name)
         if too_large:
-            raise InjectionTooLargeError(" ".join(too_large), _with_injections(result, kept))
+            raise InjectionTooLargeError(" ".join(too_large), result)
         return result
 
-    def _check_sizes(
-        self, injections: list[ContextInjection], hook_name: str
-    ) -> tuple[list[ContextInjection], list[str]]:
-        """Return the injections within the size limit, and an error sentence for each larger one."""
-        limit = self._coordinator.injection_size_limit
-        fitting, too_large = [], []
-        for injection in injections:
-            size = len(injection.content.encode(errors="replace"))
-            if limit is None or size <= limit:
-                fitting.append(injection)
-                continue
-            source = _source(injection, hook_name)
-            too_large.append(f"The context injection of {size} bytes by hook '{source}' exceeds {limit} bytes.")
-        return fitting, too_large
-
-    async def _inject(self, injection: ContextInjection, event: str, source: str) -> bool:
+    async def _inject(self, injection: ContextInjection, event: str, source: str, size_bytes: int) -> bool:
         """Add an injection to the context. Returns False if that failed; an ephemeral one is only counted."""
-        if not injection.ephemeral and not await self._add_to_context(injection, event, source):
+        role, ephemeral = injection.role, injection.ephemeral
+        if not ephemeral and not await self._add_to_context(injection, event, source):
             return False
-        log.info(
-            "hook.injected",
-            hook=source,
-            hook_event=event,
-            role=injection.role,
-            size_bytes=len(injection.content.encode(errors="replace")),
-            ephemeral=injection.ephemeral,
-        )
+        log.info("hook.injected", hook=source, hook_event=event, role=role, size_bytes=size_bytes, ephemeral=ephemeral)
         self.injected_tokens += len(injection.content) // _CHARS_PER_TOKEN
         budget = self._coordinator.injection_budget_per_turn
         if budget is not None and self.injected_tokens > budget:
@@ -122,17 +105,6 @@ class HookResultProcessor:
                 await shown
 
 
-def _source(injection: ContextInjection, hook_name: str) -> str:
-    return hook_name if injection.hook_name == "unknown" else injection.hook_name
-
-
-def _with_injections(result: HookResult, kept: list[ContextInjection]) -> HookResult:
-    text = "\n\n".join(injection.content for injection in kept)
-    action = "continue" if result.action == "inject_context" and not kept else result.action
-    update = {"action": action, "context_injection": text or None, "context_injections": kept}
-    return result.model_copy(update=update)
-
-
 class Approvals:
     """Send a session's approval requests to its approval system, and remember answers of "allow always"."""
 
@@ -150,42 +122,54 @@ class Approvals:
         """
         payload = {"prompt": result.approval_prompt, "hook_name": hook_name, "event": event}
         await self._hooks.emit(events.APPROVAL_REQUIRED, {**payload, "options": result.approval_options})
-        decided = await self._resolve(system, result, hook_name)
-        granted = decided.action == "continue"
-        log.info("approval.granted" if granted else "approval.denied", hook=hook_name, hook_event=event)
-        outcome = events.APPROVAL_GRANTED if granted else events.APPROVAL_DENIED
-        await self._hooks.emit(outcome, {**payload, "reason": decided.reason})
-        return decided
+        denial = await self._denial(system, result, hook_name)
+        log.info("approval.denied" if denial else "approval.granted", hook=hook_name, hook_event=event)
+        outcome = events.APPROVAL_DENIED if denial else events.APPROVAL_GRANTED
+        update = {"action": "deny" if denial else "continue", "reason": denial or result.reason}
+        await self._hooks.emit(outcome, {**payload, "reason": update["reason"]})
+        return result.model_copy(update=update)
 
-    async def _resolve(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> HookResult:
-        prompt = result.approval_prompt or "Allow this?"
+    async def _denial(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> str | None:
+        """Ask the approval system. Return why the request is denied; None if it is allowed."""
+        prompt, default = result.approval_prompt or "Allow this?", result.approval_default
         options = result.approval_options or ["Allow", "Deny"]
         offers_always = bool(result.approval_prompt) and _ALWAYS in (option.lower() for option in options)
         if offers_always and (hook_name, prompt) in self._always_allowed:
-            return _allowed(result)
+            return None
         if system is None:
             log.warning("approval.no_system", hook=hook_name)
-            return _denied(result, f"No approval system is available: {prompt}")
-        with ErrorBoundary(log, "approval.failed", hook=hook_name, default=result.approval_default) as boundary:
+            return f"No approval system is available: {prompt}"
+        with ErrorBoundary(log, "approval.failed", hook=hook_name, default=default) as boundary:
             try:
                 answer = await self._answer(system, prompt, options, result)
             except (TimeoutError, ApprovalTimeoutError):
-                log.info("approval.timeout", hook=hook_name, default=result.approval_default)
-                return _by_default(result, f"Approval timeout - denied by default: {prompt}")
+                log.info("approval.timeout", hook=hook_name, default=default)
+                return None if default == "allow" else f"Approval timeout - denied by default: {prompt}"
         if boundary.error is not None:
-            return _by_default(result, f"Approval failed ({error_text(boundary.error)}) - denied by default: {prompt}")
+            why = f"Approval failed ({error_text(boundary.error)}) - denied by default: {prompt}"
+            return None if default == "allow" else why
         chosen = answer.strip().lower() if isinstance(answer, str) else ""
         if not chosen.startswith(("allow", "deny")):
             log.warning("approval.unexpected_answer", hook=hook_name, answer=chosen)
         if chosen == _ALWAYS and offers_always:
             self._always_allowed.add((hook_name, prompt))
-        return _allowed(result) if chosen.startswith("allow") else _denied(result, f"User denied: {prompt}")
+        return None if chosen.startswith("allow") else f"User denied: {prompt}"
 
     async def _answer(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
         """Return the system's answer, or raise after the timeout. One that ignores its cancellation is abandoned."""
-        request_task = asyncio.get_running_loop().create_task(self._request(system, prompt, options, result))
+
+        async def request() -> Any:
+            with local_errors(), convert_exits():
+                return await system.request_approval(prompt, options, result.approval_timeout, result.approval_default)
+
+        def on_end(task: asyncio.Task[Any]) -> None:
+            self._abandoned.discard(task)
+            if not task.cancelled():
+                task.exception()  # mark as retrieved: it was raised to the caller, or came too late
+
+        request_task = asyncio.create_task(request())
         self._abandoned.add(request_task)
-        request_task.add_done_callback(self._on_end)
+        request_task.add_done_callback(on_end)
         try:
             await asyncio.wait({request_task}, timeout=result.approval_timeout)
             if not request_task.done():
@@ -195,25 +179,3 @@ class Approvals:
                 request_task.cancel()
                 await asyncio.wait({request_task}, timeout=CANCEL_GRACE_S)
         return request_task.result()
-
-    async def _request(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
-        with local_errors(), convert_exits():
-            timeout_s, default = result.approval_timeout, result.approval_default
-            return await system.request_approval(prompt, options, timeout_s, default)
-
-    def _on_end(self, request_task: asyncio.Task[Any]) -> None:
-        self._abandoned.discard(request_task)
-        if not request_task.cancelled():
-            request_task.exception()  # mark as retrieved: it was raised to the caller, or came too late
-
-
-def _by_default(result: HookResult, reason: str) -> HookResult:
-    return _allowed(result) if result.approval_default == "allow" else _denied(result, reason)
-
-
-def _allowed(result: HookResult) -> HookResult:
-    return result.model_copy(update={"action": "continue"})
-
-
-def _denied(result: HookResult, reason: str) -> HookResult:
-    return result.model_copy(update={"action": "deny", "reason": reason})

@@ -10,8 +10,7 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError, ProviderUnavailableError
-from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ResponseStream, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
 from orchestrator_interactive.kernel.timeout import with_timeout

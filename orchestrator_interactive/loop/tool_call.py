@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.contracts.models import HookResult, ToolRes
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
-from orchestrator_interactive.kernel.tool_progress import reporting
+from orchestrator_interactive.kernel.tool_support import reporting
 from orchestrator_interactive.loop.large_results import examined, is_large, moved_to_file
 from orchestrator_interactive.loop.run import RunDenied, changed
 from orchestrator_interactive.loop.tasks import CancellableTask

@@ -34,8 +34,9 @@ BUSY_TIMEOUT_S = 5.0
 # "aslg": identifies the file as a conversation log.
 APPLICATION_ID = 0x61736C67
 VERSION = 1
-# Number of writes between two checkpoints of SQLite's write-ahead log.
+# Number of writes between two checkpoints of SQLite's write-ahead log, and the size in bytes to which it shrinks then.
 _CHECKPOINT_EVERY = 500
+_WAL_SIZE = 16 * 2**20
 # Errors of code that reads a value of an unexpected type.
 _BAD_VALUES = (TypeError, ValueError, LookupError, AttributeError)
 _TRANSIENT = ("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR")
@@ -193,12 +194,13 @@ class Database:
             self._thread.do(self._checkpoint)
 
     def _checkpoint(self) -> None:
-        """Move the write-ahead log into the file, so that its size stays bounded; do nothing if the file is in use.
+        """Copy the write-ahead log into the file, so that its size stays bounded; do nothing if the file is in use.
 
-        Writers wait during a checkpoint, because otherwise constant writes would prevent it.
+        Writers wait during a checkpoint, because otherwise constant writes would prevent it. They then write over the
+        log, which takes less time than to let it grow again.
         """
         with suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._connection.execute("PRAGMA wal_checkpoint(RESTART)")
         self._is_behind = False
 
     def _refuse_closed(self) -> None:
@@ -263,6 +265,7 @@ def open_database(path: Path, prepare: Prepare) -> sqlite3.Connection:
         _version(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE}")
         connection.execute("BEGIN IMMEDIATE")
         if not _version(connection, path):  # another process may have created it
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -280,6 +283,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE}")
     return connection
 
 

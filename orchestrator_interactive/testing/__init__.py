@@ -4,12 +4,17 @@ They are scripted and record their inputs. Names and behaviour are those of `amp
 the differences that the contracts require. No test framework is needed.
 """
 
-from orchestrator_interactive.testing.coordinator import MockCoordinator, TestCoordinator, create_test_coordinator
+from orchestrator_interactive.testing.coordinator import (
+    ApprovalRequest,
+    MockApprovalSystem,
+    MockCoordinator,
+    MockDisplaySystem,
+    TestCoordinator,
+    create_test_coordinator,
+)
 from orchestrator_interactive.testing.modules import MockContextManager, MockTool, ScriptedOrchestrator
-from orchestrator_interactive.testing.people import ApprovalRequest, MockApprovalSystem, MockDisplaySystem
 from orchestrator_interactive.testing.provider import MockProvider
-from orchestrator_interactive.testing.recorder import EventRecorder
-from orchestrator_interactive.testing.waiting import wait_for
+from orchestrator_interactive.testing.recorder import EventRecorder, wait_for
 
 __all__ = [
     "ApprovalRequest",

@@ -1,38 +1,72 @@
-"""Coordinator without a session."""
+"""Coordinator without a session, with an approval and a display system."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from orchestrator_interactive.kernel.contracts.models import SessionStatus, ToolResult
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.testing.modules import MockContextManager, MockTool
-from orchestrator_interactive.testing.people import MockApprovalSystem, MockDisplaySystem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from orchestrator_interactive.kernel.contracts.models import Level
     from orchestrator_interactive.kernel.session import AmplifierSession
 
-SESSION_ID = "test-session"
+
+class ApprovalRequest(NamedTuple):
+    """One approval request; `timeout` is in seconds."""
+
+    prompt: str
+    options: list[str]
+    timeout: float
+    default: Literal["allow", "deny"]
 
 
-def _config() -> dict[str, Any]:
-    return {"session": {"orchestrator": "test-orchestrator", "context": "test-context"}}
+class MockApprovalSystem:
+    """Approves every request, or always returns `answer`. `requests` records the requests."""
+
+    def __init__(self, answer: str | None = None) -> None:
+        self.answer = answer
+        self.requests: list[ApprovalRequest] = []
+
+    async def request_approval(
+        self,
+        prompt: str,
+        options: list[str],
+        timeout: float,  # noqa: ASYNC109 - the contract's name
+        default: Literal["allow", "deny"],
+    ) -> str:
+        """Return `answer` if it is set, else the first option that begins with "allow", else "Allow"."""
+        self.requests.append(ApprovalRequest(prompt, list(options), timeout, default))
+        if self.answer is not None:
+            return self.answer
+        return next((option for option in options if option.lower().startswith("allow")), "Allow")
 
 
-@dataclass(slots=True)
+class MockDisplaySystem:
+    """Records shown messages in `messages` as (message, level, source) tuples."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, Level, str]] = []
+
+    def show_message(self, message: str, level: Level, source: str = "hook") -> None:
+        self.messages.append((message, level, source))
+
+
 class _SessionStandIn:
     """Session attributes that a coordinator and its modules read."""
 
-    coordinator: ModuleCoordinator
-    loader: ModuleLoader
-    session_id: str = SESSION_ID
-    parent_id: str | None = None
-    config: dict[str, Any] = field(default_factory=_config)
-    status: SessionStatus = field(default_factory=lambda: SessionStatus(session_id=SESSION_ID))
+    session_id = "test-session"
+    parent_id = None
+
+    def __init__(self, coordinator: ModuleCoordinator) -> None:
+        self.coordinator = coordinator
+        self.loader = ModuleLoader(coordinator)
+        self.config = {"session": {"orchestrator": "test-orchestrator", "context": "test-context"}}
+        self.status = SessionStatus(session_id=self.session_id)
 
 
 class TestCoordinator(ModuleCoordinator):
@@ -46,7 +80,7 @@ class TestCoordinator(ModuleCoordinator):
     __test__ = False  # for test runners that collect classes by their name
 
     def __init__(self) -> None:
-        session = cast("AmplifierSession", _SessionStandIn(self, ModuleLoader(self)))
+        session = cast("AmplifierSession", _SessionStandIn(self))
         super().__init__(session, MockApprovalSystem(), MockDisplaySystem())
         self.hooks.set_default_fields(session_id=session.session_id, parent_id=session.parent_id)
         self.mount_history: list[dict[str, Any]] = []

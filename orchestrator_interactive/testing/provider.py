@@ -22,8 +22,7 @@ from orchestrator_interactive.kernel.interop import to_local
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest
-    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ResponseStream
 
     Part = str | ToolCall | ContentBlock
     Answer = Part | Sequence[Part] | ChatResponse | BaseException

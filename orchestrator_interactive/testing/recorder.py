@@ -1,11 +1,15 @@
-"""Event recorder for tests."""
+"""Event recorder, and waiting for a condition."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.hooks import HookRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class EventRecorder(HookRegistry):
@@ -54,3 +58,18 @@ class EventRecorder(HookRegistry):
 
     def _keep(self, event: str, data: dict[str, Any] | None) -> None:
         self.events.append((event, dict(data or {})))
+
+
+async def wait_for(condition: Callable[[], bool], timeout: float = 1.0) -> bool:  # noqa: ASYNC109 - amplifier_core's name
+    """Wait until a condition is true, for at most `timeout` seconds; return whether it became true.
+
+    It is evaluated every 10 ms, at least once, and once more at the end.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    while not condition():
+        left_s = deadline - loop.time()
+        if left_s <= 0:
+            return False
+        await asyncio.sleep(min(0.01, left_s))
+    return True

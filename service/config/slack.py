@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 _USER = re.compile(r"[UW][A-Z0-9]{2,}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{2,}")
 _MOST_PORT = 65_535
+_FUNCTION = re.compile(r"\w+(?:\.\w+)*:\w+(?:\.\w+)*")
 
 
 class ListenAddress(NamedTuple):
@@ -33,6 +35,25 @@ def _channel_id(given: str) -> str:
     return given
 
 
+def _imported(given: object) -> object:
+    """Return the function with a name such as `my_package.slack:register`."""
+    if not isinstance(given, str) or not _FUNCTION.fullmatch(given):
+        raise ValueError("must be a module and a function in it, such as `my_package.slack:register`")
+    try:
+        found = pkgutil.resolve_name(given)
+    except AttributeError as e:
+        raise ValueError(f"names nothing ({e}); correct the name after the colon") from e
+    except Exception as e:  # the module is code of the deployment
+        raise ValueError(
+            f"cannot be imported ({type(e).__name__}: {e}); correct the name, or install its package into the Python "
+            "environment of the service"
+        ) from e
+    if not callable(found):
+        # pydantic reports no TypeError
+        raise ValueError("is not a function; name one that adds listeners to a slack-bolt `AsyncApp`")  # noqa: TRY004
+    return found
+
+
 class SlackConfig(BaseModel):
     """Transport and access policy.
 
@@ -45,6 +66,7 @@ class SlackConfig(BaseModel):
         rate_scale: factor on Slack's rate limits, for apps to which Slack grants higher ones.
         stop_reaction: name of the emoji that stops a run, without colons.
         status_interval_s: least time between two edits of a status message.
+        listeners: functions that add listeners of the deployment to a slack-bolt `AsyncApp`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -58,6 +80,7 @@ class SlackConfig(BaseModel):
     rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)
     stop_reaction: str = Field(default="x", pattern=r"^[a-z0-9_+'-]+$")
     status_interval_s: float = Field(default=2, ge=0.5, allow_inf_nan=False)
+    listeners: tuple[Annotated[Any, BeforeValidator(_imported)], ...] = ()
 
     @field_validator("users", "channels", mode="before")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from connector.setup.scopes import BOT_EVENTS, BOT_SCOPES, PATH
+from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES, PATH
 from connector.slack_api.errors import SlackCallFailed
 from service.config.config import ConfigError
 from service.config.tokens import bot_token, config_token
@@ -14,7 +14,7 @@ from service.doctor.findings import failed, passed, skipped, warning
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from connector.setup.scopes import MethodRequirement
+    from connector.setup.manifest import MethodRequirement
     from service.config.config import Environment
     from service.config.slack import SlackConfig
     from service.doctor.findings import DoctorFinding

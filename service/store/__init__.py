@@ -1,7 +1,8 @@
 """Stores of inboxes, leases and runs, in the SQLite file or the Redis that also contains the conversation logs.
 
 `open_run_store` is for the service, `inspect_run_store` for CLI commands. `open_log_store` opens the conversation logs,
-and `open_budget` the rate budget that replicas share.
+and `open_budget` the rate budget that replicas share. All raise StoreError if the URL is not supported, or the store
+cannot be used; nothing was changed then.
 """
 
 from __future__ import annotations
@@ -20,36 +21,22 @@ __all__ = ["inspect_run_store", "open_budget", "open_log_store", "open_run_store
 
 
 async def open_run_store(url: str) -> RunStore:
-    """Open the run store at a URL for a service.
-
-    An SQLite file is locked by this process, and all its leases end.
-
-    Raises:
-        StoreError: the URL is not supported, or the store cannot be used; nothing was changed.
-    """
+    """Open the run store at a URL for a service. An SQLite file is locked by this process, and all its leases end."""
     return await _backend(url).open_runs(url)
 
 
 async def inspect_run_store(url: str) -> RunStore:
-    """Open the run store at a URL for a CLI command, without a lock or leases. Services may use it at the same time.
-
-    Raises:
-        StoreError: as in `open_run_store`.
-    """
+    """Open the run store at a URL for a CLI command, without a lock or leases. Services may use it at the same time."""
     return await _backend(url).inspect_runs(url)
 
 
 async def open_log_store(url: str) -> LogStore:
-    """Open the conversation logs at a URL. Raises StoreError as `open_run_store`."""
+    """Open the conversation logs at a URL."""
     return await _backend(url).open_logs(url)
 
 
 async def open_budget(url: str) -> SharedBudget | None:
-    """Open the rate budget shared by all services on the store at a URL; `None` if the store has one service.
-
-    Raises:
-        StoreError: the URL is not supported, or the store cannot be used.
-    """
+    """Open the rate budget shared by all services on the store at a URL; `None` if the store has one service."""
     return await _backend(url).open_budget(url)
 
 

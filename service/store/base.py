@@ -101,6 +101,7 @@ class RunStore(Protocol):
     returns the result of the first call.
 
     All methods raise StoreUnavailable if the store is temporarily unreachable, and StoreError if it cannot be used.
+    Methods with a fencing token raise LeaseLost if another process has claimed the conversation.
     """
 
     async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
@@ -122,44 +123,23 @@ class RunStore(Protocol):
         """Renew the lease for `lease_s` from now; return the last sequence number in the inbox.
 
         An expired lease can be renewed if no other process has claimed the conversation.
-
-        Raises:
-            LeaseLost: another process has claimed it.
         """
         ...
 
     async def fetch(self, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
-        """Return the pending inbox entries after this sequence number, in order.
-
-        Raises:
-            LeaseLost: as in `renew`.
-        """
+        """Return the pending inbox entries after this sequence number, in order."""
         ...
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
-        """Write all changes or none. Entries that are closed or missing are left unchanged.
-
-        Raises:
-            LeaseLost: as in `renew`.
-        """
+        """Write all changes or none. Entries that are closed or missing are left unchanged."""
         ...
 
     async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        """Release the lease. Return False, and keep it, if an entry is pending after the sequence number `seen`.
-
-        Raises:
-            LeaseLost: as in `renew`.
-        """
+        """Release the lease. Return False, and keep it, if an entry is pending after the sequence number `seen`."""
         ...
 
     async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        """Release the lease unconditionally. If there is pending work, the conversation is due after `due_in_s`.
-
-        `due_in_s` is at most MAX_DUE_IN_S.
-
-        Raises:
-            LeaseLost: as in `renew`.
-        """
+        """Release the lease unconditionally. Pending work is due after `due_in_s`, which is at most MAX_DUE_IN_S."""
         ...
 
     async def due(self, workspace: str, most: int) -> list[str]:

@@ -122,11 +122,7 @@ class SqliteRunStore:
 
     @classmethod
     async def open(cls, path: Path, clock: Callable[[], float] | None = None) -> Self:
-        """Open the store without a lock, for reading and pruning. Claims no conversation.
-
-        Raises:
-            StoreError: the file cannot be used; nothing was changed.
-        """
+        """Open the store without a lock, for reading and pruning."""
         return cls(await Database.open(path, "runs", prepare), clock or _steady_clock())
 
     async def lock(self, path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from run_store_cases import CASES
+from run_store_model import RunStoreMachine, assert_behaves_as_the_model
 from simulated.campaign import WORLDS, Figures, campaign, main, report_of_seed
 from simulated.engine import InOrder, SimulatedLoop
 from simulated.service import WANTED
@@ -92,10 +93,22 @@ class NoObserver:
         return lambda *_: None
 
 
+class SimulatedStoreMachine(RunStoreMachine):
+    def open(self) -> Any:
+        self.runner = SimulatedLoop(InOrder(rng_for(0, "order")))
+        self.sim = Simulation(0, self.runner)
+        return NetworkRunStore(Server(self.sim, "store", "", (0.001,)), RunTable(self.sim.now), NoObserver(), 1)
+
+    def run(self, work: Any) -> Any:
+        return self.runner.run_until_complete(self.sim.spawn(work, "step"))
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_the_simulated_run_store_fulfills_the_contract(case) -> None:
-    loop = SimulatedLoop(InOrder(rng_for(0, "order")))
-    sim, observer = Simulation(0, loop), NoObserver()
-    store: Any = NetworkRunStore(Server(sim, "store", "", (0.001,)), RunTable(sim.now), observer, 1)
-    loop.run_until_complete(sim.spawn(case(store), case.__name__))
-    loop.close()
+    machine = SimulatedStoreMachine()
+    machine.run(case(machine.store))
+    machine.teardown()
+
+
+def test_the_simulated_run_store_behaves_as_the_model() -> None:
+    assert_behaves_as_the_model(SimulatedStoreMachine, 50)

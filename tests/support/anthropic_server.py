@@ -191,6 +191,11 @@ class AnthropicServer:
         return f"http://{host}:{port}"
 
     @property
+    def env(self) -> dict[str, str]:
+        """Return the environment variables that point a service here."""
+        return {"ANTHROPIC_API_KEY": "sk-ant-of-the-test", "ANTHROPIC_BASE_URL": self.base_url}
+
+    @property
     def bodies(self) -> list[dict[str, Any]]:
         return [request.body for request in self.requests]
 

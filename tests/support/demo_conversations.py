@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message, TextBlock, ToolCallBlock
 from orchestrator_interactive.loop.injection_queue import Injection, injection_row
-from orchestrator_interactive.modules.provider_demo import plan
+from orchestrator_interactive.modules.provider_demo.tour import next_step
 
 Row = dict[str, Any]
 
@@ -37,7 +37,7 @@ def messages(rows: Sequence[Row]) -> list[Message]:
 
 
 def next_of(rows: Sequence[Row], tools: Sequence[str] = TOOLS) -> list[ContentBlock]:
-    return plan(messages(rows), tools)
+    return next_step(messages(rows), tools).blocks
 
 
 def text_of(blocks: Sequence[ContentBlock]) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from orchestrator_interactive.kernel import ModuleCoordinator, ToolResult
-from orchestrator_interactive.kernel.tool_progress import report_progress
+from orchestrator_interactive.kernel.tool_support import report_progress
 
 
 class LeakyTool:

@@ -8,9 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
-from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ContentBlock, Message
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatRequest,
+    ChatResponse,
+    ContentBlock,
+    Message,
+    ResponseStream,
+)
 from orchestrator_interactive.kernel.contracts.models import HookResult
-from orchestrator_interactive.kernel.contracts.stream import ResponseStream
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 from orchestrator_interactive.kernel.session import AmplifierSession
 from orchestrator_interactive.modules.provider_anthropic import AnthropicProvider, mount

@@ -70,20 +70,6 @@ async def until_woken(store: RunStore, owner: str) -> list[str]:
 
 
 @_case
-async def an_entry_that_is_known_changes_nothing(store: RunStore) -> None:
-    await store.admit(C, entry(1, text="first"), "owl")
-    claim = await store.claim(C, "a", LONG_S)
-    again = await store.admit(C, entry(1, "edit", text="second"), "fox")
-    assert (again.is_new, again.owner) == (False, "a")
-    assert await store.fetch(C, claim.token, 0) == claim.entries
-    await store.write(C, claim.token, StateChanges(closed={1: "refused"}))
-    assert not (await store.admit(C, entry(1), "fox")).is_new
-    known = await store.record(C)
-    assert (known.agent, known.waiting, known.ends, list(known.order)) == ("owl", (), {"m1": "refused"}, ["m1"])
-    assert await store.renew(C, claim.token, LONG_S) == 1
-
-
-@_case
 async def fifty_who_admit_at_once_lose_and_double_nothing(store: RunStore) -> None:
     async def admit(number: int) -> bool:
         return (await store.admit(C, entry(number % 40), "owl")).is_new
@@ -120,26 +106,6 @@ async def fifty_conversations_are_used_at_once(store: RunStore) -> None:
 
 
 @_case
-async def who_has_lost_the_lease_does_nothing_any_more(store: RunStore) -> None:
-    await admitted(store, C, 1, 2)
-    old = await store.claim(C, "a", OVER_S)
-    new = await store.claim(C, "b", LONG_S)
-    changes = StateChanges(run={"id": "a"}, posts={"1": "text"}, held_seq=2, replaced={1: {}}, closed={2: "done"})
-    for late in (
-        store.renew(C, old.token, LONG_S),
-        store.fetch(C, old.token, 0),
-        store.write(C, old.token, changes),
-        store.release(C, old.token, 2),
-        store.hand_over(C, old.token),
-    ):
-        assert await is_lost(late)
-    again = await store.claim(C, "b", LONG_S)
-    assert (again.run, again.posts, again.held_seq, again.entries) == (None, {}, 0, new.entries)
-    for nobody in (store.renew(D, 5, LONG_S), store.fetch(D, 5, 0), store.release(D, 5, 0)):
-        assert await is_lost(nobody)
-
-
-@_case
 async def a_lease_runs_out_by_itself(store: RunStore) -> None:
     await admitted(store, C, 1)
     first = await store.claim(C, "a", 0.3)
@@ -156,56 +122,6 @@ async def fetching_gives_what_waits_behind_a_place(store: RunStore) -> None:
     await store.write(C, claim.token, StateChanges(closed={5: "", 11: "withdrawn"}))
     assert names_of(await store.fetch(C, claim.token, 3)) == ["4", "6", "7", "8", "9", "10", "12"]
     assert await store.fetch(C, claim.token, 12) == ()
-
-
-@_case
-async def what_an_owner_wrote_its_successor_reads(store: RunStore) -> None:
-    await admitted(store, C, 1, 2, 3, 4)
-    claim = await store.claim(C, "a", OVER_S)
-    run = {"id": "r1", "by": None, "deep": [{"x": 1.5}, "ü\n🙂", True]}
-    posts = {"1": {"text": "one"}, "2": "", "stop": ["two"]}
-    changes = StateChanges(
-        run=run, posts=posts, held_seq=2, replaced={3: {"text": "new"}}, closed={1: "", 4: "refused"}
-    )
-    await store.write(C, claim.token, changes)
-    await store.write(C, claim.token, StateChanges(posts={"1": ""}))
-    after = await store.claim(C, "b", LONG_S)
-    assert (after.run, after.posts, after.held_seq) == (run, {**posts, "1": ""}, 2)
-    assert [(each.id, each.kind, each.data, each.seq) for each in after.entries] == [
-        ("m2", "message", {"text": "2"}, 2),
-        ("m3", "message", {"text": "new"}, 3),
-    ]
-    known = await store.record(C)
-    assert (known.owner, known.has_run, known.posts, known.held_seq) == ("b", True, 1, 2)
-    assert (known.waiting, known.ends) == (after.entries, {"m1": "", "m4": "refused"})
-    assert list(known.order) == ["m1", "m2", "m3", "m4"]
-
-
-@_case
-async def giving_back_once_more_is_no_mistake(store: RunStore) -> None:
-    claim = await store.claim(C, "a", LONG_S)
-    assert await store.release(C, claim.token, 0)
-    await admitted(store, C, 1)
-    assert await store.release(C, claim.token, 0)
-    await store.hand_over(C, claim.token)
-    other = await store.claim(C, "b", LONG_S)
-    assert names_of(other.entries) == ["1"]
-    assert await store.release(C, claim.token, 0)
-    await store.hand_over(C, claim.token)
-    assert await store.renew(C, other.token, LONG_S) == 1
-
-
-@_case
-async def what_was_handed_over_is_due_at_once(store: RunStore) -> None:
-    for conversation_id, name in ((C, 1), (D, 2)):
-        await admitted(store, conversation_id, name)
-        claim = await store.claim(conversation_id, "a", LONG_S)
-        assert await store.due(T1, 9) == []
-        await store.write(conversation_id, claim.token, StateChanges(run={"id": name}, closed={1: ""}))
-        await store.hand_over(conversation_id, claim.token)
-        assert conversation_id in await store.due(T1, 9)
-        await store.claim(conversation_id, "b", LONG_S)
-        assert await store.due(T1, 9) == []
 
 
 @_case
@@ -323,14 +239,6 @@ async def the_agent_is_the_one_that_was_named_last(store: RunStore) -> None:
     await store.admit(C, entry(2), "owl")
     assert await store.agent_of(C) == "fox"
     assert await store.agent_of(D) is None
-
-
-@_case
-async def what_nobody_knows_is_not_there(store: RunStore) -> None:
-    assert await store.record(C) is None
-    assert await store.conversations() == []
-    assert await store.due(T1, 9) == []
-    assert not await store.forget(C)
 
 
 @_case

@@ -109,8 +109,7 @@ async def scenario(
         stage, board = SlackEnvironment.of(slack, folder), Router(slack)
         env = {
             **stage.env,
-            "ANTHROPIC_API_KEY": "sk-ant-of-the-test",
-            "ANTHROPIC_BASE_URL": model.base_url,
+            **model.env,
             "AMPLIFIER_SLACK_STORE": redis.url if redis else f"sqlite:{folder}/service.db",
         }
         gates = {"port": tests.port, "mount_port": set_up.port, "side_effect_free": side_effect_free}

@@ -76,19 +76,17 @@ async def browser(chromium_address: str) -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[AnthropicServer]:
-    """A Messages API whose responses the test controls."""
+async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
+    """A Messages API whose responses the test controls; a service in this process uses it."""
     async with AnthropicServer() as server:
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
         yield server
 
 
 @pytest.fixture
-def opened(
-    model: AnthropicServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., AbstractAsyncContextManager[ServiceFixture]]:
+def opened(model: AnthropicServer, tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[ServiceFixture]]:
     """Run the service in this process, with options of the loop."""
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
     return lambda **loop_options: service_fixture(model, tmp_path, **loop_options)
 
 
@@ -114,8 +112,7 @@ async def page(
     config = play_config(tmp_path)
     tool = f"{{module: gated-tool, source: {GATED_TOOL}, config: {{port: {tests_tool.port}}}}}"
     config.write_text(config.read_text().replace("\nworkspace:", f"    tools: [tool-filesystem, {tool}]\n\nworkspace:"))
-    env = {"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": model.base_url}
-    async with environment.serving("--config", str(config), **env) as service:
+    async with environment.serving("--config", str(config), **model.env) as service:
         await service.says("service.ready")
         yield await SlackPage.open(browser, environment.slack.url)
 

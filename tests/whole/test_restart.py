@@ -41,8 +41,7 @@ class Thread:
 
     @asynccontextmanager
     async def process(self):
-        env = {"ANTHROPIC_API_KEY": "sk-ant-of-the-test", "ANTHROPIC_BASE_URL": self._model.base_url}
-        async with self._environment.serving("--config", str(self._config), **env) as service:
+        async with self._environment.serving("--config", str(self._config), **self._model.env) as service:
             await service.says("service.ready")
             yield
             assert await service.ended(signal.SIGTERM) == 0
@@ -76,8 +75,6 @@ class Thread:
 
 @pytest.fixture
 async def thread(environment, model, tests_tool, tmp_path, monkeypatch) -> Thread:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
     monkeypatch.delenv("AMPLIFIER_SLACK_STORE", raising=False)
     config = tmp_path / "agents.yaml"
     config.write_text(CONFIG.format(tool=GATED_TOOL, port=tests_tool.port))

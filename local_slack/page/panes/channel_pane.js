@@ -158,7 +158,7 @@ export class ChannelPane {
     if (key === this.#headerKey) return;
     this.#headerKey = key;
     const title = partner ? [userAvatar(partner, "small"), displayName(partner), presenceDot(partner)] : [icon("hash"), channel.name];
-    const about = partner ? (partner.is_bot ? (partner.online ? "App · online" : "App · not connected") : "") : (channel.topic ?? "");
+    const about = partner?.is_bot ? (partner.online ? "App · online" : "App · not connected") : "";
     this.header.replaceChildren(
       iconButton("back", "Back to conversations", this.onBack, { class: "icon-button back" }),
       h("div", { class: "pane-title" }, h("h1", {}, title), h("p", { class: "topic", title: about }, about)),

@@ -131,7 +131,7 @@ function userChoice(user) {
   return { text: `@${user.name}`, label: user.name, detail: kind, picture: userAvatar(user, "small") };
 }
 
-const channelChoice = ({ name, topic }) => ({ text: `#${name}`, label: name, detail: topic ?? "", picture: h("span", { class: "glyph" }, "#") });
+const channelChoice = ({ name }) => ({ text: `#${name}`, label: name, detail: "", picture: h("span", { class: "glyph" }, "#") });
 const emojiChoice = ({ name, char }) => ({ text: char, label: `:${name}:`, detail: "", picture: h("span", { class: "glyph emoji" }, char) });
 const everybodyChoice = (name) => ({ text: `@${name}`, label: name, detail: "everyone in this channel", picture: h("span", { class: "glyph" }, "@") });
 

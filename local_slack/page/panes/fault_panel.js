@@ -34,7 +34,7 @@ function linesOf({ calls = [], deliveries = [], frozen = false, enabled = true }
 const MOST = 1000;
 
 /**
- * A form for a fault: "The next 3 … respond slowly, after 3 s". `kinds` come from fault_kinds.js, `subject` are the
+ * A form for a fault: "The next 3 … respond slowly, after 3 s". `kinds` are CALL_KINDS or DELIVERY_KINDS, `subject` are the
  * nodes after the number, `onSubmit(fault)` gets the kind, its argument and the times.
  */
 class FaultForm {

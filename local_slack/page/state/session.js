@@ -130,7 +130,7 @@ export class Session extends EventTarget {
     const known = this.directory.directWith(userId);
     if (known) return known;
     const { channel } = await this.#api.call("conversations.open", { users: userId });
-    this.directory.add({ name: "", topic: "", ...channel, is_im: true, user: userId, members: [this.me.id, userId] });
+    this.directory.add({ name: "", ...channel, is_im: true, user: userId, members: [this.me.id, userId] });
     return this.directory.channel(channel.id);
   }
 

@@ -164,12 +164,6 @@ def is_within(node: Node, since: float, until: float, kinds: Sequence[str]) -> b
     return since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds)
 
 
-def refuse_orphan(change: Change) -> None:
-    """Raise ValueError if the first change of a log has no tree."""
-    if not change.version and change.tree is None:
-        raise ValueError("The first change of a log needs a tree.")
-
-
 def refuse_broken_text(*texts: str) -> None:
     """Raise ValueError if a text contains a lone surrogate, which cannot be encoded."""
     for text in texts:

@@ -10,7 +10,6 @@ from orchestrator_interactive.interactions.stores.base import (
     fenced,
     is_within,
     refuse_broken_text,
-    refuse_orphan,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ class MemoryStore:
         return self._logs.get(key)
 
     async def commit(self, key: Key, change: Change) -> None:
-        refuse_orphan(change)
         if self._last.get(key) == change.id:
             return
         if change.fence is not None and self._fences.get(key, 0) > change.fence:

@@ -25,7 +25,6 @@ from orchestrator_interactive.interactions.stores.base import (
     log_of_row,
     node_of_row,
     refuse_broken_text,
-    refuse_orphan,
 )
 from orchestrator_interactive.json_limits import parse_json
 from orchestrator_interactive.storage.redis import RedisClient, RedisScript
@@ -139,11 +138,6 @@ class RedisStore:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """Open the store of this URL.
-
-        Raises:
-            StoreError: it cannot be used; nothing was changed.
-        """
         return cls(await RedisClient.open(url, _INDEX))
 
     async def load(self, key: Key) -> Log | None:
@@ -154,7 +148,6 @@ class RedisStore:
         return log_of_row(key, _number(version), _number(end), _number(written), tree) if any(row) else None
 
     async def commit(self, key: Key, change: Change) -> None:
-        refuse_orphan(change)
         await self._client.wait_for_detached(key.path)
         with self._client.keep_open():
             done = await self._client.run_detached(key.path, self._write(key, change))

@@ -12,7 +12,7 @@ from orchestrator_interactive.config import Options
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.loop.usage import usage_totals
-from orchestrator_interactive.modules.context_simple.history import MessageHistory, copy_of
+from orchestrator_interactive.modules.context_simple.history import MessageHistory, copy_of, own_row
 from orchestrator_interactive.modules.context_simple.summary import Summariser
 from orchestrator_interactive.modules.context_simple.views import (
     ContextSummary,
@@ -84,7 +84,11 @@ class SimpleContext:
         """
         if not message.get("role"):
             raise ValueError("A message needs a 'role': user, assistant, tool or system.")
-        self._history.append(message)
+        self.append(own_row(message))
+
+    def append(self, row: Row) -> None:
+        """Append a checked row without a copy; the context owns it from now on."""
+        self._history.append(row)
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
         """Return the rows for the model, within the budget unless the last step and the current task exceed it.
@@ -108,7 +112,11 @@ class SimpleContext:
 
     async def set_messages(self, messages: Iterable[Row]) -> None:
         """Replace the history, to resume a session."""
-        self._history, self._summary = MessageHistory(messages), None
+        self.replace(map(own_row, messages))
+
+    def replace(self, rows: Iterable[Row]) -> None:
+        """Replace the history by checked rows without copies; the context owns them from now on."""
+        self._history, self._summary = MessageHistory(rows), None
         self._show(self._everything)
 
     async def clear(self) -> None:

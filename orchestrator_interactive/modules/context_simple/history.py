@@ -20,7 +20,7 @@ _LEVEL = 1
 
 
 class MessageHistory:
-    """Append-only rows. `sizes` are their token counts, computed once, and `tokens` is the sum."""
+    """Append-only rows, owned by the history. `sizes` are their token counts, and `tokens` is the sum."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows: list[Row] = []
@@ -41,9 +41,8 @@ class MessageHistory:
         return self._sizes
 
     def append(self, row: Row) -> None:
-        row = bounded(row, MAX_ROW_NESTING)
         size = estimate(row)
-        self.rows.append(copy_of(row))
+        self.rows.append(row)
         self.sizes.append(size)
         self.tokens += size
 
@@ -90,6 +89,12 @@ def is_system(row: Row) -> bool:
 
 def is_of_the_model(row: Row) -> bool:
     return row["role"] == "assistant" and not is_of_hook(row)
+
+
+def own_row(row: Row) -> Row:
+    """Return a copy of a row from outside, with a bounded nesting."""
+    copy: Row = copy_of(bounded(row, MAX_ROW_NESTING))
+    return copy
 
 
 def copy_of(value: Any) -> Any:

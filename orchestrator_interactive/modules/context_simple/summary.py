@@ -97,7 +97,7 @@ async def _response(provider: Any, request: ChatRequest) -> ChatResponse:
 
 
 def summary_request(rows: Sequence[Row], earlier: str | None, room_tokens: float, max_tokens: int) -> ChatRequest:
-    """Build the request for a summary of these rows and of the summary before them.
+    """Build the request for a summary of the rows and of the summary before them.
 
     It has at most `room_tokens`, and asks for at most `max_tokens`.
     """

@@ -19,9 +19,9 @@ from orchestrator_interactive.interactions.render import image_block, render_for
 from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.interactions.rows import RowState, ViewState, row_of, states_of, valid_states
 from orchestrator_interactive.interactions.states import ToolResultState
-from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
+from orchestrator_interactive.modules.context_simple.history import own_row
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript.rows import is_prompt
 
@@ -104,12 +104,12 @@ class StackContext:
         """
         if not message.get("role"):
             raise ValueError("A message needs a 'role': user, assistant, tool or system.")
-        message = bounded(message, MAX_ROW_NESTING)
+        row = own_row(message)
         async with self._lock:
             await self._read()
             self._is_read = False  # until the outcome of the write is known
-            await self._write(message)
-            await self._shown.add_message(message)
+            await self._write(row)
+            self._shown.append(row)
             self._is_read = True
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
@@ -149,11 +149,11 @@ class StackContext:
             WriteConflict: another writer changed the conversation.
             StoreError: the log cannot be written.
         """
-        rows = [bounded(row, MAX_ROW_NESTING) for row in messages]
+        rows = [own_row(row) for row in messages]
         async with self._lock:
             self._is_read = False
             await self._stack.restart(*valid_states(rows, self._rewards))
-            await self._shown.set_messages(rows)
+            self._shown.replace(rows)
             self._is_read, self._moves = True, self._stack.moves
             self._is_idle, self._has_conflict = True, False
             self._kept_view = self._shown.views
@@ -237,7 +237,7 @@ class StackContext:
                 self._rewards[state.tool_call_id] = state.reward
             if problem is not None:
                 log.error("log.state_unreadable", ref=entry.ref, problem=problem)
-        await self._shown.set_messages(rows)
+        self._shown.replace(rows)
         self._shown.restore_view(view)
         self._is_read, self._kept_view = True, self._shown.views
 

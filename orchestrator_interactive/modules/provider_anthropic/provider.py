@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import ModelInfo as ApiModel
 
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
-    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ResponseStream
     from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
     from orchestrator_interactive.modules.provider_anthropic.convert import ApiRequest

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from anthropic.types import RawMessageStreamEvent as Event
     from anthropic.types import Usage as StartUsage
 
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Usage
-    from orchestrator_interactive.kernel.contracts.stream import ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ResponseStream, Usage
     from orchestrator_interactive.modules.provider_anthropic.convert import ApiRequest
     from orchestrator_interactive.modules.provider_anthropic.prices import Prices
 

@@ -1,21 +1,47 @@
 """`provider-demo`: an offline provider without a language model, for trying out the service.
 
-It answers by word rules from the conversation and the tool results. `plan` contains the logic, as a pure function.
+It answers by word rules from the conversation and the tool results, paced, streaming, and with errors on request.
+`conversation` reads the task from a request, `tour` chooses the next step, `review` reports what is in the files.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.config import validate
-from orchestrator_interactive.kernel.interop import to_local_coordinator
-from orchestrator_interactive.modules.provider_demo.plan import plan
-from orchestrator_interactive.modules.provider_demo.provider import DemoOptions, DemoProvider
+from pydantic import Field
+
+from orchestrator_interactive.config import Options, validate
+from orchestrator_interactive.kernel.contracts.errors import (
+    AuthenticationError,
+    ProviderUnavailableError,
+    RateLimitError,
+)
+from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
+from orchestrator_interactive.kernel.interop import accepts_both, to_local_coordinator
+from orchestrator_interactive.modules.provider_demo.conversation import read_task
+from orchestrator_interactive.modules.provider_demo.tour import next_step
 
 if TYPE_CHECKING:
-    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from collections.abc import Sequence
 
-__all__ = ["DemoOptions", "DemoProvider", "mount", "plan"]
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, ResponseStream
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.modules.provider_demo.tour import DemoStep
+
+_MODEL = ModelInfo(
+    id="demo-1",
+    display_name="Offline demo: word rules, no language model",
+    context_window=200_000,
+    max_output_tokens=8_192,
+    capabilities=["streaming", "tools", "tool_choice"],
+)
+# A call takes as long as this number of words.
+_WORDS_OF_A_CALL = 10
+_WORD = re.compile(r"\s*\S+\s*")
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> DemoProvider:
@@ -27,3 +53,113 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> DemoP
     provider = DemoProvider(validate(DemoOptions, config, "provider-demo"))
     await to_local_coordinator(coordinator).mount("providers", provider, name=provider.name)
     return provider
+
+
+class DemoOptions(Options):
+    """Pace of the demo, in seconds. With both 0 it never waits, not even on request."""
+
+    think_s: float = Field(default=1.5, ge=0, le=60)
+    word_s: float = Field(default=0.02, ge=0, le=5)
+
+
+class DemoProvider:
+    """A stateless provider without a model or network; a conversation can resume anywhere."""
+
+    name = "demo"
+
+    def __init__(self, options: DemoOptions) -> None:
+        self._options = options
+
+    def get_info(self) -> ProviderInfo:
+        return ProviderInfo(
+            id="demo",
+            display_name="Offline demo",
+            capabilities=_MODEL.capabilities,
+            defaults={"model": _MODEL.id, "context_window": 200_000, "max_output_tokens": 8_192},
+        )
+
+    async def list_models(self) -> list[ModelInfo]:
+        return [_MODEL.model_copy()]
+
+    @accepts_both
+    async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
+        """Answer; with `stream=` (a `ResponseStream`), word by word. The only supported `tool_choice` is `"none"`.
+
+        A prompt may request a refused or truncated answer (`demo: refuse`, `demo: cut`).
+
+        Raises:
+            LLMError: the last prompt requested it (`demo: fail`, `demo: fail auth`, `demo: rate limit`).
+        """
+        await _fail_on_request(request)
+        may_call = request.tools and request.tool_choice != "none"
+        step = next_step(request.messages, {tool.name for tool in request.tools or ()} if may_call else ())
+        await self._deliver(step, kwargs.get("stream"))
+        return ChatResponse(
+            content=step.blocks,
+            tool_calls=_tool_calls(step.blocks) or None,
+            usage=_usage(request, step.blocks),
+            finish_reason=step.finish_reason,
+            metadata={"refusal": step.refusal} if step.refusal else None,
+        )
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        if response.tool_calls is not None:
+            return response.tool_calls
+        return _tool_calls(response.content)
+
+    async def _deliver(self, step: DemoStep, stream: ResponseStream | None) -> None:
+        await self._pause(self._options.think_s)
+        for block in step.blocks:
+            if isinstance(block, TextBlock):
+                await self._speak(block.text, step.wait_s, stream)
+            else:
+                await self._pause(self._options.word_s * _WORDS_OF_A_CALL)
+            if stream is not None:
+                stream.block(block)
+
+    async def _speak(self, text: str, wait_s: float, stream: ResponseStream | None) -> None:
+        in_the_pause = len(_WORD.findall(text.partition("\n\n")[0])) if wait_s else 0
+        for number, word in enumerate(_WORD.findall(text)):
+            if stream is not None:
+                stream.text(word)
+            await self._pause(wait_s / in_the_pause if number < in_the_pause else self._options.word_s)
+
+    async def _pause(self, seconds: float) -> None:
+        in_a_hurry = not self._options.think_s and not self._options.word_s
+        await asyncio.sleep(0 if in_a_hurry else seconds)
+
+
+async def _fail_on_request(request: ChatRequest) -> None:
+    task = read_task(request.messages)
+    match "" if task.injected else task.prompt:
+        case "demo: fail":
+            raise ProviderUnavailableError("The demo fails because you asked for it.", provider="demo", status_code=503)
+        case "demo: fail auth":
+            raise AuthenticationError("The demo refuses its key because you asked.", provider="demo", status_code=401)
+        case "demo: rate limit":
+            raise RateLimitError(
+                "The demo's rate limit is used up because you asked.", provider="demo", status_code=429, retry_after=2.0
+            )
+        case "demo: stall":
+            await asyncio.Event().wait()
+        case _:
+            pass
+
+
+def _tool_calls(blocks: Sequence[ContentBlock]) -> list[ToolCall]:
+    calls = [block for block in blocks if isinstance(block, ToolCallBlock)]
+    return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
+
+
+def _usage(request: ChatRequest, blocks: Sequence[ContentBlock]) -> Usage:
+    """Estimate tokens as a quarter of the characters; the cost is 0."""
+    read = sum(_size(message.content) for message in request.messages)
+    read += sum(len(tool.model_dump_json()) for tool in request.tools or ())
+    asked, said = read // 4 + 1, _size(blocks) // 4 + 1
+    return Usage(input_tokens=asked, output_tokens=said, total_tokens=asked + said, cost_usd=Decimal(0))
+
+
+def _size(content: str | Sequence[ContentBlock]) -> int:
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(block.text if isinstance(block, TextBlock) else block.model_dump_json()) for block in content)

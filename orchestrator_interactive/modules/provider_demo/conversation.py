@@ -1,111 +1,164 @@
-"""Derive the current task and its history from a request."""
+"""Read the current task of the demo from the messages of a request."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.modules.provider_demo.rows import (
-    PAUSE,
-    DemoQuestion,
-    DemoText,
-    DemoToolCall,
-    Event,
-    InjectedText,
-    LateResults,
-    events_in,
-)
+from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING
+from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from orchestrator_interactive.kernel.contracts.messages import Message
 
-_CONTINUE = re.compile(
-    r"\W*(?:please\s+)?(?:continue|go on|carry on|keep going|resume)\b\W*(?:please)?\W*", re.IGNORECASE
-)
+# Prefixes of texts that are not an answer: they precede tool calls, or are said while tools run.
+LEADS = ("I'll ", "You also ", "I am still ")
+
+_MENTIONS = re.compile(r"^(?:<@[^>]*>[\s:,]*)+")
+# A message as `framing.message_text` writes it: the name, and the text after the header.
+_MESSAGE = re.compile(r"([^:(\n]+) \([\w.@-]+\)(?:, with files [^:\n]+)?: (.*)", re.DOTALL)
+_LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
+_CONTINUE = re.compile(r"\W*(?:please\s+)?(?:continue|go on|carry on|resume)\b\W*(?:please)?\W*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """The current task: the prompt and the steps since.
+@dataclass(slots=True)
+class DemoCall:
+    """A tool call. `output` is `None` while the tool is running."""
 
-    If messages arrived after the answer, the first of them is the prompt and is also in `steps`. `afterwards` are
-    results that arrived after the answer, if no message followed.
+    name: str
+    input: dict[str, Any]
+    output: str | None = None
+    failed: bool = False
+
+    @property
+    def label(self) -> str:
+        about = self.input.get("path") or self.input.get("query")
+        return f"`{self.name}`{f' of `{about}`' if isinstance(about, str) else ''}"
+
+
+@dataclass(slots=True)
+class DemoTask:
+    """A prompt and what happened since.
+
+    Args:
+        injected: messages that arrived while the agent was working.
+        said: texts of the agent.
+        answer: its final text; blank until then.
+        late: calls whose results arrived after the answer.
+        unread: messages after which the agent has said nothing yet.
+        previous: the task before; `is_steered` if the prompt arrived during that run, after its answer.
     """
 
-    prompt: str
-    steps: tuple[Event, ...]
-    before: tuple[Event, ...]
-    afterwards: tuple[DemoToolCall, ...] = ()
+    prompt: str = ""
+    injected: list[str] = field(default_factory=list)
+    calls: list[DemoCall] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    answer: str = ""
+    late: list[DemoCall] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    previous: DemoTask | None = None
+    is_steered: bool = False
 
     @property
-    def wrote(self) -> list[InjectedText]:
-        return [step for step in self.steps if isinstance(step, InjectedText)]
+    def running(self) -> list[DemoCall]:
+        return [call for call in self.calls if call.output is None]
 
-    @property
-    def used(self) -> list[DemoToolCall]:
-        return [step for step in self.steps if isinstance(step, DemoToolCall)]
+    def call(self, name: str, given: dict[str, Any]) -> DemoCall | None:
+        """Return the latest call with exactly this input."""
+        return next((call for call in reversed(self.calls) if (call.name, call.input) == (name, given)), None)
 
-    @property
-    def pending(self) -> list[DemoToolCall]:
-        """The calls that are still running."""
-        return [use for use in self.used if use.is_pending]
-
-    @property
-    def cut_pauses(self) -> list[str]:
-        """The texts of interrupted pauses."""
-        said = [step.text for step in self.steps if isinstance(step, DemoText) and not step.is_answer]
-        return [text for text in said if text.startswith(PAUSE) or PAUSE.startswith(text)]
-
-    @property
-    def user_texts(self) -> list[str]:
-        """All texts of the user, oldest first, including the task."""
-        everything = (*self.before, *self.steps)
-        texts = [event.text for event in everything if isinstance(event, DemoQuestion | InjectedText)]
-        return texts if any(text == self.prompt for text in texts) else [*texts, self.prompt]
-
-    @property
-    def last_answer(self) -> str:
-        answers = [event.text for event in self.before if _is_answer(event) and isinstance(event, DemoText)]
-        return answers[-1] if answers else ""
-
-    def result(self, name: str, given: dict[str, Any]) -> DemoToolCall | None:
-        """Return the latest result of exactly this call."""
-        return next((use for use in reversed(self.used) if use.name == name and use.input == given), None)
+    def output(self, name: str, given: dict[str, Any]) -> str | None:
+        """Return the output of a successful call."""
+        call = self.call(name, given)
+        return None if call is None or call.failed else call.output
 
 
-def task_of(messages: Iterable[Message]) -> Task:
+def read_task(messages: Iterable[Message]) -> DemoTask:
     """Return the current task of a conversation."""
-    events = events_in(messages)
-    asked = [i for i, event in enumerate(events) if isinstance(event, DemoQuestion)]
-    start = asked.pop() if asked else -1
-    after = start + 1
-    while asked and _CONTINUE.fullmatch(_text_at(events, start)):
-        start = asked.pop()
-    answered = [i for i in range(after, len(events)) if _is_answer(events[i])]
-    since = events[answered[-1] :] if answered else []
-    if steered := next((i for i, event in enumerate(since) if isinstance(event, InjectedText)), 0):
-        steered += answered[-1]
-        return Task(_text_at(events, steered), tuple(events[steered:]), tuple(events[:steered]))
-    leading = start
-    while leading > 0 and isinstance(
-        events[leading - 1], InjectedText | LateResults
-    ):  # left over from a run that was stopped
-        leading -= 1
-    return Task(
-        prompt=_text_at(events, start),
-        steps=(*events[max(leading, 0) : max(start, 0)], *events[start + 1 :]),
-        before=tuple(events[: max(leading, 0)]),
-        afterwards=tuple(use for event in since if isinstance(event, LateResults) for use in event.uses),
-    )
+    task, open_calls = DemoTask(), dict[str, DemoCall]()
+    for message in messages:
+        text = text_of(message)
+        if message.role == "user":
+            task = _after_user(task, text, open_calls)
+        elif message.role == "tool" and text.strip() != STILL_RUNNING:
+            _finish(open_calls, message.tool_call_id or "", text, bool((message.metadata or {}).get("is_error")))
+        elif message.role == "assistant":
+            blocks = message.content if isinstance(message.content, list) else []
+            calls = {b.id: DemoCall(b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)}
+            open_calls |= calls
+            task.calls += calls.values()
+            task.unread = []
+            if text := text.strip():
+                task.said.append(text)
+                task.answer = "" if calls or text.startswith(LEADS) else text
+    return task
 
 
-def _text_at(events: Sequence[Event], index: int) -> str:
-    event = events[index] if index >= 0 else None
-    return event.text if isinstance(event, DemoQuestion | InjectedText) else ""
+def text_of(message: Message) -> str:
+    """Return the text of a message's content."""
+    if isinstance(message.content, str):
+        return message.content
+    return "".join(block.text for block in message.content or () if isinstance(block, TextBlock))
 
 
-def _is_answer(event: Event) -> bool:
-    return isinstance(event, DemoText) and event.is_answer
+def is_urgent(line: str) -> bool:
+    return without_name(line).lstrip().startswith("!")
+
+
+def without_name(line: str) -> str:
+    """Return the text of a message without its author."""
+    named = _MESSAGE.fullmatch(line)
+    return named[2] if named else line
+
+
+def without_id(line: str) -> str:
+    """Return a message with its author's name only."""
+    named = _MESSAGE.fullmatch(line)
+    return f"{named[1]}: {named[2]}" if named else line
+
+
+def _after_user(task: DemoTask, text: str, open_calls: dict[str, DemoCall]) -> DemoTask:
+    if text.startswith(PREFIX):
+        injected = _entries(text.removeprefix(PREFIX))
+        if any(map(is_urgent, injected)):
+            task.answer = ""  # the message interrupted it
+        elif task.answer and injected:
+            return DemoTask(without_name(injected[0]), injected, previous=task, is_steered=True)
+        task.injected += injected
+        task.unread += injected
+        return task
+    if text.startswith(LATE_PREFIX):
+        found = [_LATE.fullmatch(entry) for entry in _entries(text.removeprefix(LATE_PREFIX))]
+        finished = [_finish(open_calls, entry[1], entry[4], bool(entry[3])) for entry in found if entry]
+        if known := [call for call in finished if call]:  # a person can write the same prefix
+            task.late += known if task.answer else []
+            return task
+    prompt = _MENTIONS.sub("", without_name(text).replace("\n  ", "\n")).strip()
+    if not prompt or prompt.startswith(NOTICE_PREFIX):
+        return task
+    if task.prompt and _CONTINUE.fullmatch(prompt):
+        task.answer = ""
+        return task
+    return DemoTask(prompt, list(task.unread), previous=task)
+
+
+def _finish(open_calls: dict[str, DemoCall], call_id: str, output: str, failed: bool) -> DemoCall | None:
+    call = open_calls.pop(call_id, None)
+    if call is not None:
+        call.output, call.failed = output, failed
+    return call
+
+
+def _entries(text: str) -> list[str]:
+    """Split a list into entries; continuation lines are indented."""
+    entries: list[str] = []
+    for line in text.strip("\n").split("\n"):
+        if line.startswith("- ") or not entries:
+            entries.append(line.removeprefix("- "))
+        else:
+            entries[-1] += "\n" + line.removeprefix("  ")
+    return [entry for entry in entries if entry.strip()]

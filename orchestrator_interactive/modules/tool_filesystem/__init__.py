@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from orchestrator_interactive.config import Options, validate
-from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.interop import to_local_coordinator
+from orchestrator_interactive.kernel.tool_support import run_blocking
 from orchestrator_interactive.loop.large_results import MAX_CHARS
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel import report_progress
-from orchestrator_interactive.kernel.blocking import FairPool
+from orchestrator_interactive.kernel.tool_support import FairPool
 from orchestrator_interactive.modules.tool_filesystem import search_process
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
 

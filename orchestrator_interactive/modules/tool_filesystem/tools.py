@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pydantic import Field
 
 from orchestrator_interactive.config import Options, schema, validate
-from orchestrator_interactive.kernel.blocking import run_blocking
 from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.kernel.tool_support import run_blocking
 from orchestrator_interactive.modules.tool_filesystem.excerpts import excerpt
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
 from orchestrator_interactive.modules.tool_filesystem.search_process import MAX_FOLDERS, MAX_PATH_BYTES

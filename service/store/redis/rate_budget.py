@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from connector.slack_api.rate_budget import LocalRateBudget
+from connector.slack_api.rate_limiter import LocalRateBudget
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 
@@ -101,11 +101,6 @@ class RedisBudget:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """Open the budget in the Redis at a URL.
-
-        Raises:
-            StoreError: Redis cannot be used.
-        """
         return cls(await RedisClient.open(url))
 
     async def take(self, bucket: str, limit: Limit) -> float:

@@ -63,11 +63,6 @@ class RedisRunStore:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """Open the store at a URL.
-
-        Raises:
-            StoreError: Redis cannot be used; nothing was changed.
-        """
         return cls(await RedisClient.open(url, ALL))
 
     async def warn(self) -> None:

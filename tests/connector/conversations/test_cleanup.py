@@ -6,11 +6,10 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 from chat import HOURGLASS
-from slack_sdk.errors import SlackApiError
+from fake_web_api import FakeWebClient
 from virtual_time import in_virtual_time
 
 from connector.conversations.cleanup import Cleanup
@@ -29,39 +28,6 @@ STOP = InboxEntry("stop", "stop", {}, 7)
 BOTH = (ARTIFACTS, NOTICE)
 
 
-class Response(dict[str, Any]):
-    """A response as the SDK returns it."""
-
-    status_code = 200
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return dict(self)
-
-
-@dataclass
-class Slack:
-    """A client that fails with `error`, or keeps the posts in `thread`."""
-
-    error: str = ""
-    thread: list[dict[str, Any]] = field(default_factory=lambda: [{"ts": "1.0"}])
-    lookups_s: list[float] = field(default_factory=list)
-
-    async def api_call(self, method: str, *, data: dict[str, Any]) -> Response:
-        if method == "conversations.replies":
-            self.lookups_s.append(round(asyncio.get_running_loop().time(), 3))
-        if error := "feature_disabled" if method.startswith("agents.") else self.error:
-            raise SlackApiError("refused", Response(ok=False, error=error))
-        if method == "chat.postMessage":
-            self.thread.append({"ts": f"{len(self.thread) + 1}.0", "text": data["text"], "thread_ts": "1.0"})
-            return Response(ok=True, ts=self.thread[-1]["ts"], message=self.thread[-1])
-        return Response(ok=True, messages=list(self.thread))
-
-    @property
-    def texts(self) -> list[str]:
-        return [each["text"] for each in self.thread if "text" in each]
-
-
 @dataclass
 class Lease:
     """A valid lease, and the changes written under it."""
@@ -77,7 +43,7 @@ class Lease:
 
 
 @asynccontextmanager
-async def cleaning(slack: Slack, lease: Lease | None = None):
+async def cleaning(slack: FakeWebClient, lease: Lease | None = None):
     async with RateLimiter("T1") as rate_limiter, BackgroundTasks(SlackClient(slack, rate_limiter)) as background:
         yield Cleanup(lease or Lease(), background)
 
@@ -88,7 +54,7 @@ async def all_done(cleanup: Cleanup) -> None:
 
 @in_virtual_time
 async def test_the_cleanup_is_stored_in_one_write_with_the_end_of_the_run_and_deleted_when_it_is_done():
-    slack, lease = Slack(), Lease()
+    slack, lease = FakeWebClient(), Lease()
     async with cleaning(slack, lease) as cleanup:
         await cleanup.end_run({1: ""}, BOTH, held_seq=4)
         assert cleanup.pending == BOTH
@@ -103,7 +69,7 @@ async def test_the_cleanup_is_stored_in_one_write_with_the_end_of_the_run_and_de
 @pytest.mark.parametrize("pending", [(NOTICE,), (ARTIFACTS,)])
 @in_virtual_time
 async def test_the_cleanup_waits_until_slack_is_available(pending):
-    slack = Slack("service_unavailable")
+    slack = FakeWebClient("service_unavailable")
     async with cleaning(slack) as cleanup:
         await cleanup.end_run({}, pending)
         await asyncio.sleep(600)
@@ -116,7 +82,7 @@ async def test_the_cleanup_waits_until_slack_is_available(pending):
 
 @in_virtual_time
 async def test_the_entry_of_a_stop_word_is_open_until_slack_has_the_reply():
-    slack, lease = Slack("service_unavailable"), Lease()
+    slack, lease = FakeWebClient("service_unavailable"), Lease()
     async with cleaning(slack, lease) as cleanup:
         cleanup.answer(STOP, MESSAGE, "Nothing is running.")
         await asyncio.sleep(600)
@@ -130,7 +96,7 @@ async def test_the_entry_of_a_stop_word_is_open_until_slack_has_the_reply():
 @in_virtual_time
 async def test_a_call_that_slack_refuses_is_not_repeated():
     lease = Lease()
-    async with cleaning(Slack("channel_not_found"), lease) as cleanup:
+    async with cleaning(FakeWebClient("channel_not_found"), lease) as cleanup:
         await cleanup.end_run({}, BOTH)
         cleanup.answer(STOP, MESSAGE, "Nothing is running.")
         cleanup.resume((replace(ARTIFACTS, first_ts="0.5"), replace(NOTICE, key="another")))
@@ -142,15 +108,15 @@ async def test_a_call_that_slack_refuses_is_not_repeated():
 @pytest.mark.parametrize("pending", [(ARTIFACTS,), (NOTICE,), BOTH])
 @in_virtual_time
 async def test_an_inherited_cleanup_is_checked_when_no_late_call_can_arrive(pending):
-    slack, lease = Slack(), Lease()
+    slack, lease = FakeWebClient(), Lease()
     async with cleaning(slack, lease) as cleanup:
         cleanup.resume(pending)
         await asyncio.sleep(14)
-        before = len(slack.lookups_s)
+        before = len(slack.times_s("conversations.replies"))
         assert cleanup.pending == tuple(replace(each, is_inherited=True) for each in pending)
         assert before == pending.count(NOTICE), "a notice is looked up before it is posted"
         await all_done(cleanup)
-        assert slack.lookups_s[before:] == [15.0]
+        assert slack.times_s("conversations.replies")[before:] == [15.0]
         assert not cleanup.pending
         await cleanup.keep()
     assert lease.written == [StateChanges(run={})]
@@ -158,7 +124,7 @@ async def test_an_inherited_cleanup_is_checked_when_no_late_call_can_arrive(pend
 
 @in_virtual_time
 async def test_an_inherited_run_is_checked_after_its_end_and_delays_nothing():
-    slack = Slack()
+    slack = FakeWebClient()
     inherited = replace(ARTIFACTS, is_inherited=True)
     async with cleaning(slack) as cleanup:
         await asyncio.sleep(5)
@@ -169,12 +135,12 @@ async def test_an_inherited_run_is_checked_after_its_end_and_delays_nothing():
         await asyncio.sleep(60)
         await cleanup.end_run({}, (inherited,))
         await all_done(cleanup)
-    assert slack.lookups_s == [15.0, 65.0]
+    assert slack.times_s("conversations.replies") == [15.0, 65.0]
 
 
 @in_virtual_time
 async def test_the_end_of_the_process_does_not_wait_for_the_check():
-    async with cleaning(Slack()) as cleanup:
+    async with cleaning(FakeWebClient()) as cleanup:
         cleanup.resume((ARTIFACTS,))
         await asyncio.sleep(1)
     assert asyncio.get_running_loop().time() == 1.0
@@ -182,7 +148,7 @@ async def test_the_end_of_the_process_does_not_wait_for_the_check():
 
 @in_virtual_time
 async def test_the_entry_of_an_inherited_reply_is_open_until_no_late_call_can_arrive():
-    slack, lease = Slack(), Lease(Claim(2, entries=(STOP,)))
+    slack, lease = FakeWebClient(), Lease(Claim(2, entries=(STOP,)))
     async with cleaning(slack, lease) as cleanup:
         cleanup.answer(STOP, MESSAGE, "Nothing is running.")
         await asyncio.sleep(14)

@@ -7,6 +7,9 @@ import asyncio
 import pytest
 from chat import Chat
 
+from connector.events import SlackMessage
+from connector.inbound.access_policy import Actor
+from connector.inbound.admission import LRUSet, UnroutedReplies
 from local_slack import LocalSlack, RetrySchedule, ServerError
 from local_slack.delivery.faults import Dropped
 
@@ -140,3 +143,31 @@ async def test_of_many_threads_that_cannot_be_read_few_keep_their_lease(process,
                 await asyncio.sleep(0.02)
         await free[0].say("and this")
         assert (await free[0].next_run()).prompt == "and this"
+
+
+def reply(ts: str, text: str = "hm", thread_ts: str = "1.0") -> SlackMessage:
+    return SlackMessage("T1", "C1", ts, thread_ts, "U1", text, (), direct=False)
+
+
+def test_unrouted_replies_are_returned_once_in_the_order_of_their_posts():
+    replies = UnroutedReplies()
+    for each in (reply("4.0"), reply("3.0"), reply("2.0"), reply("5.0", thread_ts="2.5"), reply("6.0")):
+        replies.add(each, Actor("U1", "C1"))
+    replies.edit(reply("3.0", "aha"), Actor("U1", "C1"), "8.0")
+    replies.edit(reply("3.0", "an earlier edit"), Actor("U1", "C1"), "7.0")
+    replies.add(reply("3.0"), Actor("U1", "C1"))
+    replies.edit(reply("9.0"), Actor("U1", "C1"), "9.1")
+    replies.drop("T1:C1:6.0")
+    replies.add(reply("6.0"), Actor("U1", "C1"))
+    returned = [(each.ts, each.text, edited_ts) for each, _, edited_ts in replies.take_after("T1:C1:1.0", "2.0")]
+    assert returned == [("3.0", "aha", "8.0"), ("4.0", "hm", "")]
+    assert replies.take_after("T1:C1:1.0", "2.0") == []
+
+
+def test_the_latest_unrouted_replies_and_names_are_remembered():
+    replies, names = UnroutedReplies(), LRUSet()
+    for number in range(1, 10_002):
+        replies.add(reply(f"{number}.0", thread_ts="0.5"), Actor("U1", "C1"))
+        names.add(str(number))
+    assert len(replies.take_after("T1:C1:0.5", "0.0")) == 1_000
+    assert ("1" in names, "2" in names) == (False, True)

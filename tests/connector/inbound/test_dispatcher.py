@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
+import sys
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slack_sdk.web.async_client import AsyncWebClient
 from structlog.testing import capture_logs
 
-from connector import HttpTransport
+from connector import ConnectionRefused, HttpTransport
+from connector.inbound.dispatcher import Dispatcher, Reply
+from connector.inbound.intake import NotNow
+from connector.setup.credentials import Identity
 from local_slack import LocalSlack, RetrySchedule
 from local_slack.delivery.faults import Delayed, Dropped, Duplicated
+from service.config.config import load_config
+
+CONFIGURATION_PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def http_transport(slack: LocalSlack) -> HttpTransport:
@@ -174,3 +187,139 @@ async def test_half_a_character_in_a_message_is_replaced(chat):
         {**MESSAGE, "user": chat.ana.person.id, "channel": dm, "ts": "1700000000.000100", "text": "a \ud800 b"}
     )
     assert (await chat.sessions.next_run()).prompt == "a ? b"
+
+
+class Intake:
+    """Counts what it accepts, or refuses it because the service is closing."""
+
+    def __init__(self, *, is_closing: bool = False) -> None:
+        self.count = 0
+        self._is_closing = is_closing
+
+    async def accept(self, *_: object, **__: object) -> None:
+        if self._is_closing:
+            raise NotNow
+        self.count += 1
+
+    on_message = on_edit = on_deletion = on_reaction = on_stop = accept
+
+
+def dispatcher_of(intake: Intake) -> Dispatcher:
+    return Dispatcher(AsyncWebClient(), "xoxb-1", Identity("T1", "U0BOT", "B0BOT"), intake)
+
+
+WORDS = (  # noqa: SIM905 - a list would take a line for each word
+    "event_callback block_actions message app_mention reaction_added agent_session_stopped message_changed "
+    "message_deleted view_submission stop U1 C1 D1 T1 1700000000.000100"
+).split()
+KEYS = (  # noqa: SIM905
+    "type event subtype user channel ts event_ts text item reaction message team previous_message actions action_id "
+    "action_ts container id authorizations view team_id"
+).split()
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.sampled_from(WORDS)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)),
+    max_leaves=20,
+)
+BODIES = st.one_of(
+    st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6),
+    st.builds(lambda event: {"type": "event_callback", "event": event}, VALUES),
+    st.builds(lambda rest: {**rest, "type": "block_actions"}, st.dictionaries(st.sampled_from(KEYS), VALUES)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(BODIES)
+def test_every_body_is_acknowledged(body):
+    assert asyncio.run(dispatcher_of(Intake()).receive(body)) == Reply(200)
+
+
+async def test_an_event_that_the_intake_cannot_accept_is_requested_again():
+    body = {"type": "event_callback", "team_id": "T1", "event": {**MESSAGE, "ts": "1700000000.000100"}}
+    assert await dispatcher_of(intake := Intake()).receive(body) == Reply(200)
+    assert intake.count == 1
+    assert await dispatcher_of(Intake(is_closing=True)).receive(body) == Reply(503)
+
+
+async def test_the_documented_listeners_receive_events_and_commands_besides_the_agents(
+    process, slack, tmp_path, monkeypatch
+):
+    (code,) = re.findall(r"^```python\n(.*?)^```$", CONFIGURATION_PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "team_listeners.py").write_text(code)
+    (tmp_path / "agents.yaml").write_text("slack: {listeners: ['team_listeners:register']}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "team_listeners", raising=False)
+    listeners = load_config(tmp_path / "agents.yaml").slack.listeners
+    async with process(listeners=listeners) as chat:
+        thread = await chat.start()
+        await chat.ana.react("general", thread.ts, "ticket")
+        await thread.contains("I filed a ticket.")
+        await thread.cross(thread.ts)
+        await thread.stopped()
+        command = {"command": "/on-call", "user_id": "U1", "team_id": slack.team_id, "channel_id": chat.general}
+        envelope = chat.deliver_payload({**command, "text": ""}, "slash_commands")
+        await slack.until(lambda ws: any(each.text == "Ada is on call today." for each in ws.messages("general")))
+        assert await is_acknowledged(chat, envelope)
+
+
+async def test_the_text_or_object_that_a_listener_acknowledges_with_is_sent():
+    def register(app):
+        @app.command("/where")
+        async def on_command(ack):
+            await ack("Here.")
+
+        @app.view("form")
+        async def on_view(ack):
+            await ack(response_action="clear")
+
+    dispatcher = dispatcher_of(Intake())
+    await dispatcher.add_listeners([register])
+    command = {"command": "/where", "text": "", "user_id": "U1", "team_id": "T1"}
+    assert await dispatcher.receive(command) == Reply(200, {"text": "Here."})
+    view = {
+        "type": "view_submission",
+        "team": {"id": "T1"},
+        "user": {"id": "U1"},
+        "view": {"type": "modal", "callback_id": "form"},
+    }
+    assert await dispatcher.receive(view) == Reply(200, {"response_action": "clear"})
+
+
+async def test_a_failing_listener_of_a_deployment_is_logged_and_its_event_is_stored_and_acknowledged_once(
+    process, slack, caplog
+):
+    received: list[str] = []
+
+    async def register(app):
+        @app.event("message")
+        async def fail_at_messages(event):
+            received.append(event["text"])
+            raise RuntimeError("a defect of the deployment")
+
+        @app.event("app_home_opened")
+        async def record_home(event):
+            received.append(event["type"])
+
+        @app.use
+        async def fail_at_mentions(body, next_):
+            if body["event"]["type"] == "app_mention":
+                raise RuntimeError("a defect of its middleware")
+            await next_()
+
+    async with process(listeners=[register]) as chat:
+        thread = await chat.start("@alpha look")
+        await thread.inject("and that")
+        chat.deliver({"type": "app_home_opened", "user": "U1", "tab": "messages"})
+        await chat.acknowledged()
+        assert [text.split()[-1] for text in received] == ["look", "that", "app_home_opened"]
+        assert not [entry for entry in slack.record if entry["what"] in ("retried", "not_acked")]
+    assert "a defect of the deployment" in caplog.text
+
+
+async def test_a_function_that_fails_to_add_its_listeners_ends_the_start_with_its_name(process):
+    def register(_app):
+        raise LookupError("no database")
+
+    with pytest.raises(ConnectionRefused, match=r"slack\.listeners: .*register failed \(LookupError: no database\)"):
+        async with process(listeners=[register]):
+            pass

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpTransport
-from connector.inbound.event_decoder import Reply
-from connector.inbound.http_server import HttpServer, Malformed, body_of
-from connector.inbound.signature import signature_of
+from connector.inbound.dispatcher import Reply
+from connector.inbound.http_server import HttpServer, Malformed, body_of, flaw_of, signature_of
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 NOW_S = 1_531_420_618
@@ -132,6 +131,24 @@ def signed_at(at_s: int) -> dict[str, str]:
 @pytest.mark.parametrize(("age_s", "status"), [(299, 200), (-299, 200), (301, 401), (-301, 401)])
 async def test_a_signature_is_valid_for_five_minutes(slack, age_s, status):
     assert (await slack.event(**signed_at(NOW_S - age_s)))[0] == status
+
+
+def test_the_example_in_the_documentation_of_slack_is_valid():
+    body = (
+        b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&"
+        b"channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url="
+        b"https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&"
+        b"trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"
+    )
+    signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
+    assert flaw_of(SECRET, "1531420618", signature, body, NOW_S) is None
+    assert flaw_of(SECRET, "1531420618", signature, body + b"x", NOW_S) is not None
+    assert flaw_of(f"{SECRET}x", "1531420618", signature, body, NOW_S) is not None
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_arbitrary_headers_are_refused_without_an_error(timestamp, signature):
+    assert flaw_of(SECRET, timestamp, signature, b"{}", NOW_S) is not None
 
 
 async def test_the_log_distinguishes_a_wrong_clock_from_a_wrong_secret(slack):

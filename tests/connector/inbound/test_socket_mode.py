@@ -10,12 +10,11 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 from structlog.testing import capture_logs
 
-from connector.inbound.addresses import Addresses
-from connector.inbound.backoff import Backoff
-from connector.inbound.event_decoder import Reply
-from connector.inbound.socket_mode import SocketMode
+from connector.inbound.dispatcher import Reply
+from connector.inbound.socket_mode import SocketMode, address_source
 from connector.inbound.websocket import SocketTiming
 from connector.slack_api.client import SlackClient
+from connector.slack_api.errors import Backoff
 from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack, RetrySchedule
 
@@ -90,12 +89,10 @@ class Client:
             http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)))
             rate_limiter = await stack.enter_async_context(RateLimiter("T"))
             client = AsyncWebClient(self.slack.app_token, base_url=self.slack.api_url, session=http, retry_handlers=[])
-            addresses = Addresses(SlackClient(client, rate_limiter), "")
+            address = address_source(SlackClient(client, rate_limiter))
             semaphore = asyncio.Semaphore(slots)
             yield await stack.enter_async_context(
-                SocketMode(
-                    http, addresses.next, self.receiver.receive, semaphore, timing=timing, suspended_s=self.clock
-                )
+                SocketMode(http, address, self.receiver.receive, semaphore, timing=timing, suspended_s=self.clock)
             )
 
     async def connected(self, count: int = 2) -> None:

@@ -14,10 +14,10 @@ from aiohttp import WSMsgType, web
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused
-from connector.inbound.backoff import Backoff
-from connector.inbound.event_decoder import Reply
+from connector.inbound.dispatcher import Reply
 from connector.inbound.socket_mode import SocketMode
 from connector.inbound.websocket import NotOpened, SocketTiming
+from connector.slack_api.errors import Backoff
 
 QUICK = Backoff(0.01, 0.02)
 TIMING = SocketTiming(connections=1, linger_s=0.05, close_within_s=0.1, drain_within_s=0.05, retry=QUICK, refused=QUICK)

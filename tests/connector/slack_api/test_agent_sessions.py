@@ -10,8 +10,7 @@ from virtual_time import in_virtual_time
 
 from connector.events import ThreadAddress
 from connector.slack_api.agent_sessions import ACTIVE, PROCESSING, AgentSessions, title_of
-from connector.slack_api.best_effort import best_effort
-from connector.slack_api.client import SlackClient
+from connector.slack_api.client import SlackClient, best_effort
 from connector.slack_api.errors import SlackCallFailed
 from local_slack import ErrorResponse
 

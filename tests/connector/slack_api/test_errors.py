@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from fake_web_api import FakeResponse, FakeWebClient
 from slack_sdk.errors import SlackApiError
 from virtual_time import in_virtual_time
 
@@ -13,7 +14,7 @@ from connector import Persona
 from connector.events import ThreadAddress
 from connector.formatting.content import Content
 from connector.slack_api.client import SlackClient
-from connector.slack_api.errors import RetryDecision, SlackCallFailed, failure
+from connector.slack_api.errors import Backoff, RetryDecision, SlackCallFailed, failure
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, RateLimiter
 
 POST, UPDATE, DELETE = "chat.postMessage", "chat.update", "chat.delete"
@@ -63,30 +64,9 @@ TABLE = [
 TABLE += [(method, error, end) for (method, error), end in OF_ONE_METHOD.items()]
 
 
-class Response(dict[str, Any]):
-    """A response as the SDK returns it."""
-
-    def __init__(self, data: dict[str, Any], headers: dict[str, str] | None = None) -> None:
-        super().__init__(data)
-        self.data = data
-        self.headers = headers or {}
-        self.status_code = 200
-
-
-class WebClient:
-    """A client of the SDK that fails with these errors of a method first."""
-
-    def __init__(self, method: str, *errors: dict[str, Any]) -> None:
-        self._method = method
-        self._errors = iter(errors)
-        self.calls: list[dict[str, Any]] = []
-
-    async def api_call(self, method: str, *, data: dict[str, Any]) -> Response:
-        if method == self._method:
-            self.calls.append(data)
-            if (error := next(self._errors, None)) is not None:
-                raise SlackApiError("refused", Response({"ok": False, **error}))
-        return Response({"ok": True, "ts": "2.0", "message": {"thread_ts": "1.0"}, "messages": []})
+def web_client_of(method: str, *errors: dict[str, Any]) -> FakeWebClient:
+    """Return a client whose calls of a method fail with these errors first."""
+    return FakeWebClient(errors={method: errors})
 
 
 async def call(client: SlackClient, method: str) -> None:
@@ -108,40 +88,40 @@ async def call(client: SlackClient, method: str) -> None:
 @pytest.mark.parametrize(("method", "error", "end"), TABLE)
 @in_virtual_time
 async def test_the_error_and_the_method_decide_what_is_done(method, error, end):
-    web_client = WebClient(method, {"error": error})
+    web_client = web_client_of(method, {"error": error})
     fails = isinstance(end, RetryDecision)
     async with RateLimiter("T1") as rate_limiter:
         with pytest.raises(SlackCallFailed) if fails else nullcontext() as failed:
             await call(SlackClient(web_client, rate_limiter), method)
     assert not fails or failed.value.decision == end
-    assert len(web_client.calls) == (2 if end == REPEATED else 1)
+    assert len(web_client.calls_of(method)) == (2 if end == REPEATED else 1)
 
 
 @pytest.mark.parametrize("needed", [{"needed": "chat:write.customize"}, {}])
 @in_virtual_time
 async def test_without_the_scope_for_a_persona_posts_have_the_name_of_the_bot(needed):
-    web_client = WebClient(POST, {"error": "missing_scope", **needed})
+    web_client = web_client_of(POST, {"error": "missing_scope", **needed})
     async with RateLimiter("T1") as rate_limiter:
         client = SlackClient(web_client, rate_limiter)
         for key in ("one", "two"):
             await client.post(PLACE, Content("text"), key, ALPHA)
-    assert ["username" in post for post in web_client.calls] == [True, False, False]
+    assert ["username" in post for post in web_client.calls_of(POST)] == [True, False, False]
 
 
 @in_virtual_time
 async def test_without_the_scope_for_posts_the_post_is_not_repeated_and_the_workspace_is_closed():
-    web_client = WebClient(POST, {"error": "missing_scope", "needed": "chat:write"})
+    web_client = web_client_of(POST, {"error": "missing_scope", "needed": "chat:write"})
     async with RateLimiter("T1") as rate_limiter:
         client = SlackClient(web_client, rate_limiter)
         with pytest.raises(SlackCallFailed, match="chat:write"):
             await client.post(PLACE, Content("text"), "key", ALPHA)
         assert (await client.closed()).error == "missing_scope"
-    assert len(web_client.calls) == 1
+    assert len(web_client.calls_of(POST)) == 1
 
 
 @in_virtual_time
 async def test_a_call_that_is_cancelled_while_it_is_confirmed_is_not_sent():
-    web_client, slot = WebClient(POST), CallSlot()
+    web_client, slot = web_client_of(POST), CallSlot()
 
     async def confirm() -> None:
         slot.scope.cancel()
@@ -158,5 +138,11 @@ async def test_a_call_that_is_cancelled_while_it_is_confirmed_is_not_sent():
 )
 def test_a_retry_after_header_is_a_number_of_seconds_up_to_ten_minutes(header, wait_s):
     headers = {} if header is None else {"Retry-After": header}
-    error = SlackApiError("refused", Response({"ok": False, "error": "ratelimited"}, headers))
+    error = SlackApiError("refused", FakeResponse({"ok": False, "error": "ratelimited"}, headers))
     assert failure(POST, error).retry_after_s == wait_s
+
+
+def test_each_delay_is_longer_than_the_one_before_up_to_a_limit_with_a_random_part():
+    backoff, shorter = Backoff(0.1, 30), Backoff(0.1, 30, jitter=0.5)
+    assert [backoff.delay_s(failures) for failures in (0, 1, 2, 3, 10_000)] == [0, 0.1, 0.2, 0.4, 30]
+    assert all(backoff.delay_s(n) / 2 <= shorter.delay_s(n) <= backoff.delay_s(n) for n in range(1, 12))

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import in_virtual_time
 
-from connector.slack_api.rate_budget import LocalRateBudget
-from connector.slack_api.rate_limiter import CallCancelled, CallSlot, Priority, RateLimiter
-from connector.slack_api.tiers import limits_of
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, LocalRateBudget, Priority, RateLimiter, limits_of
 
 # Calls that Slack allows in a minute.
 TIERS = {"reactions.remove": 20, "chat.update": 50, "reactions.add": 50, "users.info": 100, "chat.postMessage": 300}

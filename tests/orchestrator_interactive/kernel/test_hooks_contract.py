@@ -134,11 +134,12 @@ class TestHookResultActions:
         assert injections == [("linter", "3 issues"), ("tests", "all green")]
         assert result.context_injection == "3 issues\n\nall green"
 
-    async def test_emit_and_collect_returns_every_result_within_the_timeout(self, hooks: HookRegistry) -> None:
+    @pytest.mark.parametrize("timeout_s", [0.01, 0, None], ids=["given", "none to wait", "the registry's"])
+    async def test_emit_and_collect_returns_every_result_within_the_timeout(self, hooks, timeout_s) -> None:
         hooks.register("e", Handler(HookResult(action="deny")), name="first")
         hooks.register("e", Handler(hangs=True), name="hangs")
         hooks.register("e", Handler(HookResult(user_message="look")), name="second")
-        results = await soon(hooks.emit_and_collect("e", {}, timeout=0.01))
+        results = await soon(hooks.emit_and_collect("e", {}, timeout=timeout_s))
         assert [(result.hook_name, result.action) for result in results] == [("first", "deny"), ("second", "continue")]
 
 

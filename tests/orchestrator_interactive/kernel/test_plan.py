@@ -48,12 +48,6 @@ def test_an_empty_section_removes_every_module(nothing: Any) -> None:
     assert MountPlan.from_config(merge_configs(plan, {"tools": nothing})).optional == ()
 
 
-def test_lists_in_a_config_are_replaced() -> None:
-    base = {"tools": [{"module": "m", "config": {"allowed_paths": ["/"]}}]}
-    overlay = {"tools": [{"module": "m", "config": {"allowed_paths": ["/safe"]}}]}
-    assert merge_configs(base, overlay)["tools"][0]["config"] == {"allowed_paths": ["/safe"]}
-
-
 @pytest.mark.parametrize("point", ["orchestrator", "context"])
 @pytest.mark.parametrize(
     "base",

@@ -115,8 +115,3 @@ class TestWrongPlans:
         async with AmplifierSession(shipped_plan) as session:
             with pytest.raises(TypeError, match="prompt"):
                 await session.execute(prompt)
-
-    async def test_the_error_of_a_session_without_a_provider_names_the_modules_that_failed(self, shipped_plan) -> None:
-        async with AmplifierSession({**shipped_plan, "providers": [{"module": "provider-absent"}]}) as session:
-            with pytest.raises(RuntimeError, match=r"providers.*provider-absent"):
-                await session.execute("hello")

@@ -7,7 +7,6 @@ import pytest
 from agents import Recorder, StaticLoader, echo, make_agent, mount_observed_context, never, say
 
 from orchestrator_interactive.kernel import AmplifierSession
-from orchestrator_interactive.kernel.contracts.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
 
 
 class Repeats:
@@ -34,20 +33,6 @@ def _session(plan: dict[str, Any] | None = None, *, tool: Any = _broken, **more:
 
 
 class TestModules:
-    async def test_a_module_that_is_not_installed_is_named_with_those_that_are(self) -> None:
-        session = AmplifierSession({"session": {"orchestrator": "loop-imaginary", "context": "context-simple"}})
-        with pytest.raises(ModuleNotFoundError, match=r"loop-imaginary.*loop-interactive.*amplifier\.modules"):
-            await session.initialize()
-
-    async def test_an_optional_module_that_fails_is_reported_and_left_out(self) -> None:
-        session = _session({"tools": [{"module": "t"}], "hooks": [{"module": "absent"}]})
-        events = Recorder().listen(session.coordinator.hooks, "module:load_failed")
-        await session.initialize()
-        failed = [(data["module_type"], data["module_id"]) for data in events.of("module:load_failed")]
-        assert failed == [("tool", "t"), ("hook", "absent")]
-        assert events.of("module:load_failed")[0]["error"] == "no key"
-        assert await session.execute("hello") == "hello"
-
     @pytest.mark.parametrize("at_once", [False, True])
     async def test_initializing_twice_mounts_them_once(self, *, at_once: bool) -> None:
         count: list[int] = []

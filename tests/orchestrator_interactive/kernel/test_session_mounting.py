@@ -82,20 +82,6 @@ async def test_a_returned_partial_function_is_a_cleanup() -> None:
     assert order == ["closed"]
 
 
-async def test_a_module_that_fails_halfway_mounts_nothing() -> None:
-    async def mount(coordinator: Any, _config: Any) -> None:
-        await coordinator.mount("tools", MockTool("t", "another's"))
-        await coordinator.mount("tools", MockTool("half"))
-        raise OSError("the other half")
-
-    async def mount_first(_coordinator: Any, _config: Any) -> Any:
-        return MockTool("t", "the first")
-
-    session = _session({"tools": ["first", "half"]}, first=mount_first, half=mount)
-    await session.initialize()
-    assert {name: tool.output for name, tool in session.coordinator.get("tools").items()} == {"t": "the first"}
-
-
 async def test_a_hook_learns_of_modules_that_failed_before_it_was_mounted() -> None:
     recorder = Recorder()
 
@@ -162,9 +148,13 @@ async def test_a_module_that_fails_halfway_leaves_nothing_behind() -> None:
         coordinator.register_capability("half", 1)
         coordinator.register_contributor("channel", "half", lambda: "half")
         await coordinator.mount("providers", MockProvider(name="half"))
+        await coordinator.mount("tools", MockTool("t", "another's"))
         raise RuntimeError("the other half is missing")
 
-    session = _session({"tools": ["half"], "providers": []}, half=half)
+    async def first(_coordinator: ModuleCoordinator, _config: dict[str, Any]) -> Any:
+        return MockTool("t", "the first")
+
+    session = _session({"tools": ["first", "half"], "providers": []}, first=first, half=half)
     session.coordinator.register_capability("kept", 2)
     with capture_logs() as logs:
         await session.initialize()
@@ -172,4 +162,5 @@ async def test_a_module_that_fails_halfway_leaves_nothing_behind() -> None:
     assert (session.coordinator.get_capability("half"), session.coordinator.get_capability("kept")) == (None, 2)
     assert await session.coordinator.collect_contributions("channel") == []
     assert session.coordinator.get("providers") == {}
+    assert session.coordinator.get("tools", "t").output == "the first"
     assert closed == ["half"]

@@ -56,11 +56,16 @@ async def test_an_error_before_the_request_is_a_failure(checker):
         ),
         (
             "provider_echo",
+            ("    await coordinator", "    assert set(config) == {'base_url'}\n    await coordinator"),
+            {},
+        ),
+        (
+            "provider_echo",
             ('await coordinator.mount("providers", EchoProvider(), name="echo")', "return EchoProvider()"),
             {},
         ),
     ],
-    ids=["a key of its own", "no option base_url", "returned instead of mounted"],
+    ids=["a key of its own", "no option base_url", "no option api_key", "returned instead of mounted"],
 )
 async def test_a_provider_is_mounted_with_the_options_that_it_knows(checker, example, change, config):
     report = await checker.report(checker.changed(example, change), config=config)

@@ -107,6 +107,14 @@ async def test_each_of_several_tools_gets_its_own_input(checker):
     assert outcome_of(report, "output_is_plain") == ("passed", "")
 
 
+async def test_the_wrong_one_of_several_tools_is_named(checker):
+    mount = '    await coordinator.mount("tools", tool, name=tool.name)\n'
+    other = "    other = CountWords()\n    other.description = ' '\n"
+    second = "    await coordinator.mount('tools', other, name='other')\n"
+    report = await checker.report(checker.changed("tool_words", (mount, mount + other + second)))
+    assert outcome_of(report, "implements_protocol") == ("failed", "other: Its description is ' ', not a text.")
+
+
 @pytest.mark.parametrize("options", ["None", '["allow once", "No"]'])
 async def test_a_question_with_an_option_that_allows_is_complete(checker, options):
     question = f'action="ask_user", approval_prompt="May I?", approval_options={options}'

@@ -46,6 +46,14 @@ def test_the_section_limits_users_and_channels(config_file):
             "slack.user: unknown key; valid keys: transport, listen, users, channels, external",
         ),
         ("socket", "slack: must be a mapping"),
+        ("{listeners: json:loads}", "slack.listeners: must be a list"),
+        ("{listeners: [json.loads]}", "slack.listeners.0: must be a module and a function in it, such as `my_package."),
+        (
+            "{listeners: ['nowhere:register']}",
+            "slack.listeners.0: cannot be imported (ModuleNotFoundError: No mod",
+        ),
+        ("{listeners: ['json:nothing']}", "names nothing (module 'json' has no attribute 'nothing'); correct the name"),
+        ("{listeners: ['json:__doc__']}", "slack.listeners.0: is not a function; name one that adds listeners to"),
     ],
 )
 def test_a_config_error_names_the_key_and_does_not_repeat_the_value(config_file, section, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from run_store_cases import CASES, C, entry
+from run_store_model import RunStoreMachine, assert_behaves_as_the_model
 
 from orchestrator_interactive.storage.errors import StoreError
 from service.store import inspect_run_store, open_run_store
@@ -28,3 +29,11 @@ async def test_the_url_of_no_persistent_store_is_refused_without_its_password(op
     with pytest.raises(StoreError, match=r"`sqlite:PATH`, `redis://HOST:PORT/DB` or") as refused:
         await open_store(url)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("kind", "examples"), [("sqlite", 100), ("redis", 50), ("cluster", 12)])
+def test_a_store_behaves_as_the_model(kind, examples, request):
+    class Machine(RunStoreMachine):
+        url = request.getfixturevalue(f"{kind}_url")
+
+    assert_behaves_as_the_model(Machine, examples)

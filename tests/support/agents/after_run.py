@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .provider import say
-from .rows import faults, text_of
+from .rows import Row, faults, text_of
 from .session import Agent
-
-Row = dict[str, Any]
 
 
 async def goes_on(agent: Agent) -> None:

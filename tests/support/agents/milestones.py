@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
-
-from orchestrator_interactive.kernel import ResponseStream
-from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
-
-Row = dict[str, Any]
-Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-OnRow = Callable[[Row], Awaitable[None]]
-
+from collections.abc import Awaitable
+from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from orchestrator_interactive.kernel import (
@@ -24,10 +24,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 from orchestrator_interactive.kernel.contracts.request_validation import check
 
 from .milestones import Milestones, deaf_to_the_loop
-
-Row = dict[str, Any]
-Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-OnRow = Callable[[Row], Awaitable[None]]
+from .rows import Row, Step
 
 
 def use(name: str, call_id: str, **arguments: Any) -> ToolCall:

@@ -12,16 +12,11 @@ from orchestrator_interactive.kernel import (
     HookResult,
     ModuleCoordinator,
     ModuleLoader,
-    ResponseStream,
 )
-from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 from orchestrator_interactive.modules import context_simple
 
 from .milestones import Milestones
-
-Row = dict[str, Any]
-Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-OnRow = Callable[[Row], Awaitable[None]]
+from .rows import OnRow, Row
 
 
 class Recorder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,21 +14,14 @@ from orchestrator_interactive.kernel import (
     HookRegistry,
     HookResult,
     ModuleCoordinator,
-    ResponseStream,
 )
-from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem, Tool
 
 from .milestones import soon
 from .provider import ScriptedProvider
 from .recorders import ObservedContext, Recorder, StaticLoader, mount_observed_context
-from .rows import told
+from .rows import Row, Step, told
 from .tools import ScriptedTool
-
-Row = dict[str, Any]
-Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-OnRow = Callable[[Row], Awaitable[None]]
-
 
 PROGRESS_EVENTS = {"executing", "thinking", "tool:start", "tool:end", "tool:progress", "text", "retrying", "complete"}
 

@@ -7,16 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from orchestrator_interactive.kernel import (
-    ResponseStream,
     ToolResult,
 )
-from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse
 
 from .milestones import Milestones, deaf_to_the_loop
-
-Row = dict[str, Any]
-Step = Callable[[ChatRequest, ResponseStream], Awaitable[ChatResponse]]
-OnRow = Callable[[Row], Awaitable[None]]
 
 
 class ScriptedTool:

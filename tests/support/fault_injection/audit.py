@@ -17,8 +17,8 @@ from router import Router
 from fault_injection.model import MARK, TAG, InstructedModel
 from fault_injection.observations import Act, Observations, Post
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stores.base import LogStore
-from orchestrator_interactive.modules.context_stack.rows import row_of
 from orchestrator_interactive.transcript.rows import call_ids, delivered_ids_in, is_prompt, metadata_of, text_of
 from service.doctor.delivery_audit import check
 from service.store.base import ConversationRecord, RunStore

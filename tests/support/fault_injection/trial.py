@@ -224,8 +224,7 @@ class Trial:
             "SLACK_APP_TOKEN": slack.app_token,
             "SLACK_BOT_TOKEN": slack.bot_token,
             "SLACK_API_URL": slack.api_url,
-            "ANTHROPIC_API_KEY": "sk-ant-of-the-test",
-            "ANTHROPIC_BASE_URL": model.server.base_url,
+            **model.server.env,
             "AMPLIFIER_SLACK_STORE": store,
             "HOME": str(folder),
         }

@@ -1,4 +1,4 @@
-"""A context that `rest()` compresses returns the same rows and views."""
+"""A context that `compress()` compresses returns the same rows and views."""
 
 import asyncio
 from decimal import Decimal

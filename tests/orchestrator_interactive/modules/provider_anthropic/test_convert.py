@@ -121,6 +121,9 @@ class TestRows:
         assert messages[0]["content"] == [wire]
         assert messages[2]["content"][0]["content"] == [said("see"), wire]
 
+    def test_an_empty_result_is_sent_as_a_text(self) -> None:
+        assert messages_of(user(), assistant(call()), result("a", ""))[2]["content"][0]["content"] == "(no output)"
+
     @pytest.mark.parametrize("role", ["user", "tool"])
     def test_a_result_may_be_a_block(self, role: Any) -> None:
         block = ToolResultBlock(tool_call_id="a", output={"n": 1})

@@ -16,6 +16,8 @@ import pytest
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult, reporting
 from orchestrator_interactive.kernel.contracts.protocols import Tool
 from orchestrator_interactive.modules import tool_filesystem
+from orchestrator_interactive.modules.tool_filesystem.search import scan
+from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceFolder
 
 Run = Callable[..., Any]
 
@@ -271,6 +273,13 @@ async def test_invalid_bytes_are_replaced_and_binary_files_refused(run: Run, roo
     assert said(await run("read_file", path="empty.txt")) == "(The file is empty.)"
     assert "binary file" in refused(await run("read_file", path="picture.png"))
     assert said(await run("search_files", query="PNG")) == "No line contains “PNG”."
+
+
+async def test_a_request_that_exceeds_the_socket_buffer_is_sent_whole(root: Path) -> None:
+    workspace = WorkspaceFolder(root)
+    (root / "a.md").write_text("x" * 100)
+    found = await scan(workspace, ".", pattern="*.md", query="y" * 1_000_000, regex=False, ignore_case=False, limit=9)
+    assert (found["items"], found["is_complete"]) == ([], True)
 
 
 async def test_a_search_ignores_case_unless_told_otherwise(run: Run, root: Path) -> None:

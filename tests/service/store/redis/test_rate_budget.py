@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from redis_server import redis_server
 
 from connector.protocols import Limit
-from connector.slack_api.rate_budget import LocalRateBudget
-from connector.slack_api.rate_limiter import CallSlot, RateLimiter
-from connector.slack_api.tiers import limits_of
+from connector.slack_api.rate_limiter import CallSlot, LocalRateBudget, RateLimiter, limits_of
 from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 from service.store import open_budget
 from service.store.redis.rate_budget import RedisBudget

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator_interactive.kernel import ToolResult
 from orchestrator_interactive.kernel.contracts.messages import TextBlock
-from orchestrator_interactive.kernel.tool_progress import report_progress
+from orchestrator_interactive.kernel.tool_support import report_progress
 from simulated.simulation import InjectedError, Simulation
 
 from .invariants import Invariants, ToolCallRecord, result_mark

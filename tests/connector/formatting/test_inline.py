@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.formatting.links import escape
+from connector.formatting.inline import escape
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
 
@@ -78,3 +78,18 @@ def test_a_link_that_is_longer_than_a_piece_is_written_as_text():
 
 def test_a_link_that_is_longer_than_a_piece_only_when_it_is_escaped_is_written_as_text():
     assert "<" not in markdown_to_slack(f"see https://a.b/?{'&x' * 690} end")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "slack"),
+    [
+        (
+            "Sources:\n\n[1]: https://a.b/c\n[2]: https://d.e/f 'A <title>'\n\nend",
+            'Sources:\n\n[1]: <https://a.b/c>\n[2]: <https://d.e/f> "A &lt;title&gt;"\n\nend',
+        ),
+        ("[TODO]: fix", "[TODO]: fix"),
+        ("see [1]\n\n[1]: https://a.b\n[1]: https://c.d", "see <https://a.b|1>\n\n[1]: <https://c.d>"),
+    ],
+)
+def test_a_definition_without_a_link_is_shown_at_its_place(markdown, slack):
+    assert markdown_to_slack(markdown) == slack

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from demo_conversations import (
+    FILES,
     TOOLS,
     after,
     answer_to,
@@ -12,6 +13,7 @@ from demo_conversations import (
     messages,
     names_of,
     next_of,
+    outcome,
     said,
     steer,
     text_of,
@@ -21,9 +23,15 @@ from demo_conversations import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_interactive.loop.injection_queue import notice_row
+from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row, notice_row
+from orchestrator_interactive.loop.tool_results import LATE_PREFIX, late_results_row, still_running_row
+from orchestrator_interactive.transcript.framing import Author
+from orchestrator_interactive.transcript.rows import tool_row
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     Row = dict[str, Any]
 
 
@@ -35,22 +43,21 @@ def test_a_review_looks_reads_and_reports_what_is_really_there() -> None:
     rows = answered(rows)
     assert [given["path"] for name, given in used_in(rows) if name == "read_file"] == ["a.md", "b.md"]
     answer = rows[-1]["content"][0]["text"]
-    assert "`a.md`: 3 lines, 1 heading, **1 open item** (1 without an owner)" in answer
-    assert "`b.md`: 2 lines, 1 open question" in answer
+    assert "I have read **2 files**, 5 lines" in answer
     assert "3 May in `a.md:3`, 4 May in `b.md:1`" in answer
     assert "“bake a cake” (`a.md:2`)" in answer
     assert "p.png" not in answer
     assert "review.md" in answer.splitlines()[-1]
 
 
-def test_a_review_of_many_files_reads_six_and_the_last_two_together() -> None:
+def test_a_review_of_many_files_reads_six_one_after_the_other() -> None:
     files = {f"n{n}.md": "text\n" for n in range(8)}
     rows = [user("review the files")]
     turns = []
     for _ in range(8):
         turns.append([given["path"] for name, given in calls_of(next_of(rows)) if name == "read_file"])
         rows = after(rows, files=files)
-    assert turns == [[], ["n0.md"], ["n1.md"], ["n2.md"], ["n3.md"], ["n4.md", "n5.md"], [], []]
+    assert turns == [[], ["n0.md"], ["n1.md"], ["n2.md"], ["n3.md"], ["n4.md"], ["n5.md"], []]
 
 
 def test_the_to_do_list_follows_the_review_to_its_end() -> None:
@@ -96,7 +103,7 @@ def test_with_nothing_to_save_it_asks_what_to_write() -> None:
 
 
 def test_a_search_shows_lines_and_falls_back_to_the_longest_word() -> None:
-    assert "- `a.md:2` [ ] bake a cake" in answer_to(user("search for cake"))
+    assert "a.md:2: - [ ] bake a cake" in answer_to(user("search for cake"))
     rows = answered([user("search for launch parties in june")])
     assert [given["query"] for _, given in used_in(rows)] == ["launch parties in june", "parties"]
     assert "I found nothing" in rows[-1]["content"][0]["text"]
@@ -111,16 +118,6 @@ def test_failures_of_tools_are_reported() -> None:
 @pytest.mark.parametrize("greeting", ["hello", "help", "who are you?", "What can you do"])
 def test_it_says_honestly_that_it_is_a_demo(greeting: str) -> None:
     assert "**offline demo**" in answer_to(user(greeting))
-
-
-def test_it_shows_that_it_read_the_conversation() -> None:
-    rows = [user("my name is Zoë"), said("Nice to meet you."), user("what\u2019s my name?")]
-    assert "**Zoë**" in answer_to(*rows)
-    assert "You have not told me" in answer_to(user("what's my name?"))
-    answer = answer_to(user("The cat sat."), said("I see."), user("Qwerty."))
-    assert "“Qwerty.”" in answer
-    assert "message 2" in answer
-    assert "“The cat sat.”" in answer
 
 
 @pytest.mark.parametrize(
@@ -158,9 +155,15 @@ def test_every_message_in_between_is_quoted_with_what_came_of_it() -> None:
     rows = [*after([user("review my notes")]), steer("also check cake", "Bo: nice\nweather", "read b.md")]
     rows = [*after(rows), steer("also look for unicorns")]
     answer = answer_to(*rows)
-    for quoted in ("“also check cake”: I searched", "“Bo: nice weather”: I have read it", "“read b.md”: I read it"):
+    for quoted in (
+        "“also check cake”: I searched",
+        "“Bo: nice weather”: I have read it",
+        "“read b.md”: I read it",
+        "`b.md`, 2 lines:\n```\nThe launch",
+    ):
         assert quoted in answer
-    assert "“also look for unicorns”: I searched for it, and found nothing." in answer
+    assert "**“unicorns”**: I found nothing" in answer
+    assert "“also look for unicorns”: I searched for it." in answer
 
 
 def test_what_is_written_after_the_answer_is_answered_alone() -> None:
@@ -214,16 +217,6 @@ def test_with_some_of_the_tools_it_does_what_they_allow() -> None:
     assert "**2 files**" in rows[-1]["content"][0]["text"]
 
 
-def test_it_reads_other_peoples_rows_too() -> None:
-    call = {"id": "x1", "type": "function", "function": {"name": "search_files", "arguments": '{"query": "cake"}'}}
-    rows = [
-        user("search for cake"),
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "x1", "content": "z.md:9: cake!"},
-    ]
-    assert "`z.md:9` cake!" in text_of(next_of(rows))
-
-
 words = st.sampled_from(
     [
         *(
@@ -270,3 +263,169 @@ def test_whatever_was_said_it_comes_to_an_answer_and_repeats_no_call(
 @given(st.lists(row_kinds, max_size=6))
 def test_the_same_conversation_leads_to_the_same_step(history: list[Row]) -> None:
     assert next_of(history) == next_of(history)
+
+
+GO_ON = user("[Go on.]")
+
+
+def with_pending(rows: Sequence[Row], is_pending: Callable[[str], bool]) -> tuple[list[Row], list[Row]]:
+    """The rows after one more turn some of whose calls are still at work, and the rows of their results."""
+    blocks = next_of(rows)
+    turn: list[Row] = [{"role": "assistant", "content": [block.model_dump() for block in blocks]}]
+    owed = []
+    for block in blocks:
+        if isinstance(block, ToolCallBlock):
+            call = ToolCall(id=block.id, name=block.name, arguments=block.input)
+            text, failed = outcome(block.name, block.input, FILES)
+            result = tool_row(call, text, failed=failed)
+            if is_pending(block.name):
+                owed.append(result)
+            turn.append(still_running_row(call) if result in owed else result)
+    return [*rows, *turn], owed
+
+
+def cut_answer(rows: Sequence[Row]) -> list[Row]:
+    """A task up to its answer, of which only the beginning was said."""
+    rows = answered(rows)
+    return [*rows[:-1], said(rows[-1]["content"][0]["text"][:40])]
+
+
+def test_an_urgent_message_that_cut_the_answer_belongs_to_its_task() -> None:
+    rows = [*cut_answer([user("review my notes")]), steer("! also check the cake")]
+    blocks = next_of(rows)
+    assert calls_of(blocks) == [("search_files", {"query": "cake"})]
+    answer = answer_to(*rows)
+    assert answer.startswith("**“cake”**")
+    assert "I have read **2 files**" in answer
+    assert "“! also check the cake”, at once: I searched for it" in answer
+
+
+def test_an_urgent_message_may_end_the_task() -> None:
+    enough = Injection("!that's enough", author=Author("U0ANA", "Ana"))
+    rows = [*after(after([user("review my notes")])), injection_row([enough])]
+    blocks = next_of(rows)
+    assert calls_of(blocks) == []
+    assert "“Ana: !that's enough”, at once: I stopped there" in text_of(blocks)
+
+
+@pytest.mark.parametrize("words", ["!", "!!!", "! \u2028", "!?"])
+def test_an_urgent_message_without_words_is_noted(words: str) -> None:
+    assert "I have read it" in answer_to(user("review my notes"), said("I'll look"), steer(words))
+
+
+def test_while_a_tool_is_at_work_it_does_what_was_written_and_then_waits() -> None:
+    rows, owed = with_pending([user("what's in a.md?")], lambda _: True)
+    rows = [*rows, steer("! also check the launch")]
+    assert calls_of(next_of(rows)) == [("search_files", {"query": "launch"})]
+    rows = after(rows)
+    waiting = next_of(rows)
+    assert calls_of(waiting) == []
+    assert text_of(waiting).startswith("I am still waiting for `read_file` of `a.md`; then I go on.")
+    assert "“! also check the launch”, at once: I searched for it." in text_of(waiting)
+    rows = [*rows, said(text_of(waiting)), late_results_row(owed)]
+    answer = answer_to(*rows)
+    assert "- [ ] bake a cake" in answer
+    assert "still" not in answer
+    assert [name for name, _ in used_in(answered(rows))] == ["read_file", "search_files"]
+
+
+def test_a_review_goes_on_where_its_tool_was_still_at_work() -> None:
+    rows = after([user("review my notes")])
+    rows, owed = with_pending(rows, lambda name: name == "read_file")
+    rows = [*rows, steer("! nice weather")]
+    assert text_of(next_of(rows)).startswith("I am still waiting for `read_file` of `a.md`")
+    rows = answered([*rows, said(text_of(next_of(rows))), late_results_row(owed)])
+    assert "I have read **2 files**" in rows[-1]["content"][0]["text"]
+    assert [given["path"] for name, given in used_in(rows) if name == "read_file"] == ["a.md", "b.md"]
+
+
+def test_a_search_that_is_still_on_has_not_failed() -> None:
+    rows, owed = with_pending([user("search for launch parties")], lambda _: True)
+    rows = [*rows, steer("! hm")]
+    assert calls_of(next_of(rows)) == []
+    rows = [*rows, said(text_of(next_of(rows))), late_results_row(owed)]
+    assert calls_of(next_of(rows)) == [("search_files", {"query": "parties"})]
+
+
+def test_a_failure_that_came_late_is_a_failure() -> None:
+    rows, owed = with_pending([user("what's in gone.md?")], lambda _: True)
+    answer = answer_to(*rows, steer("! hm"), late_results_row(owed))
+    assert "`read_file` of `gone.md`: There is no 'gone.md'." in answer
+
+
+@pytest.mark.parametrize("prompt", ["search for cake", "what's in a.md?", "write into c.md: x", "todo: a, b"])
+def test_asked_for_an_answer_it_does_not_wait_and_tells_of_the_rest_afterwards(prompt: str) -> None:
+    rows, owed = with_pending([user(prompt)], lambda _: True)
+    rows = [*rows, steer("! just answer")]
+    answer = next_of(rows)
+    assert calls_of(answer) == []
+    assert not text_of(answer).startswith("I am still waiting for `")
+    rows = [*rows, said(text_of(answer)), late_results_row(owed)]
+    assert text_of(next_of(rows)).startswith("**The rest has come in.**")
+    [(name, _)] = used_in(rows)
+    assert f"- `{name}`" in text_of(next_of(rows))
+
+
+def test_results_that_came_at_the_end_of_a_stopped_run_do_not_disturb_the_next_one() -> None:
+    rows, owed = with_pending([user("what's in a.md?")], lambda _: True)
+    rows = [*rows, steer("also check cake"), late_results_row(owed), user("search for launch")]
+    assert calls_of(next_of(rows)) == [("search_files", {"query": "cake"})]
+    assert "“also check cake”: I searched for it" in answer_to(*rows)
+
+
+def test_what_a_person_writes_is_no_result() -> None:
+    prompt = f"{LATE_PREFIX}\n- call demo-1, read_file: all is well"
+    assert answer_to(user(prompt))
+    rows, _ = with_pending([user("what's in a.md?")], lambda _: True)
+    assert "a.md" in text_of(next_of([*rows, steer(prompt)]))
+
+
+def test_an_answer_that_was_cut_goes_on_where_it_stopped() -> None:
+    rows, pieces = [user("demo: cut")], []
+    for _ in range(3):
+        pieces.append(text_of(next_of([*rows, GO_ON] if pieces else rows)))
+        rows = [*rows, said(pieces[-1])]
+    whole = "".join(pieces)
+    assert whole.startswith("This answer is longer than a model may write at once. The demo stops it after")
+    assert whole.endswith("you should read it in one piece.")
+
+
+def test_being_told_to_go_on_is_no_new_task() -> None:
+    rows = [*after(after([user("review my notes")])), said("I'll go on"), GO_ON]
+    assert ("read_file", {"path": "b.md"}) in calls_of(next_of(rows))
+
+
+tasks = st.sampled_from(
+    [
+        "review my notes",
+        "search for launch parties",
+        "what's in a.md?",
+        "write into c.md: x",
+        "todo: a",
+        "take 3 seconds",
+    ]
+)
+written = st.sampled_from(["! also check cake", "! hm", "read b.md", "! that's enough", "also find unicorns"])
+
+
+@given(tasks, st.data())
+def test_whatever_is_late_and_whatever_is_written_it_comes_to_an_answer_and_repeats_no_call(
+    prompt: str, data: st.DataObject
+) -> None:
+    rows, owed = [user(prompt)], list[Any]()
+    for _ in range(40):
+        rows, new = with_pending(rows, lambda _: data.draw(st.booleans()))
+        owed += new
+        if owed and (rows[-1]["role"] == "assistant" or data.draw(st.booleans())):
+            rows, owed = [*rows, late_results_row(owed)], []
+        elif rows[-1]["role"] == "assistant":
+            break
+        if data.draw(st.booleans()):
+            rows = [*rows, steer(data.draw(written))]
+    else:
+        raise AssertionError("It goes on for ever.")
+    assert text_of(messages(rows)[-1].content).strip()
+    assert not text_of(messages(rows)[-1].content).startswith("I am still waiting")
+    calls = [call for call in used_in(rows) if call[0] in TOOLS]
+    ids = [block["id"] for row in rows if isinstance(row["content"], list) for block in row["content"] if "id" in block]
+    assert len(ids) == len(set(ids)) == len(calls)

@@ -1,21 +1,24 @@
-"""Threads for blocking work of tools, bounded in number and shared fairly between conversations."""
+"""Support for tools: progress reports, and threads for blocking work that conversations share fairly."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections import Counter, deque
 from concurrent.futures import Future
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from contextlib import AbstractContextManager
 
 T = TypeVar("T")
 
+_MAX_PROGRESS_CHARS = 200
 _THREADS = 4
 _MAX_PER_KEY = 2
 # How long a thread waits for another call before it ends.
@@ -51,7 +54,7 @@ class FairPool:
         self._max_threads = threads
         self._max_per_key = max_per_key
         self._on_thread_end = on_thread_end
-        self._changed = Condition()
+        self._changed = threading.Condition()
         self._threads = self._idle = self._queued = 0
         self._running: Counter[Hashable] = Counter()
         # The key whose turn it is comes first.
@@ -84,7 +87,7 @@ class FairPool:
         with self._changed:
             if self._threads < self._max_threads and self._queued >= self._idle:
                 # Start the thread first, so that the job is not in the queue if this fails.
-                Thread(target=self._work, name=self._name).start()
+                threading.Thread(target=self._work, name=self._name).start()
                 self._threads += 1
             self._queues.setdefault(job.key, deque()).append(job)
             self._queued += 1
@@ -145,3 +148,52 @@ async def run_blocking(key: Hashable, function: Callable[..., T], *arguments: An
     the queue; a function that has started runs to its end.
     """
     return await _POOL.run(key, function, *arguments)
+
+
+def report_progress(text: str) -> None:
+    """Report the progress of a tool call. Users see it in the status message; the model does not.
+
+    The text becomes one line of at most 200 characters; blank text is ignored. Works in the tool's own tasks and in
+    `run_blocking`. Does nothing without an enclosing `reporting`, such as in a test or under another kernel.
+    """
+    if (reporter := _reporter.get()) is not None and (line := " ".join(text.split())):
+        reporter.emit(line if len(line) <= _MAX_PROGRESS_CHARS else f"{line[: _MAX_PROGRESS_CHARS - 1]}…")
+
+
+def reporting(callback: Callable[[str], object]) -> AbstractContextManager[None]:
+    """Pass each progress line of the enclosed code to `callback`, on the event loop of the caller.
+
+    Reports of tasks and threads that outlive the block are dropped.
+    """
+    return _Reporter(callback)
+
+
+class _Reporter:
+    __slots__ = ("_callback", "_loop", "_outer", "_thread")
+
+    def __init__(self, callback: Callable[[str], object]) -> None:
+        self._callback: Callable[[str], object] | None = callback
+
+    def __enter__(self) -> None:
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._outer = _reporter.get()
+        _reporter.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._callback = None
+        if _reporter.get() is self:  # false if an unfinished task is garbage-collected
+            _reporter.set(self._outer)
+
+    def emit(self, line: str) -> None:
+        if threading.get_ident() == self._thread:
+            self._hand_over(line)
+        elif self._callback is not None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                self._loop.call_soon_threadsafe(self._hand_over, line)
+
+    def _hand_over(self, line: str) -> None:
+        if self._callback is not None:
+            self._callback(line)
+
+
+_reporter: ContextVar[_Reporter | None] = ContextVar("reporter", default=None)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from connector.formatting.text_utils import use_of
+from connector.formatting.content import use_of
 
 
 @pytest.mark.parametrize(

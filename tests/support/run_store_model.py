@@ -1,4 +1,4 @@
-"""Random steps of two owners on two conversations, compared with a model of the run store."""
+"""A model of a run store, and random steps of two owners on two conversations that compare a store with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -21,7 +20,6 @@ LEASES = st.sampled_from([9999.0, 9999.0, 0.0])
 PLACES = st.integers(0, 9)
 CONTENTS = st.sampled_from(["", "x", {"text": "y"}])
 TEXTS = st.sampled_from(["x", "y", "ü\n"])
-EXAMPLES = {"sqlite": 100, "redis": 50, "cluster": 12}
 # Age of the token that a step uses: 0 is the newest.
 AGES = st.sampled_from([0, 0, 0, 0, 1])
 
@@ -76,14 +74,17 @@ class RunStoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
         self.model: dict[str, Conversation] = {}
         self.serial = uuid4().hex  # separates the examples in one store
-        self.store = self.run(open_run_store(self.url))
+        self.store = self.open()
 
     def teardown(self) -> None:
         self.run(self.store.aclose())
         self.runner.close()
+
+    def open(self):
+        self.runner = asyncio.Runner()
+        return self.run(open_run_store(self.url))
 
     def run(self, work):
         return self.runner.run(work)
@@ -227,14 +228,10 @@ class RunStoreMachine(RuleBasedStateMachine):
             assert not (is_free and expected.at_once) or self.full(name) in due
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
-def test_a_store_behaves_as_the_model(kind, request):
-    class Runs(RunStoreMachine):
-        url = request.getfixturevalue(f"{kind}_url")
-
+def assert_behaves_as_the_model(machine: type[RunStoreMachine], examples: int) -> None:
     run_state_machine_as_test(
-        Runs,
+        machine,
         settings=settings(
-            max_examples=EXAMPLES[kind], stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
