@@ -106,8 +106,7 @@ async def _stop_starter(
     held_seq = inbox.hold(float(stop.at))
     if starter.is_marked_accepted:
         background.unmark_accepted(starter.message)
-    await background.users.look_up((stop.user,))
-    by = background.users.name_of(stop.user) or "someone"
+    by = await background.users.known_name_of(stop.user)
     text = texts.stopped(by, RunSummary("cancelled"), inbox.announce_held(()))
     closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
     notice = Notice(starter.message, f"{starter.id}:stopped", text)

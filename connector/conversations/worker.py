@@ -45,9 +45,9 @@ class ConversationWorker:
         self._id = lease.conversation_id
         self._background = workspace.background
         self._slots = workspace.slots
-        self._state = ConversationState(lease, workspace)
-        self._inbox = self._state.inbox
-        self._cleanup = self._state.cleanup
+        self.state = ConversationState(lease, workspace)
+        self._inbox = self.state.inbox
+        self._cleanup = self.state.cleanup
         # Ids of messages that already have 📨 or are handed to a run.
         self._marked_ids: set[str] = set()
         # Catch-ups not started yet: the conversation is to be parked, or too many threads are being read.
@@ -66,22 +66,17 @@ class ConversationWorker:
         # The lease is released only because the next run has no slot yet.
         self.is_parked = False
 
-    @property
-    def run(self) -> SlackRun | None:
-        """The active run."""
-        return self._state.run
-
     def suspend(self) -> None:
         """End the active run at its next boundary, then hand the conversation over."""
         self._is_closing = True
         self._changed.set()
-        if self._state.run is not None:
-            self._state.run.suspend()
+        if self.state.run is not None:
+            self.state.run.suspend()
 
     def cancel(self) -> None:
         """End a suspended run at once."""
-        if self._state.run is not None:
-            self._state.run.cancel()
+        if self.state.run is not None:
+            self.state.run.cancel()
 
     async def work(self) -> None:
         """Work until nothing is left to do, then release the conversation.
@@ -97,7 +92,7 @@ class ConversationWorker:
 
     async def _act(self) -> None:
         async with self._lock:
-            await self._process(await self._state.take_over())
+            await self._process(await self.state.take_over())
         while not self.is_over:
             self._changed.clear()
             while not self._is_closing and (run := self._next()) is not None:
@@ -143,20 +138,18 @@ class ConversationWorker:
         await self._cleanup.keep()
         if slot is not None:
             await self._park()
-            self.is_over = True
-            return
-        if self._catch_ups:
+        elif self._catch_ups:
             await self._lease.hand_over(_DUE_IN_S)
-            self.is_over = True
-            return
-        # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
-        held_seq = max((each.seq for each in self._inbox.waiting.values()), default=0)
-        if held_seq > self._inbox.held_seq:
-            self._inbox.held_seq = held_seq
-            await self._lease.write(StateChanges(held_seq=held_seq))
-        self.is_over = await self._lease.release(self._seen)
-        if not self.is_over:
-            await self._process(await self._lease.fetch(self._seen))
+        else:
+            # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
+            held_seq = max((each.seq for each in self._inbox.waiting.values()), default=0)
+            if held_seq > self._inbox.held_seq:
+                self._inbox.held_seq = held_seq
+                await self._lease.write(StateChanges(held_seq=held_seq))
+            if not await self._lease.release(self._seen):
+                await self._process(await self._lease.fetch(self._seen))
+                return
+        self.is_over = True
 
     async def _process(self, came: tuple[InboxEntry, ...]) -> None:
         """Process entries. A run begins only after all of them are processed."""
@@ -167,17 +160,17 @@ class ConversationWorker:
                 found = parse_entry(entry)
             except UnreadableEntry:
                 log.exception("entry.unreadable", conversation=self._id, entry=entry.id)
-                await self._state.refuse(entry)
+                await self.state.refuse(entry)
                 continue
             match kind, found:
                 case "message", PendingMessage():
                     self._on_message(found)
                 case "edit", PendingMessage():
-                    await changes.apply_edit(self._state, entry, found)
+                    await changes.apply_edit(self.state, entry, found)
                 case "withdrawal", PendingMessage():
-                    await changes.apply_deletion(self._state, entry, found)
+                    await changes.apply_deletion(self.state, entry, found)
                 case _, StopRequest():
-                    await changes.apply_stop(self._state, entry, found)
+                    await changes.apply_stop(self.state, entry, found)
                 case _, ThreadCatchUp():
                     self._inbox.unread_since[entry.id] = float(found.since)
                     self._catch_ups.append((entry, found))
@@ -201,7 +194,7 @@ class ConversationWorker:
         """Read the thread. Newer messages wait until the older ones are found, at most `older_first_s`."""
         timer = asyncio.get_running_loop().call_later(self._background.older_first_s, self._expect_no_more, entry.id)
         try:
-            await self._state.workspace.catch_up(catch_up)
+            await self.state.workspace.catch_up(catch_up)
         finally:
             timer.cancel()
             task = asyncio.current_task()
@@ -213,16 +206,17 @@ class ConversationWorker:
         """Stop delaying messages for older ones from the thread."""
         self._inbox.unread_since.pop(entry_id, None)
         self._changed.set()
-        if self._state.run is not None:
-            self._state.run.steering.flush()
+        if self.state.run is not None:
+            self.state.run.steering.flush()
 
     def _on_message(self, inbound: PendingMessage) -> None:
-        run = self._state.run
+        run = self.state.run
         if run is not None and inbound.id == run.first.id:
             return  # the first message of the resumed run
         self._inbox.add(inbound)
         if run is not None:
-            self._add(run, inbound)
+            self._marked_ids.add(inbound.id)
+            run.steering.add(inbound)
         elif not self._inbox.may_be_read(inbound):
             self._marked_ids.add(inbound.id)
             self._background.mark_accepted(inbound.message)
@@ -230,32 +224,27 @@ class ConversationWorker:
             for entry_id in tuple(self._inbox.unread_since):
                 asyncio.get_running_loop().call_later(_URGENT_WAIT_S, self._expect_no_more, entry_id)
 
-    def _add(self, run: SlackRun, inbound: PendingMessage) -> None:
-        self._marked_ids.add(inbound.id)
-        run.steering.add(inbound)
-
     def _next(self) -> SlackRun | None:
         """Return the active run, or begin one: the oldest message is its prompt, the others become injections."""
-        if self._state.run is not None:
-            return self._state.run
+        if self.state.run is not None:
+            return self.state.run
         slot = self._enter_queue()
         if slot is None or not slot.is_shown:
             return None
         first, *others = self._inbox.waiting.values()
-        was_waiting = first.id in self._marked_ids or self._inbox.is_held(first)
-        newest_ts = max((each.message.ts for each in (first, *others)), key=float)
         record = RunRecord(
             uuid4().hex,
             first,
-            was_waiting=was_waiting,
-            newest_ts=newest_ts,
+            was_waiting=first.id in self._marked_ids or self._inbox.is_held(first),
+            newest_ts=max((each.message.ts for each in (first, *others)), key=float),
             has_hourglass=self._background.reserve_hourglass(first.message),
             pending_cleanup=self._cleanup.pending,
         )
-        run = self._state.start(record)
+        run = self.state.start(record)
         run.slot = slot
         for inbound in others:
-            self._add(run, inbound)
+            self._marked_ids.add(inbound.id)
+            run.steering.add(inbound)
         return run
 
     def _enter_queue(self) -> RunSlot | None:
@@ -271,7 +260,7 @@ class ConversationWorker:
     @property
     def _is_to_park(self) -> bool:
         """Whether the next run has to wait for its slot without a lease."""
-        if self._state.run is not None:
+        if self.state.run is not None:
             return False
         slot = self._enter_queue()
         return slot is not None and not slot.is_shown
@@ -298,7 +287,7 @@ class ConversationWorker:
             await run.go()
             if not run.was_suspended:
                 async with self._lock:
-                    await self._state.end(run)
+                    await self.state.end(run)
             on_failure.pop_all()
         if run.was_suspended:
             log.info("run.suspended", **where)

@@ -72,7 +72,7 @@ class WorkerPool:
     def running_at(self, channel: str, ts: str) -> tuple[str, str] | None:
         """Return the ids of the conversation and the active run that have this message as status or first message."""
         for conversation_id, worker in self._workers.items():
-            run = worker.run
+            run = worker.state.run
             if run is None or run.place.channel != channel:
                 continue
             if run.status.is_mine(ts) or ts == run.first.message.ts:

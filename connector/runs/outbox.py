@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from connector.protocols import ConversationLease, End, Persona
     from connector.records.runs import RunRecord
     from connector.slack_api.client import SlackClient
-    from connector.slack_api.history import FoundPost
 
     Record = Callable[[], Mapping[str, Any]]
 
@@ -107,18 +106,16 @@ class Outbox:
     """The posts of one run.
 
     After a takeover, pending posts are looked up in the thread before they are sent, and known parts are not added
-    again; `existing` finds posts that were there at the takeover. If Slack no longer accepts posts in the conversation,
-    the outbox calls `on_closed` once, drops the remaining posts, and informs the author of the first message in a
-    direct message.
+    again. If Slack no longer accepts posts in the conversation, the outbox calls `on_closed` once, drops the remaining
+    posts, and informs the author of the first message in a direct message.
     """
 
-    def __init__(  # noqa: PLR0913 - what the posts of a run have in common
+    def __init__(
         self,
         client: SlackClient,
         lease: ConversationLease,
         record: RunRecord,
         persona: Persona,
-        existing: FoundPost | None,
         *,
         on_closed: Callable[[str], None],
     ) -> None:
@@ -128,7 +125,6 @@ class Outbox:
         self._place = self._first.place
         self._run_id = record.id
         self._persona = persona
-        self._existing = existing
         self._on_closed = on_closed
         posts = lease.claim.posts if record.was_taken_over else {}
         self._known = set(posts)
@@ -246,44 +242,26 @@ class Outbox:
         refused = None
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
-            failed = await self._attempt(post, self._sending(post, text, key))
+            failed = await self._send(post, text, key)
             if failed is not None and failed.decision is RetryDecision.TOO_MUCH:
-                failed = await self._post_in_short(post, text, key)
+                short = pieces(text, _SHORT_CHARS)
+                results = [await self._send(post, piece, f"{key}.{place}") for place, piece in enumerate(short)]
+                failed = next(filter(None, results), None)
             refused = refused or failed
         if refused is not None and refused.error != NO_THREAD:
-            key = f"{self._run_id}:{post.part}:refused"
             notice = replace(post, by_agent=False)
-            await self._attempt(post, self._sending(notice, texts.not_posted(refused.error), key))
+            await self._send(notice, texts.not_posted(refused.error), f"{self._run_id}:{post.part}:refused")
 
-    async def _post_in_short(self, post: Post, text: str, key: str) -> SlackCallFailed | None:
-        """Post a text in shorter pieces without blocks. Returns the first failure, if any."""
-        refused = None
-        for number, piece in enumerate(pieces(text, _SHORT_CHARS)):
-            failed = await self._attempt(post, self._sending(post, piece, f"{key}.{number}"))
-            refused = refused or failed
-        return refused
-
-    def _sending(self, post: Post, text: str, key: str) -> Send:
+    async def _send(self, post: Post, text: str, key: str) -> SlackCallFailed | None:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
-        send = partial(
-            self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=self._lease.confirm
+        confirm = self._lease.confirm
+        return await self._attempt(
+            post, partial(self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=confirm)
         )
-        # The posts found at the takeover cannot include those of this process.
-        existing = self._existing if post.in_doubt else None
-
-        async def unless_there(*, in_doubt: bool) -> None:
-            nonlocal existing
-            if existing is not None:
-                if await existing.find(key) is not None:
-                    return
-                existing, in_doubt = None, False
-            await send(in_doubt=in_doubt)
-
-        return unless_there
 
     async def _attempt(self, post: Post, send: Send) -> SlackCallFailed | None:
-        """Send a post with retries. Returns the failure if Slack rejects it.
+        """Send a post with retries. Returns the failure if Slack rejects it; closes the outbox if it accepts no more.
 
         Raises:
             LeaseLost: another process owns the conversation.
@@ -303,16 +281,11 @@ class Outbox:
                 await self._client.retry_until_done(attempt)
             except SlackCallFailed as e:
                 log.error("answer.not_posted", **where, error=str(e))  # noqa: TRY400 - Slack's error code suffices
-                return self._check(e)
+                if e.decision is not RetryDecision.CONVERSATION_CLOSED:
+                    return e
+                self.close(e.error)
             return None
         return SlackCallFailed("chat.postMessage", "an unexpected error")
-
-    def _check(self, failed: SlackCallFailed) -> SlackCallFailed | None:
-        """Return a failure that concerns one message; close the outbox on one that concerns the conversation."""
-        if failed.decision is not RetryDecision.CONVERSATION_CLOSED:
-            return failed
-        self.close(failed.error)
-        return None
 
 
 def _pending(part: str, data: Any) -> Post:

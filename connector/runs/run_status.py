@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from connector.records.runs import RunRecord
     from connector.runs.background_tasks import BackgroundTasks
     from connector.slack_api.client import SlackClient
-    from connector.slack_api.history import FoundPost
 
 log = structlog.get_logger(__name__)
 
@@ -61,20 +61,18 @@ class RunStatus:
     cannot be edited. A resumed run reuses what the earlier owner left.
     """
 
-    def __init__(  # noqa: PLR0913 - its dependencies
+    def __init__(
         self,
         background: BackgroundTasks,
         lease: ConversationLease,
         record: RunRecord,
-        existing: FoundPost | None,
         *,
         keep_ts: Callable[[str], Awaitable[None]],
         on_closed: Callable[[str], None],
     ) -> None:
-        """`existing` finds posts that were there at the takeover; `None`: the run begins in this process.
+        """`keep_ts` stores the ts of the status message.
 
-        `keep_ts` stores the ts of the status message. `on_closed` is called with Slack's error code if Slack no longer
-        accepts posts in the conversation.
+        `on_closed` is called with Slack's error code if Slack no longer accepts posts in the conversation.
         """
         self._background = background
         self._client = background.client
@@ -86,7 +84,6 @@ class RunStatus:
         self._cancel_scope = CancelScope()
         # Fair between people: the status messages of one person do not delay those of others.
         self._slot = CallSlot(Priority.STATUS, record.first.message.user, self._cancel_scope)
-        self._existing = existing
         self._activity = Activity()
         self._began_s = asyncio.get_running_loop().time()
         self._shown: Content | None = None
@@ -173,7 +170,7 @@ class RunStatus:
     async def _open(self) -> None:
         """Post the status message, unless it exists."""
         if self._ts is None:
-            if self._existing is not None:  # a run whose log was complete needs no status message
+            if self._record.was_taken_over:  # a run whose log was complete needs no status message
                 await self._at_work.wait()
             await self._post(f"{self._record.id}{STATUS_KEY}")
 
@@ -183,32 +180,31 @@ class RunStatus:
         # After an error, the run continues without a status message.
         with error_boundary("status.not_posted", conversation=self._place.conversation_id):
             try:
-                posted_ts = await self._existing.find(key, self._slot) if self._existing is not None else None
-                if posted_ts is not None:
-                    self._shown = None  # its text is outdated
-                else:
-                    posted_ts = await self._send(key)
+                posted_ts = await self._send(key)
             except CallCancelled:
                 log.debug("status.not_needed")
             except SlackCallFailed as e:
                 self._give_up(e)
         if posted_ts is not None:
             self._ts = posted_ts
+            if self._record.was_taken_over:
+                self._shown = None  # the text of an earlier owner's message is outdated
             self._all.append(posted_ts)
             if not self._is_over:
                 await self._keep_ts(posted_ts)
 
     async def _send(self, key: str) -> str:
         self._cancel_scope.check()
-        confirm = self._lease.confirm
+        post = partial(self._client.post, self._place, key=key, slot=self._slot, confirm=self._lease.confirm)
+        in_doubt = self._record.was_taken_over  # an earlier owner may have posted it
         try:
-            return await self._client.post(self._place, self._content(), key, slot=self._slot, confirm=confirm)
+            return await post(self._content(), in_doubt=in_doubt)
         except SlackCallFailed as e:
             if e.decision is not RetryDecision.TOO_MUCH or self._is_plain:
                 raise
             log.warning("status.plain", error=str(e))
             self._is_plain = True
-            return await self._client.post(self._place, self._content(), key, slot=self._slot, confirm=confirm)
+            return await post(self._content(), in_doubt=in_doubt)
 
     def _give_up(self, failed: SlackCallFailed) -> None:
         log.warning("status.not_shown", conversation=self._place.conversation_id, error=str(failed))

@@ -17,7 +17,6 @@ from connector.records.runs import RunSummary, unknown_calls
 from connector.runs.outbox import Outbox, agent_post, service_post
 from connector.runs.run_status import RunStatus
 from connector.runs.steering import Steering
-from connector.slack_api.history import FoundPost
 
 if TYPE_CHECKING:
     from connector.events import StopRequest, ThreadAddress
@@ -78,10 +77,9 @@ class SlackRun:
         self.instance = workspace.router.instance(record.first.instance)
         self.place: ThreadAddress = record.first.message.place
         client = workspace.background.client
-        existing = FoundPost(client.history, self.place) if record.was_taken_over else None
-        self.outbox = Outbox(client, lease, record, self.instance.persona, existing, on_closed=self._on_closed)
+        self.outbox = Outbox(client, lease, record, self.instance.persona, on_closed=self._on_closed)
         self.status = RunStatus(
-            workspace.background, lease, record, existing, keep_ts=self._keep_status, on_closed=self.outbox.close
+            workspace.background, lease, record, keep_ts=self._keep_status, on_closed=self.outbox.close
         )
         self.summary: RunSummary | None = None
         self._lease = lease
@@ -137,7 +135,7 @@ class SlackRun:
             self._is_suspending = True
             self.steering.close()
             self._sessions.suspend(*self._key)
-            self._check_slot()
+            self._wake_in_queue()
 
     def cancel(self) -> None:
         """End the run at once, because it reached no boundary in time."""
@@ -194,10 +192,12 @@ class SlackRun:
                 log.exception("run.cancelled_inside", conversation=self.place.conversation_id)
             else:
                 return
-        await self._post_failure(failure)
+        self.summary = self.summary or RunSummary()
+        await self._post_last(*service_post("end", texts.failed(failure, self.summary, self._announce_waiting())))
 
     async def _execute(self) -> str:
-        await self._background.users.look_up((self.first.message.user,), self.first.mentioned)
+        users, message = self._background.users, self.first.message
+        await users.look_up((message.user,), self.first.mentioned)
         try:
             await self._wait_for_slot()
             match self._start_mode:
@@ -212,23 +212,19 @@ class SlackRun:
                     self.summary = RunSummary("cancelled")
                     return ""
                 case _:
-                    return await self._begin()
+                    self._has_begun = True
+                    return await self._sessions.execute(
+                        *self._key,
+                        users.with_ids(self.first.prompt),
+                        self._on_progress,
+                        message_id=self.first.id,
+                        author=users.author(message.user),
+                        files=message.files,
+                        fence=self._lease.claim.token,
+                    )
         finally:
             self.is_over = True
             self.steering.close()
-
-    async def _begin(self) -> str:
-        self._has_begun = True
-        users, message = self._background.users, self.first.message
-        return await self._sessions.execute(
-            *self._key,
-            users.with_ids(self.first.prompt),
-            self._on_progress,
-            message_id=self.first.id,
-            author=users.author(message.user),
-            files=message.files,
-            fence=self._lease.claim.token,
-        )
 
     async def _wait_for_slot(self) -> None:
         """Wait for the run's slot; return without one if the run will not begin."""
@@ -249,7 +245,7 @@ class SlackRun:
             self._slots.leave(self.place.conversation_id)
         self.status.on_event("waited", {})
 
-    def _check_slot(self) -> None:
+    def _wake_in_queue(self) -> None:
         """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
         if self.slot is not None:
             self.slot.changed.set()
@@ -260,7 +256,7 @@ class SlackRun:
 
     def _stop_loop(self) -> None:
         self.steering.close()
-        self._check_slot()
+        self._wake_in_queue()
         is_immediate = self.record.stops > 1 or self._is_cancelled or self.outbox.is_closed
         self._sessions.stop(*self._key, immediate=is_immediate)
 
@@ -286,16 +282,13 @@ class SlackRun:
         markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
         text = agent_post(self._part(summary.part or self._parts + 1), markdown)
         if was_cancelled:
-            notice = texts.stopped(await self._name_of_stopper(), summary, self._announce_waiting())
+            by = await self._background.users.known_name_of(self.record.stopped_by)
+            notice = texts.stopped(by, summary, self._announce_waiting())
         elif summary.status == "incomplete" or self.record.stops:
             notice = texts.incomplete(summary, self._announce_waiting())
         else:
             notice = ""
         await self._post_last(*text, *service_post("end", notice or ("" if text else texts.NO_ANSWER)))
-
-    async def _post_failure(self, sentence: str) -> None:
-        self.summary = self.summary or RunSummary()
-        await self._post_last(*service_post("end", texts.failed(sentence, self.summary, self._announce_waiting())))
 
     async def _post_last(self, *posts: Post) -> None:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
@@ -310,13 +303,6 @@ class SlackRun:
         """Return the outbox part of a text; each instance numbers its own texts."""
         is_first = self.instance.name == self.first.instance
         return str(number) if is_first else f"{number}@{self.instance.name}"
-
-    async def _name_of_stopper(self) -> str:
-        stopper = self.record.stopped_by
-        if stopper is None:
-            return "someone"
-        await self._background.users.look_up((stopper,))
-        return self._background.users.name_of(stopper) or "someone"
 
     @property
     def is_requeued(self) -> bool:

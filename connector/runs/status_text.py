@@ -50,33 +50,28 @@ def _todo_of(args: Any) -> TodoList | None:
     items = args.get("items") if isinstance(args, dict) and args.get("action", "set") == "set" else None
     if not isinstance(items, list):
         return None
-    return tuple(item for item in map(_todo_item, items) if item is not None)
-
-
-def _todo_item(given: Any) -> StatusTodo | None:
-    if not isinstance(given, dict) or not isinstance(given.get("text"), str):
-        return None
-    status = given.get("status", "pending")
-    return StatusTodo(given["text"], status if isinstance(status, str) and status in _MARKS else "pending")
+    given = [each for each in items if isinstance(each, dict) and isinstance(each.get("text"), str)]
+    statuses = [str(each.get("status", "pending")) for each in given]
+    return tuple(
+        StatusTodo(each["text"], status if status in _MARKS else "pending")
+        for each, status in zip(given, statuses, strict=True)
+    )
 
 
 def todo_lines(todo: TodoList) -> list[str]:
     """Render the list: the progress, and the items around the current one."""
     done = sum(item.status == "done" for item in todo)
-    shown, before = _around(todo)
-    after = len(todo) - before - len(shown)
-    items = [f"{_MARKS[item.status]} {one_line(item.text, _LABEL_CHARS)}" for item in shown]
-    more = ([f"… {before} before"] if before else [], [f"… {after} more"] if after else [])
-    return [f"To do: {done} of {len(todo)} done", *more[0], *items, *more[1]]
-
-
-def _around(todo: TodoList) -> tuple[Sequence[StatusTodo], int]:
-    """Return the shown items, and the number of items before them."""
     at_work = [place for place, item in enumerate(todo) if item.status == "in_progress"]
     to_come = [place for place, item in enumerate(todo) if item.status == "pending"]
-    here = next(iter([*at_work, *to_come]), 0)
-    start = max(0, min(here - _DONE_BEFORE, len(todo) - _MOST_LINES))
-    return todo[start : start + _MOST_LINES], start
+    current = next(iter([*at_work, *to_come]), 0)
+    before = max(0, min(current - _DONE_BEFORE, len(todo) - _MOST_LINES))
+    after = max(0, len(todo) - before - _MOST_LINES)
+    return [
+        f"To do: {done} of {len(todo)} done",
+        *([f"… {before} before"] if before else []),
+        *(f"{_MARKS[item.status]} {one_line(item.text, _LABEL_CHARS)}" for item in todo[before : before + _MOST_LINES]),
+        *([f"… {after} more"] if after else []),
+    ]
 
 
 class _Tool(NamedTuple):
@@ -237,7 +232,11 @@ def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content
         blocks.append(_section(_fitting([f"*{escape(heading)}*", *map(escape, items)])))
     if account := _account(activity, elapsed_s):
         blocks.append({"type": "context", "elements": [_text(escape(account))]})
-    blocks.append({"type": "actions", "block_id": STOP_ACTION, "elements": [_stop(run_id, activity)]})
+    # The first press stops gracefully, the second one immediately.
+    words, style = ("Stop now", {"style": "danger"}) if activity.is_stopping else ("Stop", {})
+    label = {"type": "plain_text", "text": words}
+    button = {"type": "button", "action_id": STOP_ACTION, "value": run_id, "text": label, **style}
+    blocks.append({"type": "actions", "block_id": STOP_ACTION, "elements": [button]})
     return Content(phrase, tuple(blocks))
 
 
@@ -255,16 +254,10 @@ def until_next_step(elapsed_s: float) -> float:
 
 
 def _account(activity: Activity, elapsed_s: float) -> str:
-    time = _time(elapsed_s)
-    return " · ".join([*([f"for {time}"] if time else []), *activity.account()])
-
-
-def _time(elapsed_s: float) -> str:
     minutes = int(elapsed_s) // 60
-    if minutes < _HOUR:
-        shown = max((step for step in _MINUTES if step <= minutes), default=0)
-        return f"{shown} min" if shown else ""
-    return f"{minutes // _HOUR} h"
+    shown = max((step for step in _MINUTES if step <= minutes), default=0)
+    time = [f"for {minutes // _HOUR} h"] if minutes >= _HOUR else [f"for {shown} min"] if shown else []
+    return " · ".join([*time, *activity.account()])
 
 
 def _fitting(shown: Sequence[str]) -> str:
@@ -284,15 +277,3 @@ def _section(text: str) -> dict[str, Any]:
 def _text(text: str) -> dict[str, Any]:
     # Verbatim: Slack does not turn URLs and names in tool output into links.
     return {"type": "mrkdwn", "text": text, "verbatim": True}
-
-
-def _stop(run_id: str, activity: Activity) -> dict[str, Any]:
-    """Render the stop button. The first press stops gracefully, the second one immediately."""
-    words, style = ("Stop now", {"style": "danger"}) if activity.is_stopping else ("Stop", {})
-    return {
-        "type": "button",
-        "action_id": STOP_ACTION,
-        "value": run_id,
-        "text": {"type": "plain_text", "text": words},
-        **style,
-    }

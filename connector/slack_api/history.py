@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from connector.slack_api.rate_limiter import CallSlot
@@ -62,29 +61,6 @@ class ThreadHistory:
             if key_of(message) == key:
                 return message
         return None
-
-
-class FoundPost:
-    """The bot's posts that existed at a takeover. One look-up serves all callers."""
-
-    def __init__(self, history: ThreadHistory, place: ThreadAddress) -> None:
-        self._history = history
-        self._place = place
-        self._found: dict[str, str] | None = None
-        self._one_at_a_time = asyncio.Lock()
-
-    async def find(self, key: str, slot: CallSlot | None = None) -> str | None:
-        """Return the ts of the post with this key. The first caller makes the look-up, with its `slot`.
-
-        Raises:
-            SlackCallFailed: the look-up failed.
-            CallCancelled: the look-up was cancelled while it waited.
-        """
-        async with self._one_at_a_time:
-            if self._found is None:
-                messages = self._history.messages(self._place, slot)
-                self._found = {key_of(each): str(each["ts"]) async for each in messages if key_of(each)}
-        return self._found.get(key)
 
 
 def key_of(message: Message) -> str:

@@ -91,6 +91,12 @@ class Users:
         profile = self.profile(user)
         return None if profile is None else profile.name
 
+    async def known_name_of(self, user: str | None) -> str:
+        """Look up a user and return the name, or "someone" if it stays unknown."""
+        if user is not None:
+            await self.look_up((user,))
+        return (user and self.name_of(user)) or "someone"
+
     def profile(self, user: str) -> Profile | None:
         """Return the profile of a user; `None`: it is unknown."""
         profile, _ = self._profiles.get(user, _UNKNOWN)

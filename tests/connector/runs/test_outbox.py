@@ -184,7 +184,7 @@ def sent(slack, client, root):
         first = PendingMessage(message, "alpha", "look", message.id)
         record = RunRecord("run", first, was_waiting=False, newest_ts=root, was_taken_over=True)
         closed: list[str] = []
-        outbox = Outbox(client, lease, record, Persona("Alpha", ":owl:"), None, on_closed=closed.append)
+        outbox = Outbox(client, lease, record, Persona("Alpha", ":owl:"), on_closed=closed.append)
         try:
             async with outbox.delivering():
                 yield outbox, closed

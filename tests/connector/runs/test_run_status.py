@@ -18,7 +18,6 @@ from connector.runs.background_tasks import BackgroundTasks
 from connector.runs.run_status import RunStatus, remove_status
 from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.history import FoundPost
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, RateLimited, ServerError
 
 TODO = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}]}
@@ -70,12 +69,11 @@ def show(client, record):
 
     @asynccontextmanager
     async def show(taken_over: RunRecord | None = None):
-        run, place = Run(), record.first.message.place
-        before = FoundPost(client.history, place) if taken_over else None
+        run = Run()
         options = SlackOptions(status_interval_s=0.01)
         keep_ts, on_closed = run.keep_status, run.closed.set_result
         async with BackgroundTasks(client, options=options) as background:
-            status = RunStatus(background, run, taken_over or record, before, keep_ts=keep_ts, on_closed=on_closed)
+            status = RunStatus(background, run, taken_over or record, keep_ts=keep_ts, on_closed=on_closed)
             async with status.shown():
                 yield status, run
 
@@ -146,7 +144,7 @@ async def test_the_next_owner_continues_with_a_status_that_was_posted_again(show
         status.on_event("thinking", {})
         second = await contains("⚙️ Thinking…")
     slack.workspace.delete(first.channel, first.ts, first.bot)
-    async with show(replace(record, status_ts=first.ts)) as (status, _):
+    async with show(replace(record, status_ts=first.ts, was_taken_over=True)) as (status, _):
         status.on_event("compacting", {})
         message = await contains("Summarizing")
         assert message.ts == second.ts
@@ -314,7 +312,7 @@ async def test_a_reaction_without_a_response_delays_no_run_and_is_removed_later(
     lease = SimpleNamespace(claim=Claim(1), confirm=nothing, write=nothing)
     clock = asyncio.get_running_loop()
     async with BackgroundTasks(client) as background:
-        status = RunStatus(background, lease, record, None, keep_ts=nothing, on_closed=print)
+        status = RunStatus(background, lease, record, keep_ts=nothing, on_closed=print)
         cleanup = Cleanup(lease, background)
         async with status.shown():
             await asyncio.sleep(1)
