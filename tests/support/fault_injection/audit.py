@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import permutations
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from router import Router
 
+from fault_injection.late_replies import must_be_read_first
 from fault_injection.model import MARK, TAG, InstructedModel
 from fault_injection.observations import Act, Observations, Post
 from orchestrator_interactive.interactions import InteractionStack
@@ -243,16 +246,17 @@ class _Conversation:
             self._blame(f"message #{act.mark} is in the log more than once", act)
 
     def _compare_order(self, messages: list[Act]) -> None:
-        """Check that a message that was acknowledged before another was written was read before it."""
-        heard = self.sides.board.acknowledged
+        """Check that a message that was acknowledged before another was sent was read before it."""
+        heard, sent = self.sides.board.acknowledged, self.sides.board.sent
+        accepted = self.told.known.order
+        urgent = {self._id_of(act) for act in messages if act.words.startswith("!")}
         place = {id_: number for number, id_ in enumerate(self.told.delivered)}
-        read = [act for act in messages if self._id_of(act) in place]
-        for before in read:
-            for after in read:
-                acknowledged = heard.get(before.event, float("inf"))
-                is_before = acknowledged < self.sides.board.sent.get(after.event, 0.0)
-                if is_before and place[self._id_of(before)] > place[self._id_of(after)]:
-                    self._blame(f"message #{after.mark} was read before #{before.mark}", before, after)
+        read = [(act, self._id_of(act)) for act in messages if self._id_of(act) in place]
+        for (before, older), (after, newer) in permutations(read, 2):
+            is_before = heard.get(before.event, inf) < sent.get(after.event, 0.0)
+            is_reversed = is_before and place[older] > place[newer]
+            if is_reversed and must_be_read_first(older, newer, accepted, urgent):
+                self._blame(f"message #{after.mark} was read before #{before.mark}", before, after)
 
     def _count_change(self, act: Act, acts: list[Act]) -> None:
         """Check that the last change of a message had its effect."""
