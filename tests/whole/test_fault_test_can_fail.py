@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fault_injection.late_replies import must_be_read_first
+from fault_injection.late_replies import may_be_stopped_unanswered, must_be_read_first
 
 URGENT = ["urgent"]
 
@@ -40,3 +40,12 @@ def test_an_acknowledged_message_must_be_read_before_a_newer_one(accepted):
 )
 def test_an_urgent_message_ends_the_wait_for_messages_that_are_found_in_the_thread_later(newer, accepted):
     assert not must_be_read_first("older", newer, accepted, URGENT)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_permitted"),
+    [(["mention", "last", "stop"], True), (["mention", "stop", "last"], False), (["mention", "stop"], False)],
+    ids=["a stop that was found later", "a stop that was known", "it is lost"],
+)
+def test_the_last_message_must_be_answered_unless_a_stop_was_found_after_it(accepted, is_permitted):
+    assert may_be_stopped_unanswered("last", accepted, ["stop"]) == is_permitted
