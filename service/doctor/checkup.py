@@ -18,8 +18,7 @@ from service.config.config import ConfigError, file_of, store_url
 from service.config.tokens import api_url, bot_token
 from service.doctor import slack_app, transport
 from service.doctor.findings import DoctorFinding, failed, passed, skipped, warning
-from service.sessions.mount_plan import mount_plan, new_session
-from service.sessions.preflight import find_problems
+from service.sessions.mount_plan import find_problems, mount_plan, new_session
 from service.sessions.workspaces import excess, template_entries
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.store.maintenance import free_mb, places
