@@ -1,7 +1,7 @@
 """`provider-demo`: an offline provider without a language model, for trying out the service.
 
 It answers by word rules from the conversation and the tool results, paced, streaming, and with errors on request.
-`conversation` reads the task from a request, `tour` chooses the next step, `review` reports what is in the files.
+`conversation` reads the task from a request, `tour` chooses the next step, `review` reports findings in files.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orchestrator_interactive.kernel.contracts.arguments import arguments_of
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
+from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
 
@@ -42,7 +44,7 @@ class DemoCall:
 
 @dataclass(slots=True)
 class DemoTask:
-    """A prompt and what happened since.
+    """A prompt and the events since.
 
     Args:
         injected: messages that arrived while the agent was working.
@@ -88,7 +90,7 @@ def read_task(messages: Iterable[Message]) -> DemoTask:
             _finish(open_calls, message.tool_call_id or "", text, bool((message.metadata or {}).get("is_error")))
         elif message.role == "assistant":
             blocks = message.content if isinstance(message.content, list) else []
-            calls = {b.id: DemoCall(b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)}
+            calls = {b.id: DemoCall(b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)} or _field(message)
             open_calls |= calls
             task.calls += calls.values()
             task.unread = []
@@ -96,6 +98,13 @@ def read_task(messages: Iterable[Message]) -> DemoTask:
                 task.said.append(text)
                 task.answer = "" if calls or text.startswith(LEADS) else text
     return task
+
+
+def _field(message: Message) -> dict[str, DemoCall]:
+    """Return the calls of a row of another loop, which has them in the field `tool_calls`."""
+    calls = [call for call in calls_in_field(message) if is_call(call)]
+    functions = [(call["id"], function_of(call)) for call in calls]
+    return {each: DemoCall(made["name"], arguments_of(made.get("arguments"))) for each, made in functions}
 
 
 def text_of(message: Message) -> str:

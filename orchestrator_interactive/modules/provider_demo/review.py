@@ -1,4 +1,4 @@
-"""Report what the demo finds in text files: counts, open items, contradictions."""
+"""Report the demo's findings in text files: counts, open items, contradictions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DATED = re.compile(rf"\b(launch|release|deadline|pilot)\w*\b.{{0,50}}?\b(\d{{1,
 _WITHOUT_OWNER = re.compile(r"\s*[-*+] \[ \] (?!.*(?:@\w|\((?!by\b)[A-Z]))(.+)")
 _SUGGESTIONS = (
     ("Give open items an owner", _WITHOUT_OWNER),
-    ("Clear up what is marked as unfinished", re.compile(r".*\b(?:TODO|FIXME|TBD)\b.*")),
+    ("Clear up the lines marked as unfinished", re.compile(r".*\b(?:TODO|FIXME|TBD)\b.*")),
     ("Answer the open questions", re.compile(r"(?!.*\[ \]).*\?(?=\s|$).*")),
 )
 

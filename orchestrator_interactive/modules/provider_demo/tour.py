@@ -23,9 +23,9 @@ _MAX_FILES = 6
 _SHOWN_LINES = 12
 _HELP = (
     "I am the **offline demo** of this agent: I use word rules, not a language model. The tools I use, the files "
-    "I read and the way you can steer and stop me are real. Try one of these:\n"
-    "- “look through the notes and suggest improvements”, and write on meanwhile: “also check the budget”, or “that's "
-    "enough”; what begins with “!” I read at once\n"
+    "I read and the way you can steer and stop me are real. Try:\n"
+    "- “look through the notes and suggest improvements”, and write on while I work: “also check the "
+    "budget”, or “that's enough”; I read a message that begins with “!” at once\n"
     "- “search for launch”, “what's in `roadmap.md`?”, “todo: buy cake, call the printers”\n"
     "- “save it into `review.md`”, “take 30 seconds”"
 )
@@ -59,12 +59,15 @@ _LISTED = re.compile(r"(.+\.(?:md|txt|csv|json|ya?ml|toml|rst|html|py|log)) \([\
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A request of a message. `about` is a path, a query, seconds or the items of a list; `text` is what to write."""
+    """A request of a message. `about` is a path, a query, seconds or the items of a list; `text` is for a file."""
 
     kind: Literal["review", "search", "read", "write", "todo", "wait", "about", "enough", "chat"]
     about: str = ""
     text: str = ""
     append: bool = False
+
+
+Injected = tuple[str, Wish]  # a message that arrived during the task, with its author, and its wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +93,32 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
         wish = _wish_of(task.prompt)
     # If the task is a message that arrived after an answer, it is also the first of the injected ones.
     injected = [(line, _wish_of(without_name(line), during=True)) for line in task.injected[int(task.is_steered) :]]
-    is_enough = any(each.kind == "enough" for _, each in injected)
+    return _calling(task, wish, injected, tool_names, _last_number(messages)) or _answering(task, wish, injected)
+
+
+def _calling(
+    task: DemoTask, wish: Wish, injected: Sequence[Injected], tool_names: Collection[str], last_number: int
+) -> DemoStep | None:
+    """Return the missing calls of the injected messages, then those of the task."""
     calls, lead = [call for _, each in injected for call in _missing_calls(task, each, tool_names)], ""
-    if not calls and not is_enough:
-        calls = _missing_calls(task, wish, tool_names)
-        lead = "I'll look at what is there." if wish.kind == "review" and not task.calls else ""
-    elif calls and calls[0][0] == "search_files":
+    if calls and calls[0][0] == "search_files":
         lead = f"You also mention “{calls[0][1]['query']}”: I look for that first."
-    if calls:
-        blocks: list[ContentBlock] = [TextBlock(text=lead)] if lead else []
-        different = [call for at, call in enumerate(calls) if call not in calls[:at]]
-        numbered = enumerate(different, _last_number(messages) + 1)
-        blocks += [ToolCallBlock(id=f"demo-{number}", name=name, input=given) for number, (name, given) in numbered]
-        return DemoStep(blocks, finish_reason="tool_use")
-    if task.running and not is_enough:
+    elif not calls and not _is_enough(injected):
+        calls = _missing_calls(task, wish, tool_names)
+        lead = "I'll look at the files." if wish.kind == "review" and not task.calls else ""
+    if not calls:
+        return None
+    blocks: list[ContentBlock] = [TextBlock(text=lead)] if lead else []
+    different = [call for at, call in enumerate(calls) if call not in calls[:at]]
+    numbered = enumerate(different, last_number + 1)
+    blocks += [ToolCallBlock(id=f"demo-{number}", name=name, input=given) for number, (name, given) in numbered]
+    return DemoStep(blocks, finish_reason="tool_use")
+
+
+def _answering(task: DemoTask, wish: Wish, injected: Sequence[Injected]) -> DemoStep:
+    if task.running and not _is_enough(injected):
         running = " and ".join(call.label for call in task.running)
-        return _text(_joined(f"I am still waiting for {running}; then I go on.", _notes(task, injected)))
+        return _text(_joined(f"I am still waiting for {running}; then I continue.", _notes(task, injected)))
     wait_s = float(wish.about) if wish.kind == "wait" and not injected else 0.0
     pause = f"I am taking my time: {wait_s:g} seconds, as you asked." if wait_s else ""
     found = [_report(task, each) for _, each in injected if each.kind in ("search", "read")]
@@ -114,8 +127,12 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
     return _text(_joined(pause, *found, _report(task, wish), failed, _notes(task, injected)), wait_s)
 
 
+def _is_enough(injected: Sequence[Injected]) -> bool:
+    return any(wish.kind == "enough" for _, wish in injected)
+
+
 def _wish_of(text: str, *, during: bool = False) -> Wish:
-    """Return what a prompt asks for, or with `during` a message to a running task."""
+    """Return the wish of a prompt, or with `during` of a message to a running task."""
     text = text.replace("\u2019", "'")
     wish = Wish("chat")
     if during and _ENOUGH.search(text):
@@ -164,9 +181,9 @@ def _missing_calls(task: DemoTask, wish: Wish, tool_names: Collection[str]) -> l
 def _rounds(task: DemoTask, wish: Wish) -> Iterator[list[Call]]:
     match wish.kind:
         case "review":
-            yield [("list_files", {}), _progress(["See what is there", "Read the files", "Write up what I found"], 0)]
+            yield [("list_files", {}), _progress(["List the files", "Read the files", "Write up what I found"], 0)]
             files = _listed(task)
-            items = ["See what is there", *(f"Read {path}" for path in files), "Write up what I found"]
+            items = ["List the files", *(f"Read {path}" for path in files), "Write up what I found"]
             for at, path in enumerate(files, 1):
                 yield [_read(path), _progress(items, at)]
             yield [_progress(items, len(items))] if files else []
@@ -215,7 +232,7 @@ def _text_to_write(task: DemoTask, wish: Wish) -> str:
 
 
 def _report(task: DemoTask, wish: Wish) -> str:
-    """Return what a wish led to, in Markdown; blank if its call failed."""
+    """Return the result of a wish in Markdown; blank if its call failed."""
     report = ""
     match wish.kind:
         case "review":
@@ -251,8 +268,8 @@ def _report(task: DemoTask, wish: Wish) -> str:
     return report
 
 
-def _notes(task: DemoTask, injected: Sequence[tuple[str, Wish]]) -> str:
-    """Say what came of each message that arrived during the task."""
+def _notes(task: DemoTask, injected: Sequence[Injected]) -> str:
+    """Return the result of each message that arrived during the task."""
     lines = []
     for line, wish in injected:
         done = {"search": "I searched for it", "read": "I read it", "write": "I wrote it", "enough": "I stopped there"}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def test_a_review_looks_reads_and_reports_what_is_really_there() -> None:
     rows = [user("look through the notes and suggest improvements")]
     first = next_of(rows)
-    assert text_of(first) == "I'll look at what is there."
+    assert text_of(first) == "I'll look at the files."
     assert names_of(first) == ["list_files", "todo"]
     rows = answered(rows)
     assert [given["path"] for name, given in used_in(rows) if name == "read_file"] == ["a.md", "b.md"]
@@ -181,7 +181,7 @@ def test_a_question_after_the_answer_is_understood_like_a_prompt() -> None:
 
 
 def test_text_whose_calls_were_cut_away_is_no_answer() -> None:
-    rows = [user("review my notes"), said("I'll look at what is there."), steer("also check cake")]
+    rows = [user("review my notes"), said("I'll look at the files."), steer("also check cake")]
     assert calls_of(next_of(rows)) == [("search_files", {"query": "cake"})]
     assert "list_files" in [name for name, _ in used_in(answered(rows))]
 
@@ -320,7 +320,7 @@ def test_while_a_tool_is_at_work_it_does_what_was_written_and_then_waits() -> No
     rows = after(rows)
     waiting = next_of(rows)
     assert calls_of(waiting) == []
-    assert text_of(waiting).startswith("I am still waiting for `read_file` of `a.md`; then I go on.")
+    assert text_of(waiting).startswith("I am still waiting for `read_file` of `a.md`; then I continue.")
     assert "“! also check the launch”, at once: I searched for it." in text_of(waiting)
     rows = [*rows, said(text_of(waiting)), late_results_row(owed)]
     answer = answer_to(*rows)
@@ -429,3 +429,10 @@ def test_whatever_is_late_and_whatever_is_written_it_comes_to_an_answer_and_repe
     calls = [call for call in used_in(rows) if call[0] in TOOLS]
     ids = [block["id"] for row in rows if isinstance(row["content"], list) for block in row["content"] if "id" in block]
     assert len(ids) == len(set(ids)) == len(calls)
+
+
+def test_the_calls_of_another_loop_are_read_from_their_field() -> None:
+    function = {"name": "search_files", "arguments": '{"query": "cake"}'}
+    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "x1", "type": "function", "function": function}]}
+    result = {"role": "tool", "tool_call_id": "x1", "content": "a.md:2: bake a cake"}
+    assert "a.md:2: bake a cake" in answer_to(user("search for cake"), call, result)
