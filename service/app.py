@@ -17,7 +17,7 @@ import structlog
 from connector import AccessRules, Instance, Persona, RunLimits, SlackOptions, connected
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.config.config import store_url
+from service.config.config import store_of
 from service.config.secrets import secrets
 from service.config.tokens import slack_access
 from service.runs.runs import StoredRuns
@@ -65,17 +65,15 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     free_mb: dict[str, int] = {}
     access = slack_access(config.slack, environment, lambda: lines(free_mb))
     gc.disable()  # objects created during start-up are long-lived; collecting them is wasted time
-    provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
     instances = [
         Instance(name, Persona(instance.persona.name, instance.persona.emoji))
         for name, instance in config.instances.items()
     ]
-    given = environment.amplifier_slack_store
-    url = store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
+    url = store_of(config, environment)
     grace_s = config.shutdown_grace_s
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
-        _working(config, environment, url, provider, free_mb) as (sessions, runs, budget),
+        _working(config, environment, url, free_mb) as (sessions, runs, budget),
         connected(
             access,
             instances,
@@ -95,14 +93,14 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     ):
         gc.freeze()  # exclude start-up objects from later collections, which pause every run
         gc.enable()
-        log.info("service.ready", instances=list(config.instances), default_provider=provider)
+        log.info("service.ready", instances=list(config.instances), default_provider=environment.default_provider)
         await ended.wait()
         log.info("service.stopping")
 
 
 @asynccontextmanager
 async def _working(
-    config: ServiceConfig, environment: Environment, url: str, provider: str, free_mb: dict[str, int]
+    config: ServiceConfig, environment: Environment, url: str, free_mb: dict[str, int]
 ) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns, RateBudget | None]]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time."""
     retry, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), uuid4().hex
@@ -113,7 +111,7 @@ async def _working(
         StoredRuns(store, owner, config.lease_s, retry, _boottime_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
         InProcessSessionManager(
             config.instances,
-            provider,
+            environment.default_provider,
             workspaces,
             retrying(logs, retry),
             config.idle_evict_s,

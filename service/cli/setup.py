@@ -1,4 +1,4 @@
-"""What commands share: the configuration with its secrets, and error messages that contain none of these."""
+"""Parts that all commands use: the configuration with its secrets, and error messages without secrets."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from orchestrator_interactive.interactions.errors import InteractionError
 from orchestrator_interactive.storage.errors import StoreError
 from service.cli.setup import Setup, config_option
-from service.config.config import ConfigError, Environment, file_of, store_url
+from service.config.config import ConfigError, Environment, file_of, store_of, store_url
 from service.config.secrets import passwords
 from service.runs.queries import AmbiguousConversation
 from service.store import open_log_store
@@ -66,7 +66,9 @@ def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Corou
     setup = Setup(Environment.from_environ(), *(() if url is None else (url,)))
     try:
         with setup.errors(InteractionError, AmbiguousConversation, unusable=StoreError):
-            store = _store_url(url, setup.environment.amplifier_slack_store, setup.load(config_path).store)
+            config = setup.load(config_path)
+            store = store_of(config, setup.environment) if url is None else store_url("--store", SecretStr(url))
+            _refuse_missing(store)
             for stream in (sys.stdout, sys.stderr):
                 stream.reconfigure(errors="replace")  # type: ignore[union-attr] # the terminal's encoding may lack characters
             return asyncio.run(use(store))
@@ -85,25 +87,14 @@ async def _run(
         await function(StoreAccess(store, url, options, files), **given)
 
 
-def _store_url(url: str | None, variable: SecretStr | None, configured: SecretStr) -> str:
-    """Select the URL of the store: the option, the environment variable, or the configuration.
-
-    Raises:
-        ConfigError: the store is a file that does not exist.
-    """
-    if url is not None:
-        selected = store_url("--store", SecretStr(url))
-    elif variable is not None:
-        selected = store_url("AMPLIFIER_SLACK_STORE", variable)
-    else:
-        selected = configured.get_secret_value()
-    path = file_of(selected)
+def _refuse_missing(url: str) -> None:
+    """Raise ConfigError if the store is a file that does not exist."""
+    path = file_of(url)
     if path is not None and not path.exists():
         raise ConfigError(
             f"The store file {path} does not exist. The service creates it when it starts; "
             "check --config, --store and AMPLIFIER_SLACK_STORE."
         )
-    return selected
 
 
 def _options(config_path: Path | None, url: str | None) -> tuple[str, ...]:

@@ -176,7 +176,7 @@ class ServiceConfig(_Section):
             if not _INSTANCE_NAME.fullmatch(name):
                 raise ValueError(f"the name {name!r} must be one word of letters, digits, `_` and `-`")
             if name.lower() in seen:
-                raise ValueError(f"{seen[name.lower()]} and {name} differ only in case; rename one of them")
+                raise ValueError(f"{seen[name.lower()]} and {name} differ only in case; rename one")
             seen[name.lower()] = name
         return instances
 
@@ -196,6 +196,11 @@ class Environment(_Section):
     def anthropic_key(self) -> str:
         """The key as plain text; blank if not set."""
         return self.anthropic_api_key.get_secret_value() if self.anthropic_api_key else ""
+
+    @property
+    def default_provider(self) -> str:
+        """The provider of instances without `providers`."""
+        return "provider-anthropic" if self.anthropic_api_key else "provider-demo"
 
     @classmethod
     def from_environ(cls) -> Self:
@@ -299,6 +304,16 @@ def store_url(key: str, given: SecretStr, folder: Path = Path()) -> str:
         )
     path = file_of(url)
     return url if path is None else f"sqlite:{_path(key, path, folder)}"
+
+
+def store_of(config: ServiceConfig, environment: Environment) -> str:
+    """Return the URL of the service's store: that of the environment, or else of the configuration.
+
+    Raises:
+        ConfigError: as in `store_url`.
+    """
+    given = environment.amplifier_slack_store
+    return store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
 
 
 def file_of(url: str) -> Path | None:

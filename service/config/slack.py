@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-_USER = re.compile(r"[UW][A-Z0-9]{2,}")
-_CHANNEL = re.compile(r"[CG][A-Z0-9]{2,}")
 _MOST_PORT = 65_535
 _FUNCTION = re.compile(r"\w+(?:\.\w+)*:\w+(?:\.\w+)*")
 
@@ -19,20 +17,21 @@ class ListenAddress(NamedTuple):
     port: int
 
 
-def _user_id(given: str) -> str:
-    if not _USER.fullmatch(given):
-        raise ValueError(
-            "must be a user id such as U012AB3CD; Slack shows it in the user's profile under ⋮ → Copy member ID"
-        )
-    return given
+def _id(pattern: str, kind: str, place: str) -> AfterValidator:
+    def check(given: str) -> str:
+        if not re.fullmatch(pattern, given):
+            raise ValueError(f"must be a {kind}; Slack shows it {place}")
+        return given
+
+    return AfterValidator(check)
 
 
-def _channel_id(given: str) -> str:
-    if not _CHANNEL.fullmatch(given):
-        raise ValueError(
-            "must be a channel id such as C012AB3CD; Slack shows it at the end of the channel's details, under About"
-        )
-    return given
+_UserId = Annotated[
+    str, _id(r"[UW][A-Z0-9]{2,}", "user id such as U012AB3CD", "in the user's profile under ⋮ → Copy member ID")
+]
+_ChannelId = Annotated[
+    str, _id(r"[CG][A-Z0-9]{2,}", "channel id such as C012AB3CD", "at the end of the channel's details, under About")
+]
 
 
 def _imported(given: object) -> object:
@@ -73,8 +72,8 @@ class SlackConfig(BaseModel):
 
     transport: Literal["socket", "http"] = "socket"
     listen: str = "127.0.0.1:3000"
-    users: frozenset[Annotated[str, AfterValidator(_user_id)]] | None = Field(default=None, min_length=1)
-    channels: frozenset[Annotated[str, AfterValidator(_channel_id)]] | None = Field(default=None, min_length=1)
+    users: frozenset[_UserId] | None = Field(default=None, min_length=1)
+    channels: frozenset[_ChannelId] | None = Field(default=None, min_length=1)
     external: bool = False
     guests: Literal["allow", "deny"] = "allow"
     rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)

@@ -27,19 +27,12 @@ def slack_access(config: SlackConfig, environment: Environment, health: Callable
     Raises:
         ConfigError: a token or the URL is missing or invalid.
     """
-    transport = _transport(config, environment, health)
+    transport: SocketTransport | HttpTransport
+    if config.transport == "socket":
+        transport = SocketTransport(app_token(environment))
+    else:
+        transport = HttpTransport(signing_secret(environment), *address_of(config.listen), health)
     return SlackCredentials(bot_token=bot_token(environment), api_url=api_url(environment), transport=transport)
-
-
-def _transport(
-    config: SlackConfig, environment: Environment, health: Callable[[], str]
-) -> SocketTransport | HttpTransport:
-    match config.transport:
-        case "socket":
-            return SocketTransport(app_token(environment))
-        case "http":
-            address = address_of(config.listen)
-            return HttpTransport(signing_secret(environment), address.host, address.port, health)
 
 
 def api_url(environment: Environment) -> str:

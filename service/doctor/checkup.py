@@ -14,7 +14,7 @@ import aiohttp
 from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.storage.errors import StoreError
-from service.config.config import ConfigError, file_of, store_url
+from service.config.config import ConfigError, file_of, store_of
 from service.config.tokens import api_url, bot_token
 from service.doctor import slack_app, transport
 from service.doctor.findings import DoctorFinding, failed, passed, skipped, warning
@@ -71,7 +71,7 @@ async def _check_slack(config: ServiceConfig, environment: Environment) -> list[
 async def _check_store(config: ServiceConfig, environment: Environment) -> DoctorFinding:
     """Check that the store can be opened and written. A missing file is not created."""
     try:
-        url = _url(config, environment)
+        url = store_of(config, environment)
         path = file_of(url)
         if path is not None and not path.exists():
             return _of_new("store", path)
@@ -114,7 +114,7 @@ def _check_disks(config: ServiceConfig, environment: Environment) -> DoctorFindi
     """Check that the disks of the store and of the workspaces have more free space than the reserve."""
     reserve = config.workspace.reserve_mb
     try:
-        found = free_mb(places(config.workspace, _url(config, environment)))
+        found = free_mb(places(config.workspace, store_of(config, environment)))
     except ConfigError:
         found = free_mb({"workspaces": config.workspace.root})
     free_space = ", ".join(f"{name} {free:,} MB" for name, free in found.items())
@@ -125,11 +125,6 @@ def _check_disks(config: ServiceConfig, environment: Environment) -> DoctorFindi
             f"{' and the '.join(low)}: agents cannot write files, and a full store stops all conversations.",
         )
     return passed("disk", f"free: {free_space}.")
-
-
-def _url(config: ServiceConfig, environment: Environment) -> str:
-    given = environment.amplifier_slack_store
-    return store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
 
 
 def _of_new(area: str, path: Path) -> DoctorFinding:
@@ -144,11 +139,12 @@ def _of_new(area: str, path: Path) -> DoctorFinding:
 
 async def _check_agents(config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
     """Mount and unmount each instance's modules, and list the models of its providers."""
-    default_provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
     asked: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         for name, instance in config.instances.items():
-            plan = mount_plan(instance, default_provider, Path(folder), anthropic_api_key=environment.anthropic_key)
+            plan = mount_plan(
+                instance, environment.default_provider, Path(folder), anthropic_api_key=environment.anthropic_key
+            )
             problems = await find_problems(plan)
             for problem in problems:
                 yield failed(f"agent {name}", problem)

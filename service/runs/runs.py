@@ -32,7 +32,7 @@ T = TypeVar("T")
 _LOOK_EVERY_S = 1.0
 _MOST_AT_A_TIME = 50
 _MOST_OWNED = 500
-# The interval while there are more of them than that.
+# The interval while more conversations are due than that.
 _LOOK_AGAIN_S = 0.1
 # Delay before retrying a store that reports an error.
 _TRY_AGAIN_S = 1.0
@@ -50,7 +50,7 @@ class StoredRuns:
         owner: name of this process in the store; unique, even after a restart.
         lease_s: duration of a lease without renewal.
         retry: retry policy of the store, shared by all its users in the process.
-        clock: monotonic seconds that include suspension of the machine, because leases expire meanwhile. Default: the
+        clock: monotonic seconds that include suspension of the machine, because leases expire during it. Default: the
             event loop's clock.
         most_owned: stop taking over conversations while this process owns so many.
     """

@@ -79,7 +79,7 @@ class InProcessSessionManager:
     ) -> None:
         await self._pool.__aexit__(kind, error, trace)
 
-    async def execute(  # noqa: PLR0913 - what a run consists of
+    async def execute(  # noqa: PLR0913 - the parts of a run
         self,
         instance_name: str,
         conversation_id: str,
@@ -148,20 +148,12 @@ class InProcessSessionManager:
                 if fence is not None:
                     await self._store.fence(key, fence)
                 return await self._delivered_ids.of(key, ids)
-            rows = await _rows(self._session_in_memory(key))
+            run = self._runs.get(key)
+            session = (run.session if run else None) or self._pool.idle(key)
+            if session is None:
+                raise Interrupted
+            rows = await _rows(session)
         return frozenset(ids).intersection(each for row in rows for each in delivered_ids_in(row))
-
-    def _session_in_memory(self, key: Key) -> AmplifierSession:
-        """Return the conversation's session, active or idle.
-
-        Raises:
-            Interrupted: there is no session in memory.
-        """
-        run = self._runs.get(key)
-        session = (run.session if run else None) or self._pool.idle(key)
-        if session is None:
-            raise Interrupted
-        return session
 
     def inject(  # noqa: PLR0913 - the parts of a message
         self,

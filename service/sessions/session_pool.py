@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Time limits for closing one session, and for closing all of them when the service stops.
+# Time limits for closing one session, and for closing all sessions when the service stops.
 _END_WITHIN_S = 10.0
 _ALL_END_WITHIN_S = 0.2
 
@@ -90,18 +90,10 @@ class SessionPool:
             ModuleNotFoundError, ModuleLoadError: a module cannot be loaded.
         """
         idle = self._pop(key)
-        if idle is not None:
-            async with AsyncExitStack() as unless_usable:
-                unless_usable.push_async_callback(_close, key, idle.session)
-                if await _is_up_to_date(idle.session, fence):
-                    unless_usable.pop_all()
-                    return idle.session
+        if idle is not None and await _prepare(key, idle.session, fence):
+            return idle.session
         session = await self._create(key)
-        async with AsyncExitStack() as unless_usable:
-            unless_usable.push_async_callback(_close, key, session)
-            await session.initialize()
-            await _is_up_to_date(session, fence)
-            unless_usable.pop_all()
+        await _prepare(key, session, fence, is_new=True)
         return session
 
     async def give_back(self, key: Key, session: AmplifierSession) -> None:
@@ -140,18 +132,24 @@ def log_of(session: AmplifierSession) -> InteractionStack | None:
     return stack
 
 
-async def _is_up_to_date(session: AmplifierSession, fence: int | None) -> bool:
-    """Set the log's fencing token; return whether no other process has changed the log since the session read it."""
-    stack = log_of(session)
-    if stack is None:
-        return True
-    before = stack.moves
-    if fence is None:
-        await stack.refresh()
-    else:
-        await stack.fence(fence)
-    await stack.length()  # forces a read of the log
-    return stack.moves == before
+async def _prepare(key: Key, session: AmplifierSession, fence: int | None, *, is_new: bool = False) -> bool:
+    """Initialize a new session and set the log's fencing token. If that fails, close the session.
+
+    Close an idle session and return False if another process has changed the log since the session read it.
+    """
+    async with AsyncExitStack() as unless_usable:
+        unless_usable.push_async_callback(_close, key, session)
+        if is_new:
+            await session.initialize()
+        stack = log_of(session)
+        if stack is not None:
+            before = stack.moves
+            await (stack.refresh() if fence is None else stack.fence(fence))
+            await stack.length()  # forces a read of the log
+            if not is_new and stack.moves != before:
+                return False
+        unless_usable.pop_all()
+    return True
 
 
 async def _close(key: Key, session: AmplifierSession) -> None:

@@ -73,7 +73,7 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
 
 
 def sentence(error: Exception) -> str:
-    """Return the message for an error: the problem and what to do."""
+    """Return the message for an error: the problem and its remedy."""
     wait = _in_words(getattr(error, "retry_after", None))
     return next(text for kind, text in _SENTENCES if isinstance(error, kind)).format(wait=wait)
 
@@ -98,17 +98,12 @@ def connector_errors(key: Key, *, transient: tuple[type[Exception], ...] = ()) -
     except Exception as e:  # a Slack handler's border
         if isinstance(e, transient) and not isinstance(e, DamagedLog):
             raise
-        raise _connector_error(e, key) from e
-
-
-def _connector_error(error: Exception, key: Key) -> RunFailed | LeaseLost:
-    """Log an error and convert it to one of the connector's errors."""
-    place = {"instance": key.agent_id, "conversation": key.conversation_id}
-    if _is_fenced(error):
-        log.warning("run.fenced", **place)
-        return LeaseLost(f"Another process owns the conversation {key.conversation_id}.")
-    log.error("run.failed", **place, exc_info=error)
-    return RunFailed(sentence(error))
+        place = {"instance": key.agent_id, "conversation": key.conversation_id}
+        if _is_fenced(e):
+            log.warning("run.fenced", **place)
+            raise LeaseLost(f"Another process owns the conversation {key.conversation_id}.") from e
+        log.error("run.failed", **place, exc_info=e)  # noqa: TRY400 - the traceback is that of the error
+        raise RunFailed(sentence(e)) from e
 
 
 def _is_fenced(error: BaseException | None) -> bool:

@@ -1,4 +1,4 @@
-"""Serialization of run store data, and what is made of data that cannot be read."""
+"""Serialization of run store data, and substitutes for unreadable data."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def entry_of(row: Row) -> InboxEntry:
 def record_of(
     run: Text, posts: Mapping[str, Text], waiting: Sequence[Row], damaged: Sequence[str] = (), **fields: Any
 ) -> ConversationRecord:
-    """Build a record from what is stored, and its remaining fields."""
+    """Build a record from the stored run, posts and entries, and its remaining fields."""
     return ConversationRecord(
         has_run=run is not None,
         posts=sum(content not in (_POSTED, _POSTED.encode()) for content in posts.values()),

@@ -418,7 +418,7 @@ def _locked(path: Path) -> int:
     lock_path = path.with_name(f"{path.name}.lock")
     try:
         if path.stat().st_nlink > 1:  # SQLite's journal has the file's name, too
-            raise StoreError(f"{path} has a second hard link, which can corrupt the file. Remove one of them.")
+            raise StoreError(f"{path} has a second hard link, which can corrupt the file. Remove one link.")
         lock = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise StoreError(storage.problem(lock_path, e)) from e

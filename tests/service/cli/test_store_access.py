@@ -27,16 +27,11 @@ def test_the_configuration_names_the_store_also_in_the_printed_command(kept, con
     assert kept.said() == ["one", "two"]
 
 
-def test_the_environment_overrides_the_configuration(kept, config, other, output_of):
+def test_the_environment_overrides_the_configuration_and_the_option_both(kept, config, other, output_of):
     kept.talk("here")
-    listed = output_of(run("conversations", "list", "--config", config, AMPLIFIER_SLACK_STORE=other.url))
-    assert "elsewhere" in listed
-
-
-def test_the_option_overrides_both(kept, config, other, output_of):
-    kept.talk("here")
-    words = ("conversations", "list", "--config", config, "--store", kept.url)
-    assert "here" in output_of(run(*words, AMPLIFIER_SLACK_STORE=other.url))
+    words, env = ("conversations", "list", "--config", config), {"AMPLIFIER_SLACK_STORE": other.url}
+    assert "elsewhere" in output_of(run(*words, **env))
+    assert "here" in output_of(run(*words, "--store", kept.url, **env))
 
 
 def test_a_relative_path_starts_at_the_working_folder(kept, monkeypatch, tmp_path, output_of):

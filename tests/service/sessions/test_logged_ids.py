@@ -74,7 +74,7 @@ async def test_no_page_of_a_log_is_read_twice(ids):
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(["push", "rewind", "fork", "remove"]), max_size=20), st.integers(0, 9))
-def test_after_any_changes_of_the_log_the_cached_answer_is_correct(steps, number):
+def test_after_any_changes_of_the_log_messages_on_all_branches_are_delivered(steps, number):
     async def test():
         store, delivered = MemoryStore(), set()
         stack, delivered_ids = InteractionStack(store, HERE, "alpha"), DeliveredIds(store)
@@ -109,15 +109,6 @@ async def test_logs_that_were_not_asked_for_recently_leave_memory():
     for key in (keys[-1], keys[0]):
         await delivered_ids.of(key, {"one"})
     assert store.reads == [(0, 2)]
-
-
-async def test_messages_on_an_abandoned_branch_are_delivered():
-    store = MemoryStore()
-    stack = InteractionStack(store, HERE, "alpha")
-    await deliver(stack, "one", "two", "three")
-    await stack.rewind(1)
-    await deliver(stack, "four")
-    assert await DeliveredIds(store).of(KEY, {"one", "two", "four", "five"}) == {"one", "two", "four"}
 
 
 async def test_delivered_ids_need_no_session_and_an_earlier_fence_is_refused(started, tmp_path):
