@@ -27,7 +27,7 @@ from agents import (
 )
 from structlog.testing import capture_logs
 
-from orchestrator_interactive import InteractiveOrchestrator, RunFinished
+from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel import HookRegistry, HookResult
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
@@ -340,13 +340,3 @@ async def test_a_timeout_around_the_session_is_a_timeout() -> None:
         async with asyncio.timeout(0):
             await agent.session.execute("go")
     await goes_on(agent)
-
-
-async def test_messages_are_refused_until_the_next_run() -> None:
-    agent = await make_agent(never(), say("ok"))
-    await _cancelled(await agent.asked())
-    with pytest.raises(RunFinished):
-        agent.inject("late")
-    agent.progress.act_on("executing", lambda: agent.inject("in time"))
-    await agent.run()
-    assert "in time" in str(await agent.told())

@@ -82,16 +82,6 @@ async def test_a_stop_while_the_start_of_a_tool_is_shown_does_not_start_it(*, im
     await goes_on(agent)
 
 
-async def test_a_stop_while_hooks_look_at_an_answer_starts_none_of_its_tools_and_answers_all() -> None:
-    tool = echo()
-    agent = await make_agent(call(use("echo", "a"), use("echo", "b")), tools=[tool], stop_grace_s=LONG_S)
-    agent.events.listen(agent.hooks, "provider:response").act_on("provider:response", agent.stop)
-    await agent.run()
-    assert tool.inputs == []
-    assert all("Not started" in text for text in (await results(agent)).values())
-    await goes_on(agent)
-
-
 async def test_a_stop_between_tools_and_the_next_call_ends_the_run() -> None:
     agent = await make_agent(call(use("echo", "a")), tools=[echo()])
     agent.progress.act_on("tool:end", agent.stop)
