@@ -325,7 +325,8 @@ def _storable(
         if not isinstance(block, ToolCallBlock):
             blocks.append(block)
         elif block.id in made:
-            given = writable(block.input)
+            same = block.input == made[block.id].arguments
+            given = block.input if same else writable(block.input)
             blocks.append(block if given is block.input else block.model_copy(update={"input": given}))
     return blocks, list(made.values())
 

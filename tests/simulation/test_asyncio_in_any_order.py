@@ -119,26 +119,6 @@ async def a_shield_protects_its_task() -> None:
     assert await inner == "kept"
 
 
-async def a_condition_wakes_as_many_as_it_notifies() -> None:
-    condition, woken = asyncio.Condition(), 0
-
-    async def wait() -> None:
-        nonlocal woken
-        async with condition:
-            await condition.wait()
-            woken += 1
-
-    tasks = [asyncio.create_task(wait()) for _ in range(4)]
-    await asyncio.sleep(1)
-    async with condition:
-        condition.notify(2)
-    await asyncio.sleep(1)
-    assert woken == 2
-    async with condition:
-        condition.notify_all()
-    await asyncio.gather(*tasks)
-
-
 async def gather_keeps_the_order_of_results() -> None:
     sleeps = (asyncio.sleep(random.choice([0, 1, 2]), number) for number in range(5))  # noqa: S311
     assert await asyncio.gather(*sleeps) == list(range(5))
@@ -150,7 +130,7 @@ async def gather_keeps_the_order_of_results() -> None:
     [
         *(a_lock_admits_one, a_semaphore_admits_two, a_queue_loses_nothing, a_task_group_ends_after_all_its_tasks),
         *(a_timeout_differs_from_a_cancellation, wait_for_returns_the_result, a_shield_protects_its_task),
-        *(a_condition_wakes_as_many_as_it_notifies, gather_keeps_the_order_of_results),
+        gather_keeps_the_order_of_results,
     ],
 )
 def test_a_primitive_works(check, kind: type[InOrder]) -> None:

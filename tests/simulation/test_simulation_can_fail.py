@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -231,138 +232,112 @@ async def execute_shielded(self: Proxy, input: dict[str, Any]) -> Any:  # noqa: 
     return await asyncio.shield(asyncio.ensure_future(self.inner.execute(input)))
 
 
-# The defect, a part of the violation, and the features of the seeds.
-DEFECTS: dict[str, tuple[Parts, str, set[str]]] = {
-    "the queue drops pending messages at the end": (queue(close=close_and_drop), "it is lost", set()),
-    "the queue returns the newest first": (
-        queue(drain=lambda self: InjectionQueue.drain(self)[::-1]),
-        "which is older",
-        set(),
+def defect(violation: str, parts: Parts, *features: str) -> tuple[str, Parts]:
+    """Return a part of the expected violation, and the defective parts with the features of the seeds."""
+    return violation, replace(parts, features=frozenset(features))
+
+
+DEFECTS = {
+    "the queue drops pending messages at the end": defect("it is lost", queue(close=close_and_drop)),
+    "the queue returns the newest first": defect(
+        "which is older", queue(drain=lambda self: InjectionQueue.drain(self)[::-1])
     ),
-    "the queue returns each message twice": (
-        queue(drain=lambda self: tuple(each for each in InjectionQueue.drain(self) for _ in range(2))),
+    "the queue returns each message twice": defect(
         "delivered twice",
-        set(),
+        queue(drain=lambda self: tuple(each for each in InjectionQueue.drain(self) for _ in range(2))),
     ),
-    "the queue does not report urgent messages": (
-        queue(has_urgent=False, watch=lambda _self, _callback: nullcontext()),
-        "was not read for",
-        {"urgent steers"},
+    "the queue does not report urgent messages": defect(
+        "was not read for", queue(has_urgent=False, watch=lambda _self, _callback: nullcontext()), "urgent steers"
     ),
-    "inject_message drops messages": (
-        capability("inject_message", lambda _, __: lambda content: oi.Receipt(getattr(content, "id", "plain"))),
+    "inject_message drops messages": defect(
         "it is lost",
-        set(),
+        capability("inject_message", lambda _, __: lambda content: oi.Receipt(getattr(content, "id", "plain"))),
     ),
-    "edit_message changes nothing": (
-        capability("edit_message", lambda _, loop: lambda message_id, _text: is_waiting(loop, message_id)),
+    "edit_message changes nothing": defect(
         "was changed on the way",
-        {"edits"},
+        capability("edit_message", lambda _, loop: lambda message_id, _text: is_waiting(loop, message_id)),
+        "edits",
     ),
-    "withdraw_message withdraws nothing": (
-        capability("withdraw_message", lambda _, loop: lambda message_id: is_waiting(loop, message_id)),
+    "withdraw_message withdraws nothing": defect(
         "was withdrawn",
-        {"edits"},
+        capability("withdraw_message", lambda _, loop: lambda message_id: is_waiting(loop, message_id)),
+        "edits",
     ),
-    "receipts are lost": (capability("receipts", lambda _, __: lambda: ()), "The capability reports", set()),
-    "a row separates a call and its result": (log(add_message=interrupt), "precedes the results of", set()),
-    "results are lost": (log(add_message=drop_results), "the log has no result of", set()),
-    "results belong to other calls": (
-        log(add_message=shift_results, content="nothing"),
-        "is in the row of",
-        set(),
+    "receipts are lost": defect("The capability reports", capability("receipts", lambda _, __: lambda: ())),
+    "a row separates a call and its result": defect("precedes the results of", log(add_message=interrupt)),
+    "results are lost": defect("the log has no result of", log(add_message=drop_results)),
+    "results belong to other calls": defect("is in the row of", log(add_message=shift_results, content="nothing")),
+    "late results are lost": defect("never came", late_rows(0), "urgent steers"),
+    "late results come twice": defect("An unexpected late result", late_rows(2), "urgent steers"),
+    "active calls of a killed process are not reported": defect(
+        "their process was killed", late_rows(0), "urgent steers", "kills"
     ),
-    "late results are lost": (late_rows(0), "never came", {"urgent steers"}),
-    "late results come twice": (late_rows(2), "An unexpected late result", {"urgent steers"}),
-    "active calls of a killed process are not reported": (
-        late_rows(0),
-        "their process was killed",
-        {"urgent steers", "kills"},
+    "a refusal is not stored": defect("the model reads", log(get_messages_for_request=drop_metadata), "refusals"),
+    "the history is rewritten": defect(
+        "does not begin with the whole previous request", log(get_messages_for_request=count_rows_in_the_first)
     ),
-    "a refusal is not stored": (log(get_messages_for_request=drop_metadata), "the model reads", {"refusals"}),
-    "the history is rewritten": (
-        log(get_messages_for_request=count_rows_in_the_first),
-        "does not begin with the whole previous request",
-        set(),
+    "the store hangs": defect("No callback will ever run again", HANGING_LOG),
+    "the end is not reported to hooks": defect("'execution:end' came 0 times", loop(hide_the_end)),
+    "a run outlives its cancellation": defect("A task is left", loop(run_shielded), "cancels"),
+    "a row is added after the end": defect("was added while no run was active", loop(add_a_row_later)),
+    "an error is hidden": defect("reports the status 'error'", loop(hide_errors), "errors"),
+    "an answer is not shown": defect(
+        "users were shown", progress(lambda event, data: [] if event == "text" else [(event, data)])
     ),
-    "the store hangs": (HANGING_LOG, "No callback will ever run again", set()),
-    "the end is not reported to hooks": (loop(hide_the_end), "'execution:end' came 0 times", set()),
-    "a run outlives its cancellation": (loop(run_shielded), "A task is left", {"cancels"}),
-    "a row is added after the end": (loop(add_a_row_later), "was added while no run was active", set()),
-    "an error is hidden": (loop(hide_errors), "reports the status 'error'", {"errors"}),
-    "an answer is not shown": (
-        progress(lambda event, data: [] if event == "text" else [(event, data)]),
-        "users were shown",
-        set(),
-    ),
-    "calls are missing at the end": (
-        progress(lambda event, data: [(event, {**data, "tools": []} if event == "complete" else data)]),
+    "calls are missing at the end": defect(
         "does not report the call",
-        set(),
+        progress(lambda event, data: [(event, {**data, "tools": []} if event == "complete" else data)]),
     ),
-    "all calls are reported as finished": (progress(claim_success), "as 'finished', not", {"stops"}),
-    "tokens are counted twice": (progress(double_the_usage), "The run used", set()),
-    "progress is reported after the end of a call": (
-        progress(report_after_the_end),
-        "is outside of its tool:start and tool:end",
-        {"tool reports"},
+    "all calls are reported as finished": defect("as 'finished', not", progress(claim_success), "stops"),
+    "tokens are counted twice": defect("The run used", progress(double_the_usage)),
+    "progress is reported after the end of a call": defect(
+        "is outside of its tool:start and tool:end", progress(report_after_the_end), "tool reports"
     ),
-    "a stop does nothing": (
-        capability("stop", lambda _, loop: lambda _immediate=False, _run_id=None: loop._running is not None),
+    "a stop does nothing": defect(
         "started after the stop",
-        {"stops"},
+        capability("stop", lambda _, loop: lambda _immediate=False, _run_id=None: loop._running is not None),
+        "stops",
     ),
-    "a stop ends another run": (
-        capability("stop", lambda stop, _: lambda immediate=False, _run_id=None: stop(immediate)),
+    "a stop ends another run": defect(
         "A stop of a finished run was accepted",
-        {"stops"},
+        capability("stop", lambda stop, _: lambda immediate=False, _run_id=None: stop(immediate)),
+        "stops",
     ),
-    "an urgent message cancels tools": (
-        Parts(mount_loop=mount_with_cancelling_urgent_messages),
+    "an urgent message cancels tools": defect(
         "within its time limit and that of the run",
-        {"urgent steers"},
+        Parts(mount_loop=mount_with_cancelling_urgent_messages),
+        "urgent steers",
     ),
-    "an urgent message discards an early call": (
-        loop(drop_interrupted_calls),
+    "an urgent message discards an early call": defect(
         "after an urgent message its call is missing",
-        {"urgent steers", "side-effect-free tools", "many calls"},
+        loop(drop_interrupted_calls),
+        "urgent steers",
+        "side-effect-free tools",
+        "many calls",
     ),
-    "a tool with side effects starts early": (
-        tools(side_effect_free=True),
-        "started before its call was in the log",
-        set(),
+    "a tool with side effects starts early": defect(
+        "started before its call was in the log", tools(side_effect_free=True)
     ),
-    "an early call outlives its failed answer": (
-        tools(execute=execute_shielded),
-        "its result will never be read",
-        {"side-effect-free tools", "errors"},
+    "an early call outlives its failed answer": defect(
+        "its result will never be read", tools(execute=execute_shielded), "side-effect-free tools", "errors"
     ),
-    "a child process outlives its tool": (
-        tools(execute=execute_shielded),
-        "of a tool has outlived the run",
-        {"tools with children", "cancels"},
+    "a child process outlives its tool": defect(
+        "of a tool has outlived the run", tools(execute=execute_shielded), "tools with children", "cancels"
     ),
-    "a tool has no time limit": (tools(timeout_s=1e6), "after its time limit", {"tool timeouts"}),
-    "a result has no size limit": (
-        options(max_result_chars=10**6),
-        "characters; the limit is",
-        {"capped results", "odd tools"},
+    "a tool has no time limit": defect("after its time limit", tools(timeout_s=1e6), "tool timeouts"),
+    "a result has no size limit": defect(
+        "characters; the limit is", options(max_result_chars=10**6), "capped results", "odd tools"
     ),
-    "retries have no limit": (options(max_retries=50), "came a retry; expected was", {"errors"}),
-    "retries have no delay": (options(retry_base_delay_s=0), "it must be 0.500 to 1.000 s", {"errors"}),
-    "providers have the wrong order": (loop(reverse_providers), "goes to the provider", {"fallback models"}),
-    "the budget has no limit": (
-        options(max_tokens=None),
-        "may use its tools, and should not",
-        {"token limit"},
-    ),
+    "retries have no limit": defect("came a retry; expected was", options(max_retries=50), "errors"),
+    "retries have no delay": defect("it must be 0.500 to 1.000 s", options(retry_base_delay_s=0), "errors"),
+    "providers have the wrong order": defect("goes to the provider", loop(reverse_providers), "fallback models"),
+    "the budget has no limit": defect("may use its tools, and should not", options(max_tokens=None), "token limit"),
 }
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_a_defect_is_detected(defect: str) -> None:
-    parts, expected, features = DEFECTS[defect]
-    parts = Parts(parts.mount_loop, parts.wrap_log, frozenset(features))
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_detected(name: str) -> None:
+    expected, parts = DEFECTS[name]
     assert any(expected in violation for seed in range(150) for violation in run(seed, parts).violations)
 
 

@@ -90,14 +90,12 @@ async def _slow(tool: Tool, mark: str) -> Any:
     return ToolResult(output=f"slow {result_mark(mark)}")
 
 
-async def _long(tool: Tool, mark: str) -> Any:
-    await asyncio.sleep(tool.sim.delay_s(3, 20))
-    return ToolResult(output=f"after a long time {result_mark(mark)}")
+def _silent_for(*means_s: float) -> Behaviour:
+    async def work(tool: Tool, mark: str) -> Any:
+        await asyncio.sleep(tool.sim.delay_s(*means_s))
+        return ToolResult(output=f"at last {result_mark(mark)}")
 
-
-async def _endless(tool: Tool, mark: str) -> Any:
-    await asyncio.sleep(tool.sim.delay_s(60, 600))
-    return ToolResult(output=f"at last {result_mark(mark)}")
+    return work
 
 
 async def _failing(tool: Tool, _mark: str) -> Any:
@@ -156,11 +154,7 @@ async def _cleaning_up(tool: Tool, mark: str) -> Any:
 
 async def _with_child_process(tool: Tool, mark: str) -> Any:
     with tool.invariants.child_processes.child():
-        try:
-            await asyncio.sleep(tool.sim.delay_s(0.5, 5))
-        finally:
-            await asyncio.sleep(0.02)
-    return ToolResult(output=f"the process has ended {result_mark(mark)}")
+        return await _cleaning_up(tool, mark)
 
 
 async def _image(_tool: Tool, mark: str) -> Any:
@@ -169,8 +163,8 @@ async def _image(_tool: Tool, mark: str) -> Any:
 
 _ALWAYS: dict[str, Behaviour] = {"quick": _quick, "hopping": _hopping, "slow": _slow, "dispatch_worker": _slow}
 _BY_FEATURE: dict[str, dict[str, Behaviour]] = {
-    "urgent steers": {"long": _long},
-    "endless tools": {"endless": _endless, "tidying": _cleaning_up},
+    "urgent steers": {"long": _silent_for(3, 20)},
+    "endless tools": {"endless": _silent_for(60, 600), "tidying": _cleaning_up},
     "failing tools": {"failing": _failing, "refusing": _refusing},
     "uncancellable tools": {"deaf": _uncancellable},
     "odd tools": {"nonsense": _odd_results, "huge": _huge, "self_cancelling": _self_cancelling, "painting": _image},

@@ -80,7 +80,7 @@ class Faults:
             "terminations": lambda: self._repeat([1, 1, 2], self._terminate, (2, 6)),
             "pauses": self._pause_one,
             "store outages": self._store_outages,
-            "Slack outages": self._slack_outage,
+            "Slack outages": lambda: self._outage("Slack", self._environment.slack, [5, 20, 60]),
             "no look-ups": self._no_threads,
         }
         for feature, fault in faults.items():
@@ -97,7 +97,7 @@ class Faults:
     def end(self) -> None:
         """Stop all faults. Processes that are to be started again still are."""
         self._is_over = True
-        self._environment.slack.is_away = False
+        self._environment.slack.come_back()
         self._environment.slack.returns_threads = True
         self._environment.stores.come_back()
         for process in self.processes:
@@ -173,13 +173,10 @@ class Faults:
             process.terminate()
 
     async def _pause_one(self) -> None:
-        process = await self._some_process()
-        if process is None:
-            return
-        rng = self._sim.rng
-        seconds = self._environment.lease_s * rng.uniform(0.2, 2)
-        count = rng.randint(1, 300)
-        self._sim.loop.after_callbacks(process.number, count, partial(self._pause, process, seconds))
+        if (process := await self._some_process()) is not None:
+            seconds = self._environment.lease_s * self._sim.rng.uniform(0.2, 2)
+            pause = partial(self._pause, process, seconds)
+            self._sim.loop.after_callbacks(process.number, self._sim.rng.randint(1, 300), pause)
 
     def _pause(self, process: Replica, seconds: float) -> None:
         if self._is_over:
@@ -195,29 +192,20 @@ class Faults:
         self._sim.loop.resume(process.number)
 
     async def _store_outages(self) -> None:
-        sim = self._sim
-        for _ in range(sim.rng.choice([1, 1, 2])):
-            await asyncio.sleep(sim.delay_s(1, 5))
-            if sim.calm:
-                return
-            sim.log("faults", "the store is away")
-            sim.count("store outage")
-            self._environment.stores.go_away()
-            await asyncio.sleep(sim.rng.uniform(0.1, sim.rng.choice([1, 10])))
-            self._environment.stores.come_back()
-            sim.log("faults", "the store is back")
+        for _ in range(self._sim.rng.choice([1, 1, 2])):
+            await self._outage("store", self._environment.stores, [1, 10])
 
-    async def _slack_outage(self) -> None:
-        sim, slack = self._sim, self._environment.slack
+    async def _outage(self, name: str, server: Any, longest_s: list[int]) -> None:
+        sim = self._sim
         await asyncio.sleep(sim.delay_s(1, 5))
         if sim.calm:
             return
-        sim.log("faults", "Slack is away")
-        sim.count("Slack outage")
-        slack.is_away = True
-        await asyncio.sleep(sim.rng.uniform(0.1, sim.rng.choice([5, 20, 60])))
-        slack.is_away = False
-        sim.log("faults", "Slack is back")
+        sim.log("faults", f"{name}: away")
+        sim.count(f"{name} outage")
+        server.go_away()
+        await asyncio.sleep(sim.rng.uniform(0.1, sim.rng.choice(longest_s)))
+        server.come_back()
+        sim.log("faults", f"{name}: back")
 
     async def _no_threads(self) -> None:
         sim = self._sim

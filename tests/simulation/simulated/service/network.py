@@ -7,14 +7,14 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from connector.protocols import Claim, InboxEntry, LeaseLost, StateChanges
 from orchestrator_interactive.interactions.errors import Fenced
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.stores.base import Change, LogStore
 from orchestrator_interactive.storage.errors import StoreUnavailable
-from service.store.base import Admission, ConversationRecord, RunStore
+from service.store.base import Admission, ConversationRecord
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation
 
@@ -277,30 +277,8 @@ def _run_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("The coroutine waits.")
 
 
-class Stores(Protocol):
-    """What the processes share. `logs` is for the invariants."""
-
-    logs: LogStore
-
-    async def connect(self, process: int) -> tuple[RunStore, LogStore]: ...
-
-    def disconnect(self, process: int) -> None:
-        """Drop the connections of a process that was killed or has ended."""
-        ...
-
-    def go_away(self) -> None:
-        """Fail all requests, and forget pending notifications."""
-        ...
-
-    def come_back(self) -> None: ...
-
-    async def records(self) -> dict[str, ConversationRecord]: ...
-
-    def close(self) -> None: ...
-
-
 class NetworkStores:
-    """A server that keeps everything in memory."""
+    """A server that keeps everything in memory. `logs` is for the invariants."""
 
     def __init__(self, sim: Simulation, parts: Any, observer: StoreObserver):
         self.logs: LogStore = parts.logs()
@@ -318,6 +296,7 @@ class NetworkStores:
         """Requests that were sent still arrive."""
 
     def go_away(self) -> None:
+        """Fail all requests, and forget pending notifications."""
         self._server.is_away = True
         self._table.forget_news()
 

@@ -7,11 +7,12 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from connector.inbound.intake import NotNow
 from simulated.simulation import Simulation
 
+from .replica import Replica
 from .slack import BOT, CHANNEL, TEAM, Slack, SlackMessage, tombstone_of
 
 _PEOPLE = ("UANN", "UBEN", "UCAM")
@@ -19,16 +20,6 @@ _STATUS_KEY = ":status"
 _ACK_WITHIN_S = 3.0
 # Delays between attempts: those of Slack, and shorter ones.
 _RETRY_AFTER_S = ((0.5, 60.0, 300.0), (0.5, 4.0, 20.0))
-
-
-class Listener(Protocol):
-    """A connected process."""
-
-    number: int
-
-    async def receive(self, event: dict[str, Any]) -> None:
-        """Handle an event. Its return is the acknowledgement."""
-        ...
 
 
 @dataclass(slots=True)
@@ -48,7 +39,7 @@ class EventDelivery:
 class Events:
     """Delivers events to connected processes: until one acknowledges in time, or for a few attempts."""
 
-    def __init__(self, sim: Simulation, listeners: Callable[[], Sequence[Listener]]):
+    def __init__(self, sim: Simulation, listeners: Callable[[], Sequence[Replica]]):
         self.deliveries: list[EventDelivery] = []
         self._sim = sim
         self._listeners = listeners

@@ -153,6 +153,7 @@ class Replica:
         self._ended.set()
 
     async def receive(self, event: dict[str, Any]) -> None:
+        """Handle an event. Its return is the acknowledgement."""
         assert self.intake is not None
         handling = dispatch(event, TEAM, self.intake)
         if self._environment.parts.acknowledges_early:

@@ -99,6 +99,12 @@ class Slack:
         self._page = page
         self._micros = 0
 
+    def go_away(self) -> None:
+        self.is_away = True
+
+    def come_back(self) -> None:
+        self.is_away = False
+
     def now_ts(self) -> str:
         """Return a unique ts of the current time."""
         self._micros = max(self._micros + 1, int(self._sim.now() * 1e6))

@@ -71,7 +71,8 @@ class ConversationState:
         stops: the times of the stops among them.
         written: the time of each entry.
         held: entries up to this number are held back.
-        stop_seq, stop_ts: entries up to this number that are not newer than the stop are held back.
+        holds: the sequence number and time of each stop that had an effect. It holds back what was accepted before it
+            and is not newer. What one stop leaves free stays free, whatever the time of another.
     """
 
     owner: int | None = None
@@ -79,8 +80,7 @@ class ConversationState:
     run: str | None = None
     first: str = ""
     held: int = 0
-    stop_seq: int = 0
-    stop_ts: str = ""
+    holds: dict[int, str] = field(default_factory=dict)
     posts: dict[str, bool] = field(default_factory=dict)
     stops: dict[int, str] = field(default_factory=dict)
     written: dict[int, str] = field(default_factory=dict)
@@ -92,8 +92,8 @@ class ConversationState:
         return not all(map(self.is_held, self.waiting))
 
     def is_held(self, seq: int) -> bool:
-        is_old = self.written.get(seq, "") <= self.stop_ts
-        return seq <= (max(self.held, self.stop_seq) if is_old else self.held)
+        written = self.written.get(seq, "")
+        return seq <= self.held or any(seq < stop and written <= ts for stop, ts in self.holds.items())
 
 
 class StoreObserver:
@@ -150,10 +150,8 @@ class StoreObserver:
         state.waiting = set(waiting)
         is_started = state.starts_a_run
         state.posts |= {part: bool(post) for part, post in changes.posts.items()}
-        if stops := self._effective_stops(state, changes):
-            state.stop_seq = max(state.stop_seq, *stops)
-            state.stop_ts = max(state.stop_ts, *(state.stops[seq] for seq in stops))
-        else:
+        state.holds |= {seq: state.stops[seq] for seq in self._effective_stops(state, changes)}
+        if not changes.closed:  # the owner releases the conversation with nothing but late changes left
             state.held = max(state.held, changes.held_seq or 0)
         run = self.runs.get(state.run or "")
         if run is not None and any(_is_end_notice(post) for post in changes.posts.values()):
