@@ -261,6 +261,7 @@ class TestPendingMessages:
         assert [data["ids"] for data in agent.progress.of("injection:applied")] == [["m1"]]
 
     @pytest.mark.parametrize("moment", ["before", "after"])
+    @in_virtual_time
     async def test_a_run_cancelled_while_their_row_is_committed_neither_loses_nor_doubles_them(
         self, moment: Any
     ) -> None:

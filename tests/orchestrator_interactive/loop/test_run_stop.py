@@ -22,6 +22,7 @@ HOOKS = ("execution:start", "prompt:submit", "provider:request", "provider:respo
 
 
 @pytest.mark.parametrize("event", ["cancel:requested", "execution:end", "orchestrator:complete", "cancel:completed"])
+@in_virtual_time
 async def test_a_hook_on_the_events_of_the_stop_does_not_hold_it_up(event: str) -> None:
     agent = await make_agent(never())
     agent.events.listen(agent.hooks, event).hold(event, asyncio.Event())

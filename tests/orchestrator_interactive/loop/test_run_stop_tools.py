@@ -9,6 +9,7 @@ from agents.milestones import LONG_S, soon
 from agents.provider import call, use
 from agents.session import Agent, make_agent
 from agents.tools import Person, ScriptedTool, deaf_tool, echo, gated, returning
+from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult
 
@@ -116,6 +117,7 @@ async def test_a_tool_that_finishes_while_it_is_cancelled_keeps_its_result() -> 
     assert await results(agent) == {"a": "rolled back"}
 
 
+@in_virtual_time
 async def test_a_tool_that_ignores_its_cancellation_neither_holds_the_run_nor_reports_after_it() -> None:
     release = asyncio.Event()
     tool = deaf_tool(release)
@@ -133,6 +135,7 @@ async def test_a_tool_that_ignores_its_cancellation_neither_holds_the_run_nor_re
 
 
 @pytest.mark.parametrize("immediate", [False, True])
+@in_virtual_time
 async def test_the_run_ends_after_its_tools_have_cleaned_up(*, immediate: bool) -> None:
     clean_up, order = asyncio.Event(), []
 
