@@ -35,6 +35,15 @@ def test_opening_clears_nothing() -> None:
     assert _ids(queue.drain()) == ["1"]
 
 
+def test_a_message_that_is_withdrawn_and_offered_again_is_the_last_to_arrive() -> None:
+    queue = InjectionQueue()
+    for name in "12":
+        queue.offer(Injection("x", id=name))
+    assert queue.withdraw("1")
+    queue.offer(Injection("x", id="1"))
+    assert _ids(queue.drain()) == ["2", "1"]
+
+
 def test_a_new_callback_gets_the_pending_messages_in_order() -> None:
     queue, seen = InjectionQueue(), list[str]()
     for name in "12":
