@@ -72,7 +72,6 @@ class InjectionQueue:
     """
 
     def __init__(self, bound: int = 100) -> None:
-        # The id of a withdrawn injection stays here until the next drain.
         self._ids: asyncio.Queue[str] = asyncio.Queue()
         self._pending: dict[str, Injection] = {}
         self._bound = bound
@@ -116,8 +115,7 @@ class InjectionQueue:
         """Take all pending injections, ordered by the time of writing; those without an `order` last, by arrival."""
         if self._ids.empty():
             return ()
-        ids = [self._ids.get_nowait() for _ in range(self._ids.qsize())]
-        arrived = [self._pending.pop(each) for each in ids if each in self._pending]
+        arrived = [self._pending.pop(each) for each in self._take_ids()]
         return tuple(sorted(arrived, key=lambda each: inf if each.order is None else each.order))
 
     def drain_or_close(self) -> tuple[Injection, ...]:
@@ -146,7 +144,12 @@ class InjectionQueue:
 
     def withdraw(self, message_id: str) -> bool:
         """Remove a pending injection. Returns False if it is not pending."""
-        return self._pending.pop(message_id, None) is not None
+        if self._pending.pop(message_id, None) is None:
+            return False
+        for each in self._take_ids():
+            if each != message_id:
+                self._ids.put_nowait(each)
+        return True
 
     @contextmanager
     def watch(self, callback: Callable[[Injection], object]) -> Iterator[None]:
@@ -158,6 +161,9 @@ class InjectionQueue:
             yield
         finally:
             self._watchers.remove(callback)
+
+    def _take_ids(self) -> list[str]:
+        return [self._ids.get_nowait() for _ in range(self._ids.qsize())]
 
     def _set(self, injection: Injection) -> None:
         self._pending[injection.id] = injection

@@ -207,11 +207,6 @@ class TestProperties:
         with pytest.raises(AttributeError):
             setattr(coordinator, name, "another")
 
-    async def test_the_loader_loads_modules(self, coordinator: ModuleCoordinator, tmp_path) -> None:
-        mount = await coordinator.loader.load("tool-filesystem", {"root": str(tmp_path)})
-        await mount(coordinator)
-        assert "read_file" in coordinator.get("tools")
-
 
 class TestPolicyConfiguration:
     @pytest.mark.parametrize("value", [1000, None])
@@ -299,11 +294,6 @@ class TestCleanup:
         with pytest.raises(asyncio.CancelledError):
             await cleaning
         assert order == ["first"]
-
-    async def test_the_session_calls_it(self, shipped_plan, order: list[str]) -> None:
-        async with AmplifierSession(shipped_plan) as session:
-            session.coordinator.register_cleanup(Resource("module", order).disconnect)
-        assert order == ["module"]
 
 
 class TestResetTurn:

@@ -238,13 +238,15 @@ class TestApprovalFlowProcessing:
             ("Perhaps", "deny", ""),
             (None, "deny", ""),
             (1, "deny", ""),
+            *((answer, "continue", "") for answer in ("ALLOW", " allow\n", "Allow, but be careful")),
+            *((answer, "deny", "") for answer in (True, ["Allow"], b"Allow", "Do not allow")),
             (ApprovalTimeoutError("nobody"), "deny", "Approval timeout - denied by default"),
             (TimeoutError(), "deny", "Approval timeout - denied by default"),
         ],
         ids=str,
     )
     async def test_an_answer_becomes_continue_or_deny(self, make_coordinator, answer, action, reason) -> None:
-        options = ["Allow for an hour", "Never"] if answer in {"Allow for an hour", "Never"} else ASK.approval_options
+        options = ["Allow for an hour", "Never"] if answer in ("Allow for an hour", "Never") else ASK.approval_options
         ask = ASK.model_copy(update={"approval_options": options})
         processed = await make_coordinator(approvals=Person(answer)).process_hook_result(ask, "e", "h")
         assert processed.action == action
@@ -265,14 +267,21 @@ class TestApprovalFlowProcessing:
                 assert (await coordinator.process_hook_result(ask, "e", "h")).action == "continue"
             assert len(person.asked) == times_asked * session
 
-    @pytest.mark.parametrize(("default", "action"), [("allow", "continue"), ("deny", "deny")])
-    @pytest.mark.parametrize("approvals", [NoAnswer(), Person(ConnectionError("away")), Offline()])
+    @pytest.mark.parametrize("default", ["allow", "deny"])
+    @pytest.mark.parametrize(
+        ("approvals", "timeout_s"),
+        [
+            *((NoAnswer(), timeout_s) for timeout_s in (0.01, 0, -1)),
+            (Person(ConnectionError("away")), 1),
+            (Offline(), 1),
+        ],
+    )
     async def test_a_timeout_or_a_failure_takes_the_default(
-        self, make_coordinator, logs, approvals: Any, default: Any, action: str
+        self, make_coordinator, logs, approvals: Any, timeout_s: float, default: Any
     ) -> None:
-        ask = ASK.model_copy(update={"approval_timeout": 0.01, "approval_default": default})
+        ask = ASK.model_copy(update={"approval_timeout": timeout_s, "approval_default": default})
         processed = await soon(make_coordinator(approvals=approvals).process_hook_result(ask, "e", "guard"))
-        assert processed.action == action
+        assert processed.action == ("continue" if default == "allow" else "deny")
         assert logs.tell("error", "approval", "guard") is not isinstance(approvals, NoAnswer)
 
     async def test_without_an_approval_system_it_is_denied_and_logged(self, make_coordinator, logs) -> None:

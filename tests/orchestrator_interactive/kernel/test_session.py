@@ -47,23 +47,6 @@ class TestModules:
         await asyncio.gather(session.initialize(), session.initialize())
         assert count == [1]
 
-    async def test_one_that_returns_what_it_mounted_is_not_cleaned_up_by_calling_it(self) -> None:
-        class CallableTool:
-            name = description = "t"
-            calls = 0
-
-            def __call__(self) -> None:
-                CallableTool.calls += 1
-
-        async def mount(coordinator: Any, _config: Any) -> Any:
-            tool = CallableTool()
-            await coordinator.mount("tools", tool)
-            return tool
-
-        async with _session({"tools": ["t"]}, tool=mount):
-            pass
-        assert CallableTool.calls == 0
-
     @pytest.mark.parametrize("point", ["orchestrator", "context", "providers"])
     async def test_the_error_of_a_prompt_names_a_missing_one(self, point: str) -> None:
         session = _session()

@@ -38,15 +38,19 @@ def _session(plan: dict[str, Any], **mounts: Any) -> AmplifierSession:
     return AmplifierSession({"session": {"orchestrator": "o", "context": "c"}, **plan}, loader=loader)
 
 
-async def test_a_callable_tool_that_is_only_returned_is_mounted_and_not_called() -> None:
+@pytest.mark.parametrize("is_mounted", [False, True])
+async def test_a_callable_tool_that_is_returned_is_mounted_and_not_called(*, is_mounted: bool) -> None:
     class CallableTool(MockTool):
         calls = 0
 
         def __call__(self) -> None:
             CallableTool.calls += 1
 
-    async def mount(_coordinator: Any, _config: Any) -> Any:
-        return CallableTool("t")
+    async def mount(coordinator: Any, _config: Any) -> Any:
+        tool = CallableTool("t")
+        if is_mounted:
+            await coordinator.mount("tools", tool)
+        return tool
 
     async with _session({"tools": ["m"]}, m=mount) as session:
         assert list(session.coordinator.get("tools")) == ["t"]

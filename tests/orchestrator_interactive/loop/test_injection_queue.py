@@ -20,21 +20,6 @@ def _ids(injections: Iterable[Injection]) -> list[str]:
     return [injection.id for injection in injections]
 
 
-def test_messages_without_an_order_follow_the_others_by_arrival() -> None:
-    queue = InjectionQueue()
-    for text, order in [("c", None), ("b", 2.0), ("d", None), ("a", 1.0)]:
-        queue.offer(Injection(text, order=order))
-    assert [each.text for each in queue.drain()] == ["a", "b", "c", "d"]
-
-
-def test_drain_or_close_with_a_message_stays_open() -> None:
-    queue = InjectionQueue()
-    queue.offer(Injection("x"))
-    assert len(queue.drain_or_close()) == 1
-    queue.offer(Injection("y"))
-    assert len(queue) == 1
-
-
 def test_drain_or_close_without_a_message_closes() -> None:
     queue = InjectionQueue()
     assert queue.drain_or_close() == ()
@@ -50,23 +35,13 @@ def test_opening_clears_nothing() -> None:
     assert _ids(queue.drain()) == ["1"]
 
 
-def test_restored_messages_lead_in_the_order_of_their_drains() -> None:
+def test_a_message_that_is_withdrawn_and_offered_again_is_the_last_to_arrive() -> None:
     queue = InjectionQueue()
+    for name in "12":
+        queue.offer(Injection("x", id=name))
+    assert queue.withdraw("1")
     queue.offer(Injection("x", id="1"))
-    first = queue.drain()
-    queue.offer(Injection("y", id="2"))
-    queue.restore(queue.drain())
-    queue.restore(first)
-    assert _ids(queue.drain()) == ["1", "2"]
-
-
-def test_restored_messages_count_against_the_bound() -> None:
-    queue = InjectionQueue(2)
-    queue.offer(Injection("one"))
-    queue.offer(Injection("two"))
-    queue.restore(queue.drain())
-    with pytest.raises(InjectionQueueFull):
-        queue.offer(Injection("three"))
+    assert _ids(queue.drain()) == ["2", "1"]
 
 
 def test_a_new_callback_gets_the_pending_messages_in_order() -> None:

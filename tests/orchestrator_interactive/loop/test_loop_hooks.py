@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import Agent, Person, ScriptedTool, call, echo, faults, make_agent, raising, say, soon, told, use
+from agents import Agent, ScriptedTool, call, echo, faults, make_agent, raising, say, told, use
 from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import HookResult, ToolResult
@@ -374,12 +374,6 @@ class TestAsk:
         assert "one" not in str(await _results(agent))
         assert faults(await agent.history()) == []
 
-    async def test_an_approval_that_times_out_takes_its_default(self) -> None:
-        agent = await _agent(tool := echo(), approvals=Person())
-        agent.on_hook("tool:pre", ASK.model_copy(update={"approval_timeout": 0, "approval_default": "allow"}))
-        assert await soon(agent.session.execute("go")) == "ok"
-        assert len(tool.inputs) == 2
-
     @pytest.mark.parametrize("answer", ["Allow", "Deny"])
     async def test_an_injection_beside_a_question_is_kept_whatever_the_answer(self, answer: str) -> None:
         agent = await _agent(approvals=MockApprovalSystem(answer))
@@ -387,14 +381,6 @@ class TestAsk:
         agent.on_hook("tool:pre", ASK)
         await agent.run()
         assert [role for role, _ in _request(agent, 1)][2:] == ["tool", "tool", "system", "system"]
-
-    async def test_the_questions_of_two_hooks_are_both_asked(self) -> None:
-        approvals = MockApprovalSystem()
-        agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[echo()], approvals=approvals)
-        for prompt in ("Network?", "Delete?"):
-            agent.on_hook("tool:pre", ASK.model_copy(update={"approval_prompt": prompt}))
-        await agent.run()
-        assert [request.prompt for request in approvals.requests] == ["Network?\nDelete?"]
 
 
 class TestShow:

@@ -13,12 +13,6 @@ MORE = ("user", f"{PREFIX}\n- more")
 
 
 class TestInjectionPoints:
-    async def test_a_message_before_the_first_call_is_in_the_first_request(self) -> None:
-        agent = await make_agent(say("ok"))
-        agent.progress.act_on("executing", lambda: agent.inject("more"))
-        await agent.run()
-        assert told(agent.provider.sent(0)) == [("user", "go"), MORE]
-
     async def test_a_message_while_nothing_runs_yet_leads_the_first_run(self) -> None:
         agent = await make_agent(say("ok"))
         agent.inject("more")

@@ -246,11 +246,6 @@ class TestTheOrder:
             await agent.run()
         assert caught.value.__cause__ is DOWN
 
-    async def test_a_stalled_model_is_given_up_for_another(self) -> None:
-        agent, (one, _) = await _agent([never()], [say("ok")], stall_timeout_s=0.01)
-        assert await agent.run() == "ok"
-        assert one.cancelled == 1
-
     async def test_a_stop_at_the_fallback_asks_no_other_provider(self) -> None:
         agent, (_, two) = await _agent([fail(WHO)], [say("never said")])
         agent.progress.act_on("fallback", agent.stop)

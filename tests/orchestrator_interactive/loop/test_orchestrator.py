@@ -26,8 +26,9 @@ from agents import (
     use,
 )
 from structlog.testing import capture_logs
+from virtual_time import in_virtual_time
 
-from orchestrator_interactive import InteractiveOrchestrator, RunFinished
+from orchestrator_interactive import InteractiveOrchestrator
 from orchestrator_interactive.kernel import HookRegistry, HookResult
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
@@ -298,6 +299,7 @@ async def test_a_model_call_that_ignores_it_does_not_hold_it_up(times: int) -> N
 
 
 @pytest.mark.parametrize("times", [1, 2])
+@in_virtual_time
 async def test_a_tool_that_ignores_it_does_not_hold_it_up_and_its_calls_are_answered(times: int) -> None:
     release = asyncio.Event()
     tool = deaf_tool(release)
@@ -316,6 +318,7 @@ async def test_at_a_progress_event_it_leaves_a_valid_history(event: str) -> None
     await goes_on(agent)
 
 
+@in_virtual_time
 async def test_while_the_calls_are_committed_it_leaves_a_valid_next_request() -> None:
     agent = await make_agent(call(use("echo", "a")), tools=[echo()])
     reached = agent.context.hold("after", lambda row: row["role"] == "assistant")
@@ -340,13 +343,3 @@ async def test_a_timeout_around_the_session_is_a_timeout() -> None:
         async with asyncio.timeout(0):
             await agent.session.execute("go")
     await goes_on(agent)
-
-
-async def test_messages_are_refused_until_the_next_run() -> None:
-    agent = await make_agent(never(), say("ok"))
-    await _cancelled(await agent.asked())
-    with pytest.raises(RunFinished):
-        agent.inject("late")
-    agent.progress.act_on("executing", lambda: agent.inject("in time"))
-    await agent.run()
-    assert "in time" in str(await agent.told())

@@ -41,18 +41,6 @@ class TestProtocolDefinition:
         assert list(parameters)[1:6] == ["prompt", "context", "providers", "tools", "hooks"]
         assert any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
-    async def test_the_kernel_passes_the_coordinator(self, coordinator: ModuleCoordinator) -> None:
-        class Absorbs:
-            async def execute(self, *_: Any, **kwargs: Any) -> str:
-                self.kwargs = kwargs
-                return ""
-
-        orchestrator = Absorbs()
-        agent = await make_agent()
-        await agent.coordinator.mount("orchestrator", orchestrator)
-        await agent.session.execute("go", on_progress=len)
-        assert orchestrator.kwargs == {"coordinator": agent.coordinator, "on_progress": len}
-
 
 class TestExecutionFlow:
     async def test_model_and_tools_alternate_until_a_response_has_no_calls(self) -> None:

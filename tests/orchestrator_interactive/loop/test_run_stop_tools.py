@@ -9,6 +9,7 @@ from agents.milestones import LONG_S, soon
 from agents.provider import call, use
 from agents.session import Agent, make_agent
 from agents.tools import Person, ScriptedTool, deaf_tool, echo, gated, returning
+from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult
 
@@ -82,16 +83,6 @@ async def test_a_stop_while_the_start_of_a_tool_is_shown_does_not_start_it(*, im
     await goes_on(agent)
 
 
-async def test_a_stop_while_hooks_look_at_an_answer_starts_none_of_its_tools_and_answers_all() -> None:
-    tool = echo()
-    agent = await make_agent(call(use("echo", "a"), use("echo", "b")), tools=[tool], stop_grace_s=LONG_S)
-    agent.events.listen(agent.hooks, "provider:response").act_on("provider:response", agent.stop)
-    await agent.run()
-    assert tool.inputs == []
-    assert all("Not started" in text for text in (await results(agent)).values())
-    await goes_on(agent)
-
-
 async def test_a_stop_between_tools_and_the_next_call_ends_the_run() -> None:
     agent = await make_agent(call(use("echo", "a")), tools=[echo()])
     agent.progress.act_on("tool:end", agent.stop)
@@ -126,6 +117,7 @@ async def test_a_tool_that_finishes_while_it_is_cancelled_keeps_its_result() -> 
     assert await results(agent) == {"a": "rolled back"}
 
 
+@in_virtual_time
 async def test_a_tool_that_ignores_its_cancellation_neither_holds_the_run_nor_reports_after_it() -> None:
     release = asyncio.Event()
     tool = deaf_tool(release)
@@ -143,6 +135,7 @@ async def test_a_tool_that_ignores_its_cancellation_neither_holds_the_run_nor_re
 
 
 @pytest.mark.parametrize("immediate", [False, True])
+@in_virtual_time
 async def test_the_run_ends_after_its_tools_have_cleaned_up(*, immediate: bool) -> None:
     clean_up, order = asyncio.Event(), []
 

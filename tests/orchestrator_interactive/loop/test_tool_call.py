@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from agents.after_run import goes_on, results
-from agents.milestones import deaf_to_the_loop, soon
+from agents.milestones import soon
 from agents.provider import call, say, use
 from agents.recorders import Recorder
 from agents.rows import text_of
@@ -266,22 +266,6 @@ class TestProgressReports:
         assert "too late" not in _reports(agent)
         names = agent.progress.names()
         assert "tool:progress" not in names[names.index("tool:end") :]
-
-    @in_virtual_time
-    async def test_none_comes_after_the_timeout_of_a_tool_that_ignores_it(self) -> None:
-        release = asyncio.Event()
-
-        async def behave() -> None:
-            await deaf_to_the_loop(release)
-            report_progress("too late")
-
-        tool = having(_reporting(behave), timeout_s=0.01)
-        agent = await make_agent(call(use("work", "a")), say("ok"), tools=[tool])
-        await agent.run()
-        release.set()
-        await _turns()
-        assert _reports(agent) == []
-        assert tool.finished == 1
 
     async def test_a_listener_that_fails_disturbs_neither_the_tool_nor_later_reports(self) -> None:
         recorder = Recorder()

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from agents import after, call, faults, gated, say, soon, text_of, use
+from agents import call, gated, say, soon, text_of, use
 
-from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX, RunFinished
+from orchestrator_interactive.loop.injection_queue import NOTICE_PREFIX, PREFIX
 
 Make = Callable[..., Any]
 
@@ -29,31 +28,6 @@ async def test_a_message_during_a_tool_follows_its_result_in_the_next_request(co
     ]
     (applied,) = session.events.of("injection:applied")
     assert (applied["count"], applied["messages"]) == (1, ["also check the budget"])
-
-
-async def test_messages_during_an_answer_follow_it_in_one_row(core_session: Make) -> None:
-    gate = asyncio.Event()
-    session = await core_session(after(gate, say("First.")), say("Second."))
-    run = session.start()
-    await session.provider.asked(1)
-    for text in ("one", "two"):
-        session.capability("orchestrator.inject_message")(text)
-    gate.set()
-    assert await soon(run) == "Second."
-    rows = await session.rows()
-    assert [text_of(row) for row in rows] == ["go", "First.", f"{PREFIX}\n- one\n- two", "Second."]
-    assert faults(rows) == []
-    assert session.provider.prefix_breaks() == []
-
-
-async def test_a_message_after_the_run_and_a_blank_one_are_refused(core_session: Make) -> None:
-    session = await core_session(say("Done."))
-    await session.run()
-    inject = session.capability("orchestrator.inject_message")
-    with pytest.raises(RunFinished):
-        inject("too late")
-    with pytest.raises(ValueError, match="needs some text"):
-        inject("  ")
 
 
 async def test_a_notice_waits_for_the_next_run(core_session: Make) -> None:
