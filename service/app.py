@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import structlog
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from connector.protocols import RateBudget
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import Environment, ServiceConfig
-    from service.store.base import RunStore
+    from service.store.base import RunStore, SharedBudget
 
     Handler = Callable[[int, FrameType | None], object] | int | None
 
 log = structlog.get_logger(__name__)
 
 # Seconds of the shutdown grace that are reserved for closing sessions, leases and stores after the connector has
-# ended (at most half of the grace), and the share of these for closing the stores.
+# ended (at most half of the grace), and the part of that time for closing the stores.
 _AFTER_CONNECTOR_S = 1.5
 _CLOSED_WITHIN_S = 0.3
 # A process stops taking over conversations when it owns this many more than its limit of concurrent runs.
@@ -52,10 +52,6 @@ _AT_ONCE: Mapping[signal.Signals, Handler] = {
 }
 # Python's interpreter shutdown takes a moment even if the grace is shorter.
 _SHORTEST_GRACE_S = 0.5
-
-
-class _Closable(Protocol):
-    async def aclose(self) -> None: ...
 
 
 async def serve(config: ServiceConfig, environment: Environment) -> None:
@@ -79,8 +75,7 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
     grace_s = config.shutdown_grace_s
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
-        _working(config, environment, url, provider, free_mb) as (sessions, runs),
-        _shared_budget(url) as budget,
+        _working(config, environment, url, provider, free_mb) as (sessions, runs, budget),
         connected(
             access,
             instances,
@@ -108,11 +103,11 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
 @asynccontextmanager
 async def _working(
     config: ServiceConfig, environment: Environment, url: str, provider: str, free_mb: dict[str, int]
-) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns]]:
-    """Open the sessions and runs on the store at a URL. Closing them takes bounded time."""
+) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns, RateBudget | None]]:
+    """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time."""
     retry, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), uuid4().hex
     async with (
-        _stores(url) as (store, logs),
+        _stores(url) as (store, logs, budget),
         watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
         expiring(store, logs),
         StoredRuns(store, owner, config.lease_s, retry, _boottime_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
@@ -126,20 +121,7 @@ async def _working(
             anthropic_api_key=environment.anthropic_key,
         ) as sessions,
     ):
-        yield sessions, runs
-
-
-@asynccontextmanager
-async def _shared_budget(url: str) -> AsyncIterator[RateBudget | None]:
-    """Open the rate budget that replicas share through the store; `None` if the store has no replicas (SQLite)."""
-    budget = await open_budget(url)
-    if budget is None:
-        yield None
-        return
-    try:
-        yield budget
-    finally:
-        await _close(budget)
+        yield sessions, runs, budget
 
 
 def _boottime_s() -> float:
@@ -148,25 +130,26 @@ def _boottime_s() -> float:
 
 
 @asynccontextmanager
-async def _stores(url: str) -> AsyncIterator[tuple[RunStore, LogStore]]:
-    """Open the run store and the log store at a URL. Close them concurrently, within `_CLOSED_WITHIN_S`."""
+async def _stores(url: str) -> AsyncIterator[tuple[RunStore, LogStore, SharedBudget | None]]:
+    """Open the run store, the log store and the rate budget that replicas share (`None` for SQLite) at a URL.
+
+    Close them concurrently, within `_CLOSED_WITHIN_S`.
+    """
     async with AsyncExitStack() as opened:
         runs = await open_run_store(url)
         opened.push_async_callback(runs.aclose)
         logs = await open_log_store(url)
+        opened.push_async_callback(logs.aclose)
+        budget = await open_budget(url)
         opened.pop_all()
     try:
-        yield runs, logs
+        yield runs, logs, budget
     finally:
-        await _close(runs, logs)
-
-
-async def _close(*stores: _Closable) -> None:
-    try:
-        async with asyncio.timeout(_CLOSED_WITHIN_S):
-            await asyncio.gather(*(store.aclose() for store in stores))
-    except TimeoutError:
-        log.warning("store.not_closed")
+        try:
+            async with asyncio.timeout(_CLOSED_WITHIN_S):
+                await asyncio.gather(*(store.aclose() for store in (runs, logs, budget) if store is not None))
+        except TimeoutError:
+            log.warning("store.not_closed")
 
 
 @asynccontextmanager

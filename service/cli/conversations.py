@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -13,14 +14,13 @@ import click
 
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from orchestrator_interactive.interactions.export import as_json_lines, as_page, as_text
-from service.cli.output_file import atomic_output
 from service.cli.store_access import StoreAccess, with_store
 from service.runs.queries import find_conversation, forget, stack_of, summary, with_people
 from service.store import inspect_run_store
 from service.tables import counted, moment, table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
@@ -32,6 +32,8 @@ _FORMATS = {"jsonl": as_json_lines, "html": as_page}
 _DAY_S = 86_400
 # Attempts of a change that conflicts with a concurrent write.
 _TRIES = 5
+# Mode of an exported file, as under the usual umask of 022.
+_MODE = 0o644
 
 
 @click.group()
@@ -181,7 +183,7 @@ async def export(  # noqa: PLR0913, PLR0917 - one argument per option
     if output is None:
         await _write_out(first, pieces, sys.stdout)
         return
-    with atomic_output(output, access.files) as file:
+    with _atomic_output(output, access.files) as file:
         await _write_out(first, pieces, file)
     click.echo(f"Wrote {output}.", err=True)
 
@@ -281,3 +283,29 @@ async def _write_out(first: str, rest: AsyncIterator[str], file: IO[str]) -> Non
     file.write(first)
     async for piece in rest:
         file.write(piece)
+
+
+@contextmanager
+def _atomic_output(path: Path, protected: Sequence[Path]) -> Iterator[IO[str]]:
+    """Open a temporary file that replaces `path` when the body has succeeded; write to a pipe or a device directly.
+
+    Raises:
+        click.ClickException: `path` is one of the `protected` files, or cannot be written.
+    """
+    try:
+        if path.exists() and any(each.exists() and path.samefile(each) for each in protected):
+            raise click.UsageError(f"{path} is the store. Choose another output file.")
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8") as file:
+                yield file
+            return
+        new = tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".new-", delete=False)  # noqa: SIM115 - closed below
+        with ExitStack() as on_failure:
+            on_failure.callback(Path(new.name).unlink)
+            with new:
+                yield new
+            on_failure.pop_all()
+        Path(new.name).chmod(_MODE)
+        Path(new.name).replace(path)
+    except OSError as e:
+        raise click.FileError(str(path), f"{e.strerror}. Choose another file") from e

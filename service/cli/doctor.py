@@ -13,20 +13,18 @@ import click
 from service.cli.setup import Setup, config_option
 from service.cli.store_access import run_at
 from service.config.config import Environment, LogConfig
-from service.doctor import FindingLevel
 from service.doctor.delivery_audit import check
-from service.doctor.findings import passed
+from service.doctor.findings import FindingLevel, passed
 from service.logging import configure_logging
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.tables import counted, table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from service.config.config import ServiceConfig
-    from service.doctor import DoctorFinding
     from service.doctor.delivery_audit import DeliveryAudit, Tally
+    from service.doctor.findings import DoctorFinding
 
 _NAMES = {
     "runs_on": "active runs, including unfinished cleanup",
@@ -77,12 +75,18 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
     first = passed("configuration", f"{source}: {counted(count, 'agent')} ({', '.join(config.instances)}).")
 
     async def look() -> list[DoctorFinding]:
-        every = []
-        async for finding in _all(first, config, setup.environment):
-            shown = replace(finding, message=setup.hide(finding.message))
-            every.append(shown)
+        from service.doctor.checkup import examined  # noqa: PLC0415 - not needed with --store
+
+        every: list[DoctorFinding] = []
+
+        def add(finding: DoctorFinding) -> None:
+            every.append(replace(finding, message=setup.hide(finding.message)))
             if not as_json:
-                click.echo(shown.line)
+                click.echo(every[-1].line)
+
+        add(first)
+        async for finding in examined(config, setup.environment):
+            add(finding)
         return every
 
     every = asyncio.run(look())
@@ -92,14 +96,6 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
     else:
         click.echo(_conclusion(every, wrong))
     return 1 if wrong else 0
-
-
-async def _all(first: DoctorFinding, config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
-    from service.doctor.checkup import examined  # noqa: PLC0415 - not needed with --store
-
-    yield first
-    async for finding in examined(config, environment):
-        yield finding
 
 
 def _conclusion(every: list[DoctorFinding], wrong: int) -> str:

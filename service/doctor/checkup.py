@@ -1,57 +1,197 @@
-"""All checks, in the order of their dependencies."""
+"""All checks, in the order of their dependencies: Slack, the stores and disks, then the agents. They change nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import os
+import tempfile
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from service.config.config import ConfigError
+import aiohttp
+
+from orchestrator_interactive.interactions.stores import MemoryStore
+from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.storage.errors import StoreError
+from service.config.config import ConfigError, file_of, store_url
 from service.config.tokens import api_url, bot_token
 from service.doctor import slack_app, transport
-from service.doctor.agents import check_agents
-from service.doctor.findings import DoctorFinding, failed, skipped
-from service.doctor.storage import check_disks, check_store, check_workspace
-from service.doctor.web_api import WebApi
+from service.doctor.findings import DoctorFinding, failed, passed, skipped, warning
+from service.sessions.mount_plan import find_problems, mount_plan, new_session
+from service.sessions.workspaces import excess, template_entries
+from service.store import inspect_run_store, open_log_store, refuse_unprepared
+from service.store.maintenance import free_mb, places
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from service.config.config import Environment, ServiceConfig
 
+# Time limits of a request to Slack, and of a model provider.
+_SLACK_WITHIN_S = 10.0
+_PROVIDER_WITHIN_S = 15.0
+# Maximum number of skipped template entries that a finding lists.
+_MOST_NAMED = 5
+_DEMO = "demo"
+
 
 async def examined(config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
     """Run all checks and yield their findings."""
+    for finding in await _check_slack(config, environment):
+        yield finding
+    yield await _check_store(config, environment)
+    yield _check_workspace(config)
+    yield _check_disks(config, environment)
+    async for finding in _check_agents(config, environment):
+        yield finding
+
+
+async def _check_slack(config: ServiceConfig, environment: Environment) -> list[DoctorFinding]:
     try:
         url = api_url(environment)
     except ConfigError as e:
-        yield failed("Slack", str(e))
-    else:
-        async with WebApi.at(url) as api:
-            async for finding in _of_slack(api, config, environment):
-                yield finding
-    yield await check_store(config, environment)
-    yield check_workspace(config)
-    yield check_disks(config, environment)
-    default = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
-    async for finding in check_agents(config, default, environment.anthropic_key):
-        yield finding
+        return [failed("Slack", str(e))]
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SLACK_WITHIN_S)) as http:
+        api = slack_app.WebApi(url, http)
+        answer, bots_app, sockets_app = await slack_app.answer_to(api, environment), None, None
+        if isinstance(answer, DoctorFinding):
+            found = [answer, skipped("scopes", "not checked: the bot token does not work.")]
+        else:
+            found = slack_app.findings_in(answer)
+            bots_app = await slack_app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
+        if config.slack.transport == "socket":
+            connection, sockets_app = await transport.check_socket(api, environment)
+        else:
+            connection = await transport.check_http(api, config.slack, environment)
+        settings = await slack_app.check_settings(api, environment, config.slack, sockets_app or bots_app)
+        return [*found, connection, *slack_app.of_two_apps(sockets_app, bots_app), *settings]
 
 
-async def _of_slack(api: WebApi, config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
-    answer, bots_app = await slack_app.answer_to(api, environment), None
-    if isinstance(answer, DoctorFinding):
-        yield answer
-        yield skipped("scopes", "not checked: the bot token does not work.")
-    else:
-        for finding in slack_app.findings_in(answer):
-            yield finding
-        bots_app = await slack_app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
-    sockets_app = None
-    if config.slack.transport == "socket":
-        found, sockets_app = await transport.check_socket(api, environment)
-        yield found
-    else:
-        yield await transport.check_http(api, config.slack, environment)
-    for finding in slack_app.of_two_apps(sockets_app, bots_app):
-        yield finding
-    async for finding in slack_app.check_settings(api, environment, config.slack, sockets_app or bots_app):
-        yield finding
+async def _check_store(config: ServiceConfig, environment: Environment) -> DoctorFinding:
+    """Check that the store can be opened and written. A missing file is not created."""
+    try:
+        url = _url(config, environment)
+        path = file_of(url)
+        if path is not None and not path.exists():
+            return _of_new("store", path)
+        if path is not None and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+            return failed("store", f"{path} is not writable. Give the service write access to it and its folder.")
+        if path is not None:
+            try:
+                refuse_unprepared(url)
+            except StoreError as e:  # the service prepares it when it starts
+                return warning("store", str(e))
+        async with aclosing(await open_log_store(url)), aclosing(await inspect_run_store(url)):
+            return passed("store", f"{path or 'Redis'} is usable.")
+    except (ConfigError, StoreError) as e:
+        return failed("store", str(e))
+    except OSError as e:
+        return failed("store", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
+
+
+def _check_workspace(config: ServiceConfig) -> DoctorFinding:
+    """Check that workspace folders can be created, each with a complete copy of the template."""
+    root = config.workspace.root
+    try:
+        entries = template_entries(config.workspace)
+        if problem := excess(config.workspace, entries):
+            return failed("workspace", problem)
+        if skipped := [f"{entry.path} {entry.problem}" for entry in entries if entry.problem is not None]:
+            more = f" (and {len(skipped) - _MOST_NAMED} more)" if len(skipped) > _MOST_NAMED else ""
+            return warning(
+                "workspace",
+                f"workspace.template: not copied: {'; '.join(skipped[:_MOST_NAMED])}{more}. Remove or fix it.",
+            )
+        if root.is_dir() and os.access(root, os.W_OK):
+            return passed("workspace", f"{root} is writable.")
+        return _of_new("workspace", root)
+    except OSError as e:
+        return failed("workspace", f"{e.filename} is not accessible: {e.strerror}. Give the service access to it.")
+
+
+def _check_disks(config: ServiceConfig, environment: Environment) -> DoctorFinding:
+    """Check that the disks of the store and of the workspaces have more free space than the reserve."""
+    reserve = config.workspace.reserve_mb
+    try:
+        found = free_mb(places(config.workspace, _url(config, environment)))
+    except ConfigError:
+        found = free_mb({"workspaces": config.workspace.root})
+    free_space = ", ".join(f"{name} {free:,} MB" for name, free in found.items())
+    if low := [name for name, free in found.items() if free < reserve]:
+        return warning(
+            "disk",
+            f"free: {free_space}; workspace.reserve_mb is {reserve:,}. Free space on the disk of the "
+            f"{' and the '.join(low)}: agents cannot write files, and a full store stops all conversations.",
+        )
+    return passed("disk", f"free: {free_space}.")
+
+
+def _url(config: ServiceConfig, environment: Environment) -> str:
+    given = environment.amplifier_slack_store
+    return store_url("AMPLIFIER_SLACK_STORE", given) if given else config.store.get_secret_value()
+
+
+def _of_new(area: str, path: Path) -> DoctorFinding:
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    if existing != path and existing.is_dir() and os.access(existing, os.W_OK):
+        return passed(area, f"{path} will be created when the service starts.")
+    return failed(
+        area,
+        f"{path} cannot be created or written. Give the service write access to {existing}, or choose another path.",
+    )
+
+
+async def _check_agents(config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
+    """Mount and unmount each instance's modules, and list the models of its providers."""
+    default_provider = "provider-anthropic" if environment.anthropic_api_key else "provider-demo"
+    asked: set[str] = set()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, instance in config.instances.items():
+            plan = mount_plan(instance, default_provider, Path(folder), anthropic_api_key=environment.anthropic_key)
+            problems = await find_problems(plan)
+            for problem in problems:
+                yield failed(f"agent {name}", problem)
+            if problems:
+                continue
+            count = len(instance.modules()) + (not instance.providers)
+            yield passed(f"agent {name}", f"its {count} modules can be mounted.")
+            if str(plan["providers"]) not in asked:  # many agents may share a model
+                asked.add(str(plan["providers"]))
+                session = new_session(plan, MemoryStore())
+                try:
+                    await session.initialize()
+                    for provider, module in session.coordinator.get("providers").items():
+                        yield await _of_provider(provider, module)
+                finally:
+                    await session.cleanup()
+
+
+async def _of_provider(name: str, provider: Any) -> DoctorFinding:
+    """List the provider's models, which is free of charge."""
+    area = f"model {name}"
+    if name == _DEMO:
+        return warning(area, "offline demo without a model. Set ANTHROPIC_API_KEY to use Claude.")
+    try:
+        async with asyncio.timeout(_PROVIDER_WITHIN_S):
+            models = [str(model.id) for model in await provider.list_models()]
+    except errors.RateLimitError:
+        return warning(area, "the provider accepts the key, but rate-limits it.")
+    except Exception as e:  # noqa: BLE001 - a tool call's border: a module may raise anything
+        return failed(area, _refusal(e, provider))
+    model = str(provider.get_info().defaults.get("model", ""))
+    if models and model and not any(each.startswith(model) for each in models):
+        some = ", ".join(models[:5])
+        return warning(area, f"{model} is not one of the {len(models)} models available to the key: {some}.")
+    return passed(area, f"available; model: {model or 'the default of the provider'}.")
+
+
+def _refusal(error: Exception, provider: Any) -> str:
+    match error:
+        case errors.AuthenticationError():
+            keys = " or ".join(provider.get_info().credential_env_vars) or "the key in the module's options"
+            return f"the provider does not accept the key. Check {keys}."
+        case errors.ProviderUnavailableError() | errors.LLMTimeoutError() | TimeoutError() | OSError():
+            return "the provider does not answer. Check the network and the module's `base_url`."
+        case _:
+            return f"the models cannot be listed: {' '.join(str(error).split()) or type(error).__name__}"

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
 from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES, PATH
-from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.errors import SlackCallFailed, failure
 from service.config.config import ConfigError
 from service.config.tokens import bot_token, config_token
 from service.doctor.findings import failed, passed, skipped, warning
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from connector.setup.manifest import MethodRequirement
     from service.config.config import Environment
     from service.config.slack import SlackConfig
     from service.doctor.findings import DoctorFinding
-    from service.doctor.web_api import WebApi, WebApiAnswer
 
-# Maximum age of a signed request from Slack; a clock that is off by more rejects all of them. In seconds.
+# Maximum age of a signed request from Slack; a clock that is off by more rejects every request. In seconds.
 _MOST_OFF_S = 300
 _OFF_S = 30
 _CANNOT_TELL = (
@@ -32,6 +37,46 @@ _LASTS = (
     "This kind of token expires after 12 hours. Create a new one at api.slack.com/apps, under Your App Configuration "
     "Tokens, and set SLACK_CONFIG_TOKEN to it."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class WebApiAnswer:
+    """Slack's answer, with headers by lower-case name; `at_s` is the local time at the middle of the call."""
+
+    data: Mapping[str, Any]
+    headers: Mapping[str, str]
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WebApi:
+    """Slack's Web API at one URL, without retries: the doctor reports the first failure.
+
+    `http` is the client for other requests.
+    """
+
+    url: str
+    http: aiohttp.ClientSession
+
+    async def call(self, method: str, token: str, **arguments: str) -> WebApiAnswer:
+        """Call a method.
+
+        Raises:
+            SlackCallFailed: Slack returned an error, or no valid answer.
+        """
+        client = AsyncWebClient(token, base_url=self.url, session=self.http, retry_handlers=[])
+        begun_s = time.time()
+        try:
+            response = await client.api_call(method, data=arguments)
+        except SlackApiError as e:
+            raise failure(method, e) from e
+        except (aiohttp.ClientError, TimeoutError, OSError, AttributeError, TypeError, ValueError) as e:
+            # The SDK raises the last three for an answer that is not from Slack.
+            raise SlackCallFailed(method, "no_answer") from e
+        if not isinstance(response.data, dict):
+            raise SlackCallFailed(method, "no_answer")
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return WebApiAnswer(response.data, headers, (begun_s + time.time()) / 2)
 
 
 async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | DoctorFinding:
@@ -50,36 +95,34 @@ async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | Doc
         )
 
 
-def findings_in(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
+def findings_in(answer: WebApiAnswer) -> list[DoctorFinding]:
     """Check identity, scopes and clock in the answer to `auth.test`."""
-    identity = answer.data
-    if not identity.get("bot_id"):
-        yield failed("bot token", "SLACK_BOT_TOKEN is not a bot token. Use the token that begins with xoxb-.")
-    else:
+    identity, header = answer.data, answer.headers.get("x-oauth-scopes")
+    if identity.get("bot_id"):
         where = f"{identity.get('team')} ({identity.get('team_id')})"
-        yield passed("bot token", f"valid: @{identity.get('user')} in {where}.")
-    yield from _of_scopes(answer)
-    yield _of_clock(answer)
-
-
-def _of_scopes(answer: WebApiAnswer) -> Iterator[DoctorFinding]:
-    header = answer.headers.get("x-oauth-scopes")
+        token = passed("bot token", f"valid: @{identity.get('user')} in {where}.")
+    else:
+        token = failed("bot token", "SLACK_BOT_TOKEN is not a bot token. Use the token that begins with xoxb-.")
     if header is None:
-        yield skipped("scopes", "Slack does not return the token's scopes.")
-        return
-    granted = {scope.strip() for scope in header.split(",")}
-    missing = [need for need in BOT_SCOPES if need.name not in granted]
-    if not missing:
-        yield passed("scopes", f"all {len(BOT_SCOPES)} are granted.")
-    for need in missing:
-        yield _missing("scopes", need, "OAuth & Permissions → Scopes")
+        scopes = [skipped("scopes", "Slack does not return the token's scopes.")]
+    else:
+        granted = {scope.strip() for scope in header.split(",")}
+        scopes = _of_names("scopes", granted, BOT_SCOPES, "granted", "OAuth & Permissions → Scopes")
+    return [token, *scopes, _of_clock(answer)]
 
 
-def _missing(area: str, need: MethodRequirement, where: str) -> DoctorFinding:
+def _of_names(
+    area: str, present: Collection[str], required: Sequence[MethodRequirement], done: str, where: str
+) -> list[DoctorFinding]:
+    """Report each scope or event that the app lacks, with the place in its settings to add it."""
     fix = f"Add it under {where}, and reinstall the app."
-    if need.is_required:
-        return failed(area, f"{need.name} is missing; it is required to {need.purpose}. {fix}")
-    return warning(area, f"{need.name} is missing: {need.without}. {fix}")
+    return [
+        failed(area, f"{need.name} is missing; it is required to {need.purpose}. {fix}")
+        if need.is_required
+        else warning(area, f"{need.name} is missing: {need.without}. {fix}")
+        for need in required
+        if need.name not in present
+    ] or [passed(area, f"all {len(required)} are {done}.")]
 
 
 def _of_clock(answer: WebApiAnswer) -> DoctorFinding:
@@ -106,84 +149,70 @@ async def id_of(api: WebApi, bot_token: str, bot_id: str) -> str | None:
     return str(bot.get("app_id") or "") or None
 
 
-def of_two_apps(app_tokens: str | None, bot_tokens: str | None) -> Iterator[DoctorFinding]:
-    if app_tokens and bot_tokens and app_tokens != bot_tokens:
-        yield failed(
-            "tokens",
-            f"SLACK_APP_TOKEN belongs to the app {app_tokens}, SLACK_BOT_TOKEN to {bot_tokens}. Use two tokens of the "
-            "same app.",
-        )
+def of_two_apps(app_tokens: str | None, bot_tokens: str | None) -> list[DoctorFinding]:
+    if not app_tokens or not bot_tokens or app_tokens == bot_tokens:
+        return []
+    problem = f"SLACK_APP_TOKEN belongs to the app {app_tokens}, SLACK_BOT_TOKEN to {bot_tokens}."
+    return [failed("tokens", f"{problem} Use two tokens of the same app.")]
 
 
 async def check_settings(
     api: WebApi, environment: Environment, config: SlackConfig, app_id: str | None
-) -> AsyncIterator[DoctorFinding]:
+) -> list[DoctorFinding]:
     """Compare the app's manifest in Slack with the required settings."""
     try:
         token = config_token(environment)
         if token is None or app_id is None:
-            yield skipped("events", f"{_CANNOT_TELL} {', '.join(need.name for need in BOT_EVENTS)}.")
-            return
+            return [skipped("events", f"{_CANNOT_TELL} {', '.join(need.name for need in BOT_EVENTS)}.")]
         answer = await api.call("apps.manifest.export", token, app_id=app_id)
     except ConfigError as e:
-        yield failed("events", str(e))
-        return
+        return [failed("events", str(e))]
     except SlackCallFailed as e:
         again = "Try again." if e.is_transient else _LASTS
-        yield skipped("events", f"Slack does not return the app's settings ({e.error}). {again}")
-        return
+        return [skipped("events", f"Slack does not return the app's settings ({e.error}). {again}")]
     manifest: dict[str, Any] = answer.data.get("manifest") or {}
-    for finding in (*_of_events(manifest), *_of_features(manifest, config)):
-        yield finding
-
-
-def _of_events(manifest: dict[str, Any]) -> Iterator[DoctorFinding]:
-    subscribed = _at(manifest, "settings", "event_subscriptions", "bot_events") or ()
-    missing = [need for need in BOT_EVENTS if need.name not in subscribed]
-    if not missing:
-        yield passed("events", f"all {len(BOT_EVENTS)} are subscribed to.")
-    for need in missing:
-        yield _missing("events", need, "Event Subscriptions → Subscribe to bot events")
+    return [
+        *_of_names(
+            "events",
+            _at(manifest, "settings", "event_subscriptions", "bot_events") or (),
+            BOT_EVENTS,
+            "subscribed to",
+            "Event Subscriptions → Subscribe to bot events",
+        ),
+        *(list(_of_features(manifest, config)) or [passed("app", "the settings are correct.")]),
+    ]
 
 
 def _of_features(manifest: dict[str, Any], config: SlackConfig) -> Iterator[DoctorFinding]:
     home, settings = _at(manifest, "features", "app_home") or {}, manifest.get("settings") or {}
-    found = []
     if not home.get("messages_tab_enabled") or home.get("messages_tab_read_only_enabled"):
         problem = (
             "users cannot send direct messages to the bot. Under App Home, turn on the Messages Tab and allow users to "
             "send messages."
         )
-        found.append(failed("app", problem))
+        yield failed("app", problem)
     if not _at(settings, "interactivity", "is_enabled"):
-        found.append(failed("app", "buttons do not work. Turn on Interactivity under Interactivity & Shortcuts."))
+        yield failed("app", "buttons do not work. Turn on Interactivity under Interactivity & Shortcuts.")
     if bool(settings.get("socket_mode_enabled")) != (config.transport == "socket"):
         on = "off" if config.transport == "socket" else "on"
-        found.append(
-            failed(
-                "app", f"Socket Mode is turned {on}, but `slack.transport` is {config.transport}. Change one of them."
-            )
-        )
+        problem = f"Socket Mode is turned {on}, but `slack.transport` is {config.transport}. Change one setting."
+        yield failed("app", problem)
     if config.transport == "http":
-        found += _of_addresses(settings)
+        yield _of_addresses(settings)
     if not _at(manifest, "features", "agent_view"):
         problem = "the app is not an agent: status line, titles and Stop button are missing. Turn it on under Agents."
-        found.append(warning("app", problem))
-    yield from found or [passed("app", "the settings are correct.")]
+        yield warning("app", problem)
 
 
-def _of_addresses(settings: dict[str, Any]) -> Iterator[DoctorFinding]:
+def _of_addresses(settings: dict[str, Any]) -> DoctorFinding:
     """Check that Slack sends events and interactions to the same URL."""
     events = _at(settings, "event_subscriptions", "request_url")
-    clicks = _at(settings, "interactivity", "request_url")
     if not events:
-        yield failed("app", "no URL for events is set. Enter it under Event Subscriptions → Request URL.")
-    elif events != clicks:
-        yield failed(
-            "app", f"events go to {events}, interactions do not. Enter it under Interactivity & Shortcuts, too."
-        )
-    else:
-        yield passed("app", f"Slack sends requests to {events}. Check that your proxy forwards this URL to {PATH}.")
+        return failed("app", "no URL for events is set. Enter it under Event Subscriptions → Request URL.")
+    if events != _at(settings, "interactivity", "request_url"):
+        problem = f"events go to {events}, interactions do not. Enter it under Interactivity & Shortcuts, too."
+        return failed("app", problem)
+    return passed("app", f"Slack sends requests to {events}. Check that your proxy forwards this URL to {PATH}.")
 
 
 def _at(value: Any, *keys: str) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from service.config.config import Environment
     from service.config.slack import ListenAddress, SlackConfig
     from service.doctor.findings import DoctorFinding
-    from service.doctor.web_api import WebApi
+    from service.doctor.slack_app import WebApi
 
 _HELLO_WITHIN_S = 10.0
 _OFF = "Turn it on on your app's page at api.slack.com/apps, under Socket Mode."

@@ -28,7 +28,7 @@ _PAGE = 32
 
 
 class AmbiguousConversation(Exception):  # noqa: N818 - a fact about the request
-    """No conversation, or more than one, matches; the message says what to do."""
+    """No conversation, or more than one, matches; the message gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,16 @@ async def find_conversation(store: LogStore, part: str, agent: str | None = None
 
 async def with_people(store: LogStore, keys: Iterable[Key]) -> list[Key]:
     """Filter out the conversations that answer another agent's request. Damaged logs are kept."""
-    return [key for key in keys if await _is_with_people(store, key)]
-
-
-async def _is_with_people(store: LogStore, key: Key) -> bool:
-    try:
-        log = await store.load(key)
-    except DamagedLog:
-        return True
-    return log is not None and log.tree.asked_by is None
+    found = []
+    for key in keys:
+        try:
+            log = await store.load(key)
+        except DamagedLog:
+            found.append(key)
+        else:
+            if log is not None and log.tree.asked_by is None:
+                found.append(key)
+    return found
 
 
 async def summary(store: LogStore, key: Key) -> ConversationSummary:

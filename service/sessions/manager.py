@@ -19,8 +19,7 @@ from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.config.config import ConfigError
 from service.logging import hide_known, hide_secrets
 from service.sessions.logged_ids import DeliveredIds
-from service.sessions.mount_plan import keeps_log, mount_plan, new_session
-from service.sessions.preflight import find_problems
+from service.sessions.mount_plan import find_problems, keeps_log, mount_plan, new_session
 from service.sessions.run import SessionRun
 from service.sessions.session_pool import SessionPool
 from service.sessions.user_errors import Interrupted, connector_errors

@@ -8,8 +8,7 @@ from stored_conversations import StoredConversations
 from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES
 from service.config.config import Environment, load_config
 from service.config.slack import SlackConfig
-from service.sessions.mount_plan import mount_plan
-from service.sessions.preflight import find_problems
+from service.sessions.mount_plan import find_problems, mount_plan
 
 PLACE = "T0TEAM:C0GENERAL:1732204800.000100"
 

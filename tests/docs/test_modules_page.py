@@ -15,8 +15,7 @@ from orchestrator_interactive.kernel import ModuleLoader, ResponseStream
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message, ToolCall
 from orchestrator_interactive.testing import MockProvider, TestCoordinator
 from service.config.config import SessionConfig, load_config
-from service.sessions.mount_plan import mount_plan
-from service.sessions.preflight import find_problems
+from service.sessions.mount_plan import find_problems, mount_plan
 
 SESSION = {"orchestrator": "loop-interactive", "context": "context-simple"}
 # Runs in its own process, and does not wait for the threads of amplifier-core at the end.

@@ -107,12 +107,14 @@ async def test_a_message_that_arrives_while_the_thread_is_read_follows_the_earli
     await thread.run.injected("at the parser", "and at the printer")
 
 
-async def test_an_urgent_message_does_not_wait_long_for_the_earlier_ones(catching_up):
+async def test_an_urgent_message_and_those_after_it_do_not_wait_long_for_the_earlier_ones(catching_up):
     thread, accept, read = catching_up
     await accept("!hurry")
     await thread.run.injected("!hurry")
+    await accept("and at the printer")
+    await thread.run.injected("!hurry", "and at the printer")
     read.set()
-    await thread.run.injected("!hurry", "at the parser")
+    await thread.run.injected("!hurry", "and at the printer", "at the parser")
 
 
 async def test_a_message_that_waits_for_earlier_ones_without_a_run_is_marked_as_accepted(catching_up):

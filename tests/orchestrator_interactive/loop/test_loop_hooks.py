@@ -46,7 +46,7 @@ class TestDeny:
     async def test_a_denied_step_ends_the_run_and_says_why(self, event: str) -> None:
         agent = await _agent()
         end = agent.on_hook(event, DENY)
-        assert "not here" in await agent.run()
+        assert await agent.run() == "Operation denied: not here"
         assert agent.complete()["status"] == "incomplete"
         assert await agent.told() == ([] if event == "prompt:submit" else [("user", "go")])
         end()
@@ -54,13 +54,13 @@ class TestDeny:
         agent.provider.add(say("fine"))
         assert await agent.run("again") == "fine"
 
-    async def test_a_denied_tool_is_not_run_and_the_model_reads_why(self) -> None:
+    @pytest.mark.parametrize(("event", "runs"), [("tool:pre", 0), ("tool:post", 2)])
+    async def test_a_denied_tool_is_not_run_and_a_denied_result_is_withheld(self, event: str, runs: int) -> None:
         agent = await _agent(tool := echo())
-        agent.on_hook("tool:pre", DENY)
+        agent.on_hook(event, DENY)
         assert await agent.run() == "ok"
-        assert tool.inputs == []
-        assert all("not here" in text for text in await _results(agent))
-        assert agent.progress.of("tool:start") == []
+        assert len(tool.inputs) == len(agent.progress.of("tool:start")) == runs
+        assert all("not here" in text and "one" not in text for text in await _results(agent))
 
     @pytest.mark.parametrize("action", ["deny", "ask_user"])
     @pytest.mark.parametrize("event", REPORTS)
@@ -81,6 +81,12 @@ class TestModify:
         await agent.run("secret")
         assert _request(agent, 0) == [("user", "instead"), ("system", "remember")]
         assert (await agent.told())[0] == ("user", "secret")
+
+    async def test_a_modified_prompt_is_the_one_that_the_model_reads(self) -> None:
+        agent = await _agent()
+        agent.on_hook("prompt:submit", modify(prompt="better"))
+        await agent.run("worse")
+        assert _request(agent, 0) == [("user", "better")]
 
     async def test_a_modified_model_is_the_one_that_is_asked(self) -> None:
         agent = await _agent()
@@ -219,13 +225,27 @@ class TestInject:
     @at_every_point
     async def test_a_lasting_injection_is_in_the_history_and_in_later_requests(self, event: str, role: Any) -> None:
         agent = await _agent()
-        agent.on_hook(event, inject(context_injection_role=role))
+
+        async def linter(_event: str, _data: dict[str, Any]) -> HookResult:
+            return inject(context_injection_role=role)
+
+        agent.hooks.register(event, linter, name="linter")
         assert await agent.run() == "ok"
+        injected = [row for row in await agent.history() if (row.get("metadata") or {}).get("hook_name")]
+        assert {(row["role"], row["metadata"]["hook_name"]) for row in injected} == {(role, "linter")}
         assert "remember" in str(await agent.history())
         assert "remember" in str(_request(agent, 1))
         assert faults(await agent.history()) == []
         if event == "provider:request":
             assert "remember" in str(_request(agent, 0))
+
+    async def test_every_run_has_its_own_injection_budget(self) -> None:
+        agent = await make_agent(say("one"), say("two"), plan={"injection_budget_per_turn": 2})
+        agent.on_hook("prompt:submit", inject())
+        with capture_logs() as logs:
+            await agent.run()
+            await agent.run()
+        assert not [entry for entry in logs if "budget" in str(entry)]
 
     @pytest.mark.parametrize("event", REPORTS)
     async def test_a_hook_may_inject_when_something_has_happened(self, event: str) -> None:

@@ -50,6 +50,7 @@ class TestTheBoundariesOfARun:
         await soon(asyncio.wait([run]))
         assert agent.events.names() == list(BOUNDARIES)
         [end], [complete] = agent.events.of("execution:end"), agent.events.of("orchestrator:complete")
+        assert complete["orchestrator"] == "loop-interactive"
         return end["response"], end["status"], complete["status"], complete["turn_count"]
 
     @pytest.mark.parametrize(
@@ -58,24 +59,24 @@ class TestTheBoundariesOfARun:
             ([call(use("echo", "a")), say("ok")], {}, ("ok", "completed", "success", 2)),
             ([fail(DOWN)], {"max_retries": 0}, ("", "error", "incomplete", 0)),
             ([], {"default_provider": "absent"}, ("", "error", "incomplete", 0)),
+            ([call(use("echo", "a")), say("all")], {"max_iterations": 1}, ("all", "completed", "incomplete", 2)),
         ],
-        ids=["success", "failure", "no provider"],
+        ids=["success", "failure", "no provider", "iterations used up"],
     )
     async def test_each_event_comes_once_whether_the_run_succeeds_or_fails(
         self, steps: list[Any], config: dict[str, Any], ended: tuple[Any, ...]
     ) -> None:
         assert await self._ended(await make_agent(*steps, tools=[echo()], **config)) == ended
 
-    @pytest.mark.parametrize("how", ["stopped", "cancelled"])
+    @pytest.mark.parametrize("how", ["stopped", "cancelled", "stopped before it starts"])
     async def test_each_event_comes_once_when_the_run_is_ended(self, how: str) -> None:
         agent = await make_agent(never())
+        if how == "stopped before it starts":
+            agent.token.request_immediate()
+            assert await self._ended(agent) == ("", "cancelled", "cancelled", 0)
+            return
         end = (lambda run: run.cancel()) if how == "cancelled" else (lambda _run: agent.stop())
         assert await self._ended(agent, end) == ("", "cancelled", "cancelled", 0)
-
-    async def test_each_event_comes_once_when_the_run_is_stopped_before_it_starts(self) -> None:
-        agent = await make_agent()
-        agent.token.request_immediate()
-        assert await self._ended(agent) == ("", "cancelled", "cancelled", 0)
 
     @pytest.mark.parametrize(
         ("how", "ended"), [("prompt denied", ("completed", "incomplete", 0)), ("log full", ("error", "incomplete", 0))]

@@ -39,6 +39,7 @@ from orchestrator_interactive.kernel.contracts.messages import Usage
         *((name, 0) for name in ("stall_timeout_s", "tool_timeout_s")),
         ("max_result_chars", 99),
         ("stop_grace_s", -1),
+        ("max_iterations", "many"),
         ("typo", 1),
     ],
 )

@@ -306,5 +306,19 @@ async def test_a_recorder_is_a_handler_and_can_be_filtered_and_cleared() -> None
     assert recorder.get_events() == []
 
 
-async def test_a_condition_is_checked_once_even_without_time() -> None:
-    assert await wait_for(lambda: True, timeout=0)
+@pytest.mark.parametrize(("holds", "timeout_s"), [(True, 0), (True, 0.01), (False, 0.01)])
+async def test_a_condition_is_checked_at_least_once(*, holds: bool, timeout_s: float) -> None:
+    assert await wait_for(lambda: holds, timeout=timeout_s) is holds
+
+
+async def test_the_basic_example_of_the_contract() -> None:
+    context = MockContextManager()
+    result = await InteractiveOrchestrator(config={}).execute(
+        prompt="Test prompt",
+        context=context,
+        providers={"test": MockProvider()},
+        tools={"test_tool": MockTool(name="test_tool", description="Test tool")},
+        hooks=HookRegistry(),
+    )
+    assert isinstance(result, str)
+    assert len(context.messages) > 0

@@ -17,10 +17,9 @@ from stored_conversations import run
 from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES, manifest
 from local_slack import ErrorResponse, LocalSlack
 from service.config.config import Environment, load_config
-from service.doctor import FindingLevel
 from service.doctor.checkup import examined
-from service.doctor.slack_app import findings_in, of_two_apps
-from service.doctor.web_api import WebApiAnswer
+from service.doctor.findings import FindingLevel
+from service.doctor.slack_app import WebApiAnswer, findings_in, of_two_apps
 
 PASSED, WARNING, FAILED, SKIPPED = FindingLevel.PASSED, FindingLevel.WARNING, FindingLevel.FAILED, FindingLevel.SKIPPED
 ALL_SCOPES = {need.name for need in BOT_SCOPES}
@@ -140,7 +139,8 @@ def test_tokens_of_two_apps_are_reported_if_both_apps_are_known():
     assert finding.level is FAILED
     assert "A0ONE" in finding.message
     assert "A0OTHER" in finding.message
-    assert [*of_two_apps("A0ONE", "A0ONE"), *of_two_apps(None, "A0ONE"), *of_two_apps("A0ONE", None)] == []
+    for one, other in (("A0ONE", "A0ONE"), (None, "A0ONE"), ("A0ONE", None)):
+        assert of_two_apps(one, other) == []
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ async def test_settings_that_slack_does_not_return_are_unknown(slack, finding, e
 )
 def test_the_difference_of_the_clocks_is_reported(late_s, level, message):
     answer = WebApiAnswer({"bot_id": "B0"}, {"date": formatdate(1_700_000_000, usegmt=True)}, 1_700_000_000 + late_s)
-    finding = list(findings_in(answer))[-1]
+    finding = findings_in(answer)[-1]
     assert (finding.area, finding.level) == ("clock", level)
     assert message in finding.message
 

@@ -6,14 +6,17 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import permutations
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from router import Router
 
+from fault_injection.late_replies import may_be_stopped_unanswered, must_be_read_first
 from fault_injection.model import MARK, TAG, InstructedModel
 from fault_injection.observations import Act, Observations, Post
 from orchestrator_interactive.interactions import InteractionStack
@@ -125,7 +128,10 @@ class Audit:
 
 @dataclass
 class Sides:
-    """The sources of the audit: Slack, both stores, the model, and the file of the tools."""
+    """The sources of the audit: Slack, both stores, the model, and the file of the tools.
+
+    `unanswered` are the threads whose last message was not answered in time.
+    """
 
     team: str
     channel: str
@@ -135,6 +141,8 @@ class Sides:
     logs: LogStore
     model: InstructedModel
     marks: Path
+    replicas: int
+    unanswered: Collection[str] = ()
 
     async def settled(self, within_s: float) -> None:
         """Wait until no run is active, and the cleanup after takeovers is done."""
@@ -225,6 +233,8 @@ class _Conversation:
         for act in messages:
             self._count_message(act, is_deleted=act.ts in deleted)
         self._compare_order(messages)
+        if root in self.sides.unanswered:
+            self._count_unanswered(acts, messages[-1])
         for act in acts:
             self._count_change(act, acts)
         self._count_answers(posts)
@@ -243,16 +253,20 @@ class _Conversation:
             self._blame(f"message #{act.mark} is in the log more than once", act)
 
     def _compare_order(self, messages: list[Act]) -> None:
-        """Check that a message that was acknowledged before another was written was read before it."""
-        heard = self.sides.board.acknowledged
+        """Check that a message that was acknowledged before another was sent was read before it."""
+        heard, sent, accepted = self.sides.board.acknowledged, self.sides.board.sent, self.told.known.order
+        urgent = {self._id_of(act) for act in messages if act.words.startswith("!")}
         place = {id_: number for number, id_ in enumerate(self.told.delivered)}
-        read = [act for act in messages if self._id_of(act) in place]
-        for before in read:
-            for after in read:
-                acknowledged = heard.get(before.event, float("inf"))
-                is_before = acknowledged < self.sides.board.sent.get(after.event, 0.0)
-                if is_before and place[self._id_of(before)] > place[self._id_of(after)]:
-                    self._blame(f"message #{after.mark} was read before #{before.mark}", before, after)
+        read = [(act, self._id_of(act)) for act in messages if self._id_of(act) in place]
+        for (before, older), (after, newer) in permutations(read, 2):
+            is_before = heard.get(before.event, inf) < sent.get(after.event, 0.0)
+            if is_before and place[older] > place[newer] and must_be_read_first(older, newer, accepted, urgent):
+                self._blame(f"message #{after.mark} was read before #{before.mark}", before, after)
+
+    def _count_unanswered(self, acts: list[Act], last: Act) -> None:
+        stops = {self._id_of(act) for act in acts if act.kind == "message" and act.mark is None}
+        if not may_be_stopped_unanswered(self._id_of(last), self.told.known.order, stops):
+            self._blame("the last message was not answered", last)
 
     def _count_change(self, act: Act, acts: list[Act]) -> None:
         """Check that the last change of a message had its effect."""
@@ -265,6 +279,9 @@ class _Conversation:
         if self.told.known.ends.get(f"{self._id_of(act)}:edit:{act.at}") == "withdrawn":
             self.tally.counts["edits that were stopped with their run"] += 1
             return
+        if self._may_be_missed(act):
+            self.tally.counts["changes before the mention was known"] += 1
+            return
         if act.kind == "edit" and _VERSION.findall(act.words)[0] not in self.told.words:
             self._blame(f"the edit of #{act.mark} was not read: {act.words}", act)
         if act.kind == "deletion":
@@ -272,6 +289,12 @@ class _Conversation:
             is_told = f"{_TAKEN_BACK} #{act.mark} " in self.told.words.replace("!#", "#")
             if not is_told and self._id_of(act) not in self.told.prompts:  # to delete a prompt is to stop its run
                 self._blame(f"the model does not know that #{act.mark} was deleted", act)
+
+    def _may_be_missed(self, change: Act) -> bool:
+        """Return whether another replica, which stores the mention, may have had the unchanged reply in memory."""
+        heard = self.sides.board.acknowledged
+        mention_s = min(heard.get((kind, change.root), inf) for kind in ("message", "app_mention"))
+        return self.sides.replicas > 1 and change.ts != change.root and heard.get(change.event, inf) < mention_s
 
     def _count_answers(self, posts: list[Post]) -> None:
         """Check that the answers in the log and in the thread are the same."""

@@ -164,14 +164,14 @@ class People:
                 lives.create_task(conversation.live(over))
 
     async def close(self, within_s: float) -> list[str]:
-        """Close every conversation, and return those that do not end."""
+        """Close every conversation, and return the threads of those that do not end."""
         closings = [conversation.close(within_s) for conversation in self.conversations]
         ended = await asyncio.gather(*closings, return_exceptions=True)
         for each in ended:
             if isinstance(each, BaseException) and not isinstance(each, TimeoutError):
                 raise each
         return [
-            f"{conversation.root}: the last message was not answered"
+            conversation.root
             for conversation, each in zip(self.conversations, ended, strict=True)
             if isinstance(each, TimeoutError)
         ]

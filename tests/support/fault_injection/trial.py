@@ -196,14 +196,11 @@ class Trial:
             unanswered = await self._live(crowd, harm)
             logs = await stack.enter_async_context(aclosing(await open_store(store)))
             runs = await stack.enter_async_context(aclosing(await inspect_run_store(store)))
-            sides = Sides(
-                slack.team_id, slack.channel(CHANNEL).id, record, board, runs, logs, model, folder / "marks.txt"
-            )
+            channel, marks = slack.channel(CHANNEL).id, folder / "marks.txt"
+            sides = Sides(slack.team_id, channel, record, board, runs, logs, model, marks, self.replicas, unanswered)
             await sides.settled(_SETTLED_WITHIN_S)
             tally = await sides.counted()
             tally.counts |= {f"harm: {kind}": count for kind, count in harm.done.items()}
-            for sentence in unanswered:
-                tally.blame(sentence, sentence.partition(":")[0])
             self._write(tally, replicas, folder)
             return tally
 
