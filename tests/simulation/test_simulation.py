@@ -16,6 +16,7 @@ from simulated.engine import InOrder, SimulatedLoop
 from simulated.service import WANTED
 from simulated.service.network import NetworkRunStore, Server
 from simulated.service.run_table import RunTable
+from simulated.service.store_observer import ConversationState
 from simulated.simulation import Simulation, rng_for
 
 # With these faults, hundreds of seeds reach what thousands of others do not.
@@ -86,6 +87,13 @@ def test_the_command_refuses_faults_of_another_world(capsys) -> None:
     with pytest.raises(SystemExit):
         main(["--seeds", "1", "--with", "store outages"])
     assert "the world 'agent' has no 'store outages'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("written", "is_held"), [("1.5", True), ("2.5", False)])
+def test_the_observer_holds_back_by_one_stop_and_not_by_two_together(written, is_held) -> None:
+    newer_stop_before_the_message, older_stop_after_it = {3: "9.0"}, {10: "2.0"}
+    state = ConversationState(written={7: written}, holds=newer_stop_before_the_message | older_stop_after_it)
+    assert state.is_held(7) == is_held
 
 
 class NoObserver:

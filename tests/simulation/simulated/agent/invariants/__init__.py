@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from simulated.agent.messages import Post
@@ -25,10 +26,6 @@ __all__ = [
     "refusals",
     "result_mark",
 ]
-_EVENTS = (
-    *("run_started", "accepted", "edited", "withdrawn", "model_called", "model_returned", "tool_started", "row"),
-    *("store_failure", "hook", "progress", "returned", "killed", "end"),
-)
 
 
 class Invariants:
@@ -60,10 +57,11 @@ class Invariants:
         # Executions get their call ids first, and notices are checked before their row delivers the prompt.
         first = [self.stops, self.tool_executions, self.events, self.notices]
         rest = [each for each in vars(self).values() if isinstance(each, Invariant) and each not in first]
-        self._handlers: dict[str, list[Any]] = {
-            event: [handle for each in (*first, *rest) if (handle := getattr(each, f"on_{event}", None)) is not None]
-            for event in _EVENTS
-        }
+        self._handlers: defaultdict[str, list[Any]] = defaultdict(list)
+        for each in (*first, *rest):
+            for name in dir(each):
+                if name.startswith("on_"):
+                    self._handlers[name.removeprefix("on_")].append(getattr(each, name))
 
     @property
     def run(self) -> RunRecord:

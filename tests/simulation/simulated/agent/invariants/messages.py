@@ -54,19 +54,17 @@ class Deliveries(Invariant):
         self._pending.append(post)
 
     def on_edited(self, post: Post) -> None:
-        place = self._place_of(post.number)
-        if place is None:
-            self.violation(f"Message {post.number} was edited, and is not pending.")
-        else:
-            self._pending[place] = post
+        self._replace(post, "edited", [post])
 
     def on_withdrawn(self, post: Post, _message_id: str) -> None:
-        place = self._place_of(post.number)
-        if place is None:
-            self.violation(f"Message {post.number} was withdrawn, and is not pending.")
+        self._withdrawn.append(post.number)
+        self._replace(post, "withdrawn", [])
+
+    def _replace(self, post: Post, change: str, by: list[Post]) -> None:
+        if (place := self._place_of(post.number)) is None:
+            self.violation(f"Message {post.number} was {change}, and is not pending.")
         else:
-            self._pending.pop(place)
-            self._withdrawn.append(post.number)
+            self._pending[place : place + 1] = by
 
     def on_row(self, row: Row) -> None:
         found = marks(text_of(row))
@@ -233,20 +231,11 @@ class Receipts(Invariant):
 
 
 class _Row(NamedTuple):
-    """A row of the log, with the messages or late results of a user row."""
+    """A row of the log. `content`: the messages or late results of a user row."""
 
     role: str
-    is_prompt: bool = False
-    messages: tuple[int, ...] = ()
-    late: bool = False
-
-    @property
-    def is_beside_a_prompt(self) -> bool:
-        return self.role == "user" and not self.is_prompt
-
-    @property
-    def content(self) -> str:
-        return "late results" if self.late else ", ".join(map(str, self.messages))
+    is_prompt: bool
+    content: str
 
 
 class InjectionTiming(Invariant):
@@ -278,14 +267,14 @@ class InjectionTiming(Invariant):
             self._leave_out_the_task()
             return
         is_prompt = role == "user" and metadata.get("source") != "hook" and not _NO_PROMPT & metadata.keys()
-        self._rows.append(_Row(role, is_prompt, *_contents(role, text_of(row))))
+        self._rows.append(_Row(role, is_prompt, _content(text_of(row)) if role == "user" else ""))
 
     def _leave_out_the_task(self) -> None:
         rows = self._rows
         begin = max((place for place, row in enumerate(rows) if row.is_prompt), default=0)
-        while begin > 0 and rows[begin - 1].is_beside_a_prompt:
+        while begin > 0 and rows[begin - 1].role == "user" and not rows[begin - 1].is_prompt:
             begin -= 1
-        rows[begin:] = [_Row("user", is_prompt=True)]
+        rows[begin:] = [_Row("user", is_prompt=True, content="")]
 
     def on_model_called(self, call: ModelCall) -> None:
         for post in self._deliveries.pending():
@@ -295,7 +284,7 @@ class InjectionTiming(Invariant):
             return
         users = (each for each in call.request.messages if each.role == "user")
         texts = (text_of(each.model_dump(include={"content"})) for each in users)
-        read = [content for text in texts if (content := _Row("user", False, *_contents("user", text)).content)]
+        read = [content for text in texts if (content := _content(text))]
         expected = [row.content for row in self._rows if row.content]
         if read != expected:
             self.violation(f"The log has the messages {expected}; the model reads {read}.")
@@ -306,13 +295,8 @@ def is_refused(row: Row) -> bool:
     return bool(metadata_of(row).get("refused"))
 
 
-def _contents(role: str, text: str) -> tuple[tuple[int, ...], bool]:
-    return (tuple(marks(text)), text.startswith(LATE_PREFIX)) if role == "user" else ((), False)
-
-
-class _Time(NamedTuple):
-    at_s: float
-    waited_s: float
+def _content(text: str) -> str:
+    return "late results" if text.startswith(LATE_PREFIX) else ", ".join(map(str, marks(text)))
 
 
 class UrgentMessages(Invariant):
@@ -321,7 +305,7 @@ class UrgentMessages(Invariant):
     def __init__(self, sim: Simulation, deliveries: Deliveries):
         super().__init__(sim)
         self._deliveries = deliveries
-        self._open: dict[int, tuple[Post, _Time]] = {}
+        self._open: dict[int, tuple[Post, float]] = {}
 
     def on_run_started(self, _run: RunRecord) -> None:
         self._open = {number: (post, self._now()) for number, (post, _) in self._open.items()}
@@ -334,21 +318,20 @@ class UrgentMessages(Invariant):
         self._open.pop(post.number, None)
 
     def on_model_called(self, _call: ModelCall) -> None:
-        for post, since in list(self._open.values()):
+        for post, since_s in list(self._open.values()):
             if self._deliveries.is_delivered(post):
                 self.sim.count("urgent message read")
-                self._check(post, since)
+                self._check(post, since_s)
                 del self._open[post.number]
 
     def on_returned(self, run: RunRecord) -> None:
-        for post, since in self._open.values() if run.cut_s is None else ():
-            self._check(post, since)
+        for post, since_s in self._open.values() if run.cut_s is None else ():
+            self._check(post, since_s)
 
-    def _check(self, post: Post, since: _Time) -> None:
-        now = self._now()
-        waited_s = now.at_s - since.at_s - (now.waited_s - since.waited_s)
-        if waited_s > _URGENT_WITHIN_S:
+    def _check(self, post: Post, since_s: float) -> None:
+        if (waited_s := self._now() - since_s) > _URGENT_WITHIN_S:
             self.violation(f"The urgent message {post.number} was not read for {waited_s:.3f} s.")
 
-    def _now(self) -> _Time:
-        return _Time(self.sim.now(), self.sim.waited_s())
+    def _now(self) -> float:
+        """Return the time during which the agent did not wait for others."""
+        return self.sim.now() - self.sim.waited_s()
