@@ -112,12 +112,16 @@ class ProgressSink:
             self._invariants.run.id = data["run"]
         if event == "thinking":
             sim.turn("retrying", on=False)
-        with sim.at("reporting progress"):
-            self._invariants.emit("progress", event, data)
-            what = data.get("tool") or data.get("status") or describe_ids(data.get("ids"))
-            sim.log("progress", f"{event} {what}".rstrip())
-            if sim.occurs("slow sink", 0.3):
-                await asyncio.sleep(sim.delay_s(0.01, 0.3))
+        try:
+            with sim.at("reporting progress"):
+                self._invariants.emit("progress", event, data)
+                what = data.get("tool") or data.get("status") or describe_ids(data.get("ids"))
+                sim.log("progress", f"{event} {what}".rstrip())
+                if sim.occurs("slow sink", 0.3):
+                    await asyncio.sleep(sim.delay_s(0.01, 0.3))
+        finally:
+            if event == "thinking":  # the loop checks its limits after this report
+                self._invariants.emit("thinking_reported")
         if sim.occurs("broken sink", 0.1):
             raise InjectedError("the watcher broke")
 

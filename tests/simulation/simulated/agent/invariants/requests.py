@@ -87,9 +87,8 @@ class ToolChoice(Invariant):
         if event == "provider:response":
             self._must_answer = False
 
-    def on_progress(self, event: str, _data: dict[str, Any]) -> None:
-        if event == "thinking":
-            self._may_call = not self._must_answer and not self._budgets.limits
+    def on_thinking_reported(self) -> None:
+        self._may_call = not self._must_answer and not self._budgets.limits
 
     def on_model_called(self, call: ModelCall) -> None:
         allowed = bool(call.request.tools) and call.request.tool_choice != "none"

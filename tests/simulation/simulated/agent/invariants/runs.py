@@ -412,12 +412,10 @@ class Budgets(Invariant):
                 _add(self._spent, self._summary)
 
     def on_progress(self, event: str, data: Data) -> None:
-        if event == "thinking":
-            self._check_limits()
-        elif event == "complete":
+        if event == "complete":
             self._completed(data)
 
-    def _check_limits(self) -> None:
+    def on_thinking_reported(self) -> None:
         options, spent = self._options, self._spent
         tokens, seconds = spent["input_tokens"] + spent["output_tokens"], self.sim.now() - self._began_s
         values = {
