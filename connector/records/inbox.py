@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain
-from math import inf
 from typing import TYPE_CHECKING
 
 from connector.slack_api.users import WAIT_S
@@ -25,7 +24,7 @@ class Inbox:
     out sooner, and makes the messages before it ready, too. Messages given to a loop stay here until their delivery is
     checked. While a thread is read from Slack, messages newer than the start of the requested part wait for older ones.
 
-    `held_seq`: messages up to this sequence number that are older than the last stop start no run by themselves.
+    `held_seq`: the highest sequence number of a message that a stop keeps from starting a run, for the next owner.
     `announced_seq`: notices have counted the pending messages up to this sequence number.
     """
 
@@ -34,8 +33,8 @@ class Inbox:
         self.announced_seq = 0
         # `held_seq` as an earlier owner stored it.
         self._inherited = held_seq
-        # Time of the last stop, in seconds since the epoch.
-        self._held_s = -inf
+        # Sequence numbers of the messages that a stop holds, each older than its stop.
+        self._held: set[int] = set()
         self._users = users
         # `waiting`; in order if `_is_sorted`.
         self._unsorted: dict[str, PendingMessage] = {}
@@ -62,14 +61,13 @@ class Inbox:
 
     def hold(self, stopped_s: float) -> int:
         """Keep messages written up to this time from starting a run; returns `held_seq`."""
-        self._held_s = max(self._held_s, stopped_s)
-        self.held_seq = max(self.held_seq, *(each.seq for each in self._all() if each.written_s <= stopped_s), 0)
+        self._held.update(each.seq for each in self._all() if each.written_s <= stopped_s)
+        self.held_seq = max(self.held_seq, *self._held, 0)
         return self.held_seq
 
     def is_held(self, inbound: PendingMessage) -> bool:
         """Return whether a stop keeps the message from starting a run."""
-        is_old = inbound.written_s <= self._held_s
-        return inbound.seq <= (self.held_seq if is_old else self._inherited)
+        return inbound.seq in self._held or inbound.seq <= self._inherited
 
     def may_be_read(self, inbound: PendingMessage) -> bool:
         """Return whether no catch-up can still find an older message."""
