@@ -35,6 +35,16 @@ def test_opening_clears_nothing() -> None:
     assert _ids(queue.drain()) == ["1"]
 
 
+def test_restored_messages_lead_in_the_order_of_their_drains() -> None:
+    queue = InjectionQueue()
+    queue.offer(Injection("x", id="1"))
+    first = queue.drain()
+    queue.offer(Injection("y", id="2"))
+    queue.restore(queue.drain())
+    queue.restore(first)
+    assert _ids(queue.drain()) == ["1", "2"]
+
+
 def test_a_message_that_is_withdrawn_and_offered_again_is_the_last_to_arrive() -> None:
     queue = InjectionQueue()
     for name in "12":
