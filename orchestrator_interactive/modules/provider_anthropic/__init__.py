@@ -1,8 +1,8 @@
 """Claude as a provider, through the streamed Messages API.
 
 `mount` is the entry point. `config` validates the configuration and `clients` shares HTTP clients. `convert` builds
-requests (`messages` converts rows, `naming` names, `model_rules` has the differences between models). `streaming`
-builds answers from events (`usage` and `prices` compute tokens and cost). `errors` maps SDK errors to kernel errors.
+requests (`messages` converts rows and names, `model_rules` has the differences between models). `streaming` builds
+answers from events (`prices` computes tokens and cost). `errors` maps SDK errors to kernel errors.
 """
 
 from __future__ import annotations

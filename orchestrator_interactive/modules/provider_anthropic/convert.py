@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
-from orchestrator_interactive.modules.provider_anthropic.messages import api_messages, system_blocks
+from orchestrator_interactive.modules.provider_anthropic.messages import api_messages, api_name, system_blocks
 from orchestrator_interactive.modules.provider_anthropic.model_rules import effort_for, thinking_for
-from orchestrator_interactive.modules.provider_anthropic.naming import api_name
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec

@@ -1,8 +1,10 @@
-"""Convert the kernel's rows to the API's alternating messages."""
+"""Convert the kernel's rows to the API's alternating messages, and names to its character set."""
 
 from __future__ import annotations
 
 import json
+import re
+from hashlib import sha256
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,6 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolResultBlock,
 )
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
-from orchestrator_interactive.modules.provider_anthropic.naming import api_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,9 @@ _SYSTEM = ("system", "developer")
 _THINKING = ("thinking", "redacted_thinking")
 _EARLIER = "(The beginning of this conversation is not shown.)"
 _NO_OUTPUT = "(no output)"
+_VALID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_INVALID = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_STEM = 55
 
 
 def system_blocks(rows: Sequence[Message]) -> list[ApiBlock]:
@@ -169,3 +173,11 @@ def _object(given: Any) -> dict[str, Any]:
     except PydanticSerializationError:
         return dict(json.loads(json.dumps(parsed, ensure_ascii=False, default=str).encode(errors="ignore")))
     return parsed
+
+
+def api_name(name: str) -> str:
+    """Return a valid tool name or call id; deterministic, distinct for distinct inputs, and unchanged if valid."""
+    if _VALID.fullmatch(name):
+        return name
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{_INVALID.sub('_', name)[:_MAX_STEM]}_{digest}"

@@ -14,7 +14,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolCall,
     ToolCallBlock,
 )
-from orchestrator_interactive.modules.provider_anthropic.usage import usage_of
+from orchestrator_interactive.modules.provider_anthropic.prices import usage_of
 
 if TYPE_CHECKING:
     from anthropic.types import Message, MessageDeltaUsage, RawContentBlockStartEvent, RawMessageDeltaEvent

@@ -90,7 +90,7 @@ def read_task(messages: Iterable[Message]) -> DemoTask:
             _finish(open_calls, message.tool_call_id or "", text, bool((message.metadata or {}).get("is_error")))
         elif message.role == "assistant":
             blocks = message.content if isinstance(message.content, list) else []
-            calls = {b.id: DemoCall(b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)} or _field(message)
+            calls = _field(message) | {b.id: DemoCall(b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)}
             open_calls |= calls
             task.calls += calls.values()
             task.unread = []

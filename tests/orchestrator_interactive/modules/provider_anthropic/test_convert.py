@@ -22,7 +22,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
 from orchestrator_interactive.modules.provider_anthropic.convert import api_request
-from orchestrator_interactive.modules.provider_anthropic.naming import api_name
+from orchestrator_interactive.modules.provider_anthropic.messages import api_name
 
 PLAIN = AnthropicConfig(prompt_cache=False)
 IMAGE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
