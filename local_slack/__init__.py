@@ -24,20 +24,21 @@ from local_slack.delivery.faults import (
 )
 from local_slack.delivery.recorder import Recorder
 from local_slack.delivery.socket_mode import DisconnectReason
-from local_slack.methods.rate_limits import PerChannel, PerMinute, RateLimiter
+from local_slack.methods.rate_limits import MethodRateLimiter, PerChannel, PerMinute
 from local_slack.methods.web_api import SLACK_LIMITS
 from local_slack.server import LocalSlack
-from local_slack.workspace.agents import Session
+from local_slack.workspace.agents import AgentSession
 from local_slack.workspace.channels import Rules
 from local_slack.workspace.errors import LocalSlackError, NotLoopback, PortInUse, SlackRefused
 from local_slack.workspace.files import File
-from local_slack.workspace.messages import Channel, Message, Reaction
+from local_slack.workspace.messages import Channel, Reaction, WorkspaceMessage
 from local_slack.workspace.people import Bot, Person
 from local_slack.workspace.workspace import Workspace
 
 __all__ = [
     "EVENTS",
     "SLACK_LIMITS",
+    "AgentSession",
     "BlockUntil",
     "Bot",
     "Channel",
@@ -56,7 +57,7 @@ __all__ = [
     "InstalledTeam",
     "LocalSlack",
     "LocalSlackError",
-    "Message",
+    "MethodRateLimiter",
     "NotLoopback",
     "PerChannel",
     "PerMinute",
@@ -64,14 +65,13 @@ __all__ = [
     "PersonClient",
     "PortInUse",
     "RateLimited",
-    "RateLimiter",
     "Reaction",
     "Recorder",
     "RetrySchedule",
     "Rules",
     "ServerError",
-    "Session",
     "SlackRefused",
     "SlowResponse",
     "Workspace",
+    "WorkspaceMessage",
 ]

@@ -19,9 +19,9 @@ from local_slack.delivery.events import EVENTS, Subscription
 from local_slack.delivery.faults import DeliveryFaults, Faults
 from local_slack.delivery.http_delivery import HttpDelivery, Signer
 from local_slack.delivery.recorder import Recorder
-from local_slack.delivery.socket_mode import SocketMode
+from local_slack.delivery.socket_mode import SocketModeEndpoint
 from local_slack.methods.app import EVERY_SCOPE, App
-from local_slack.methods.rate_limits import Limit, RateLimiter
+from local_slack.methods.rate_limits import Limit, MethodRateLimiter
 from local_slack.methods.web_api import SLACK_LIMITS, WebApi
 from local_slack.web.control import Control
 from local_slack.web.interactivity import Interactivity
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from local_slack.workspace.messages import Change, Message
+    from local_slack.workspace.messages import Change, WorkspaceMessage
     from local_slack.workspace.people import Person
 
 T = TypeVar("T")
@@ -85,9 +85,9 @@ class LocalSlack(InstalledTeam):
         super().__init__(workspaces[0], self._client)
         self.record = Recorder()
         self.faults, self.deliveries = Faults(), DeliveryFaults()
-        self.rate_limits = RateLimiter(limits, clock)
+        self.rate_limits = MethodRateLimiter(limits, clock)
         self._delivery = Delivery(retries or RetrySchedule(), self._wake, self.deliveries, self.record)
-        self.socket_mode = SocketMode(
+        self.socket_mode = SocketModeEndpoint(
             workspaces, self._delivery, self._wake, self.record, refresh_grace_s=refresh_grace_s
         )
         self.signing_secret = signing_secret
@@ -268,7 +268,7 @@ def _lines(workspace: Workspace) -> Iterator[str]:
         member = workspace.directory.members.get(user)
         return member.name if member else user
 
-    def line(message: Message) -> str:
+    def line(message: WorkspaceMessage) -> str:
         text = message.text.replace("\n", "\\n")
         if len(text) > _LONGEST_LINE:
             text = f"{text[:_LONGEST_LINE]}… ({len(text)} characters)"

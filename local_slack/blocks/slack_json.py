@@ -11,13 +11,13 @@ from local_slack.workspace.people import Bot, Person
 if TYPE_CHECKING:
     from local_slack.json_limits import Json
     from local_slack.workspace.files import File
-    from local_slack.workspace.messages import Channel, Message
+    from local_slack.workspace.messages import Channel, WorkspaceMessage
     from local_slack.workspace.people import Member, Team
 
 VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - not a secret
 
 
-def message_json(message: Message, team: Team, *, metadata: bool = False) -> Json:
+def message_json(message: WorkspaceMessage, team: Team, *, metadata: bool = False) -> Json:
     """Return a message as in the history, without unset fields; with its ``metadata`` only on request."""
     if message.tombstone:
         return {
@@ -158,7 +158,7 @@ def file_json(file: File) -> Json:
     }
 
 
-def _subtype(message: Message) -> str | None:
+def _subtype(message: WorkspaceMessage) -> str | None:
     if message.only_for:
         return "ephemeral"
     if message.broadcast:
@@ -168,7 +168,7 @@ def _subtype(message: Message) -> str | None:
     return "bot_message" if message.persona else None
 
 
-def _author_json(message: Message, team: Team) -> Json:
+def _author_json(message: WorkspaceMessage, team: Team) -> Json:
     if not message.bot:
         return {}
     bot = message.bot
@@ -183,7 +183,7 @@ def _author_json(message: Message, team: Team) -> Json:
     return out | {"icons": {name: icon for name, icon in icons.items() if icon}}
 
 
-def _thread_json(message: Message) -> Json:
+def _thread_json(message: WorkspaceMessage) -> Json:
     if message.thread is None:
         return {}
     return {

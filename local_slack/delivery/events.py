@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from local_slack.delivery.delivery import Delivery
     from local_slack.delivery.recorder import Recorder
     from local_slack.json_limits import Json
-    from local_slack.workspace.agents import Session
-    from local_slack.workspace.messages import Message
+    from local_slack.workspace.agents import AgentSession
+    from local_slack.workspace.messages import WorkspaceMessage
     from local_slack.workspace.people import Member
     from local_slack.workspace.workspace import Workspace
 
@@ -83,7 +83,7 @@ def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: C901, PLR09
             return {"type": "bot_presence", "online": online}
 
 
-def session_json(session: Session) -> Json:
+def session_json(session: AgentSession) -> Json:
     """Return an agent session for the page; Slack sends apps no such event."""
     return {
         "channel": session.channel,
@@ -132,7 +132,7 @@ def _channel_of(change: Change) -> str | None:
             return None
 
 
-def _message(message: Message, workspace: Workspace) -> Json:
+def _message(message: WorkspaceMessage, workspace: Workspace) -> Json:
     return message_json(message, workspace.directory.team)
 
 

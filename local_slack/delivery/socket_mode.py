@@ -83,7 +83,7 @@ class Connection:
                 await self._socket.close()
 
 
-class SocketMode:
+class SocketModeEndpoint:
     """Own the tickets and connections of the app; ``opened`` counts all connections so far.
 
     While ``enabled`` is False, ``apps.connections.open`` is refused.

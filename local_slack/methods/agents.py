@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from local_slack.methods.calls import invalid, method
 from local_slack.methods.rate_limits import SPECIAL, TIER_3, TIER_4
-from local_slack.workspace.agents import SESSION_STATUSES, Session
+from local_slack.workspace.agents import SESSION_STATUSES, AgentSession
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def set_prompts(call: Call) -> Json:
     return {}
 
 
-def _session(call: Call) -> Session:
+def _session(call: Call) -> AgentSession:
     """Return the session of the named thread, or a new one that is not stored yet."""
     if not call.app.agent_view:
         raise SlackRefused("feature_disabled")
@@ -86,7 +86,7 @@ def _session(call: Call) -> Session:
     call.workspace.check_member(channel.id, call.member)
     if thread_ts:
         call.message(channel.id, thread_ts, "thread_not_found")
-    return call.workspace.session(channel.id, thread_ts) or Session(channel.id, thread_ts)
+    return call.workspace.session(channel.id, thread_ts) or AgentSession(channel.id, thread_ts)
 
 
 def _title(call: Call, *, least: int) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from local_slack.methods.app import App
     from local_slack.methods.rate_limits import Limit
-    from local_slack.workspace.messages import Channel, Message
+    from local_slack.workspace.messages import Channel, WorkspaceMessage
     from local_slack.workspace.workspace import Workspace
 
 _TRUE = {"1", "true", "t", "yes"}
@@ -180,7 +180,7 @@ class Call:
         """Return the channel of a call. Apps must give its id; people may give its name."""
         return self.channel().id if isinstance(self.member, Bot) else self.args.required("channel")
 
-    def message(self, channel: str, ts: str, refusal: str = "message_not_found") -> Message:
+    def message(self, channel: str, ts: str, refusal: str = "message_not_found") -> WorkspaceMessage:
         if message := self.workspace.message(channel, ts):
             return message
         raise SlackRefused(refusal)

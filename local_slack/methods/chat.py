@@ -18,7 +18,7 @@ from local_slack.blocks.slack_json import message_json
 from local_slack.methods.calls import method
 from local_slack.methods.rate_limits import SPECIAL, TIER_2, TIER_3, TIER_4, PerChannel, PerMinute
 from local_slack.workspace.errors import SlackRefused
-from local_slack.workspace.messages import Body, Persona, is_timestamp
+from local_slack.workspace.messages import Body, PostIdentity, is_timestamp
 from local_slack.workspace.people import Bot
 
 if TYPE_CHECKING:
@@ -140,10 +140,10 @@ def metadata_of(call: Call) -> Json | None:
     return metadata
 
 
-def persona_of(call: Call) -> Persona | None:
+def persona_of(call: Call) -> PostIdentity | None:
     """Return the persona of a message. Only apps can set one; a person's is ignored."""
-    persona = Persona(call.args.text("username"), call.args.text("icon_emoji"), call.args.text("icon_url"))
-    return persona if isinstance(call.member, Bot) and persona != Persona() else None
+    persona = PostIdentity(call.args.text("username"), call.args.text("icon_emoji"), call.args.text("icon_url"))
+    return persona if isinstance(call.member, Bot) and persona != PostIdentity() else None
 
 
 def _body(call: Call, longest: int) -> Body:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from local_slack.json_limits import Json
     from local_slack.methods.calls import Call
-    from local_slack.workspace.messages import Channel, Message
+    from local_slack.workspace.messages import Channel, WorkspaceMessage
     from local_slack.workspace.people import Member
 
 _KINDS = {"public_channel", "private_channel", "mpim", "im"}
@@ -202,7 +202,7 @@ def _channels_page(call: Call, channels: list[Channel]) -> Json:
     return {"channels": listed, "response_metadata": {"next_cursor": cursor}}
 
 
-def _within(call: Call, messages: Sequence[Message]) -> list[Message]:
+def _within(call: Call, messages: Sequence[WorkspaceMessage]) -> list[WorkspaceMessage]:
     """Select the messages between ``oldest`` and ``latest``, the bounds only if ``inclusive``."""
     oldest, latest = _bound(call, "oldest"), _bound(call, "latest")
     inclusive = call.args.flag("inclusive")
@@ -223,7 +223,7 @@ def _bound(call: Call, name: str) -> tuple[int, int] | None:
     return order(ts)
 
 
-def _messages_page(call: Call, messages: Sequence[Message], default_limit: int) -> Json:
+def _messages_page(call: Call, messages: Sequence[WorkspaceMessage], default_limit: int) -> Json:
     start = _start(messages, next_of(call.args))
     end = start + call.args.limit(default_limit)
     cursor = cursor_to(messages[end].ts) if end < len(messages) else ""
@@ -232,7 +232,7 @@ def _messages_page(call: Call, messages: Sequence[Message], default_limit: int) 
     return {"messages": page, "has_more": bool(cursor), "response_metadata": {"next_cursor": cursor}}
 
 
-def _start(messages: Sequence[Message], ts: str | None) -> int:
+def _start(messages: Sequence[WorkspaceMessage], ts: str | None) -> int:
     """Return the index at which a page begins. Deletions between two pages skip no message."""
     if ts is None:
         return 0

@@ -46,7 +46,7 @@ TIER_4 = (PerMinute(100),)
 SPECIAL = (PerMinute(600),)
 
 
-class RateLimiter:
+class MethodRateLimiter:
     """Count calls and refuse those above ``limits`` (None: no limits). ``refused`` counts the 429s by method."""
 
     def __init__(self, limits: Mapping[str, tuple[Limit, ...]] | None, clock: Callable[[], float]) -> None:

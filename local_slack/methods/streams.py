@@ -18,7 +18,7 @@ from local_slack.blocks.slack_json import message_json
 from local_slack.methods.calls import invalid, method
 from local_slack.methods.chat import metadata_of, persona_of
 from local_slack.methods.rate_limits import TIER_2, TIER_4
-from local_slack.workspace.agents import SESSION_STATUSES, Session
+from local_slack.workspace.agents import SESSION_STATUSES, AgentSession
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
 from local_slack.workspace.people import Bot
@@ -81,7 +81,7 @@ def stop(call: Call) -> Json:
     stream.finished = True
     if status and stream.thread_ts:
         session = call.workspace.session(stream.channel, stream.thread_ts)
-        kept = session or Session(stream.channel, stream.thread_ts)
+        kept = session or AgentSession(stream.channel, stream.thread_ts)
         call.workspace.keep_session(replace(kept, status=status))
     message = call.message(stream.channel, stream.ts)
     answer = message_json(message, call.workspace.directory.team)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from local_slack.json_limits import Json
     from local_slack.methods.app import App
-    from local_slack.methods.rate_limits import RateLimiter
+    from local_slack.methods.rate_limits import MethodRateLimiter
     from local_slack.workspace.workspace import Workspace
 
 # The limits of all methods; these three do not act in a workspace, `WebApi` answers them itself.
@@ -62,7 +62,7 @@ class WebApi:
         self,
         workspaces: Sequence[Workspace],
         coming_faults: Faults,
-        rate_limits: RateLimiter,
+        rate_limits: MethodRateLimiter,
         app: App,
         open_socket: Callable[[], str],
         on_call: Callable[[Json], None],

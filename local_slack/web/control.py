@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from local_slack.delivery.faults import DeliveryFaults, Faults
     from local_slack.delivery.recorder import Recorder
-    from local_slack.delivery.socket_mode import SocketMode
+    from local_slack.delivery.socket_mode import SocketModeEndpoint
     from local_slack.json_limits import Json
-    from local_slack.methods.rate_limits import RateLimiter
+    from local_slack.methods.rate_limits import MethodRateLimiter
 
 # Slack error codes that an app should handle; the fault panel suggests them.
 KNOWN_ERRORS = """
@@ -62,7 +62,12 @@ class Control:
     """Answer ``/faults``, ``/limits`` and ``/record.jsonl`` of one ``LocalSlack``."""
 
     def __init__(
-        self, calls: Faults, deliveries: DeliveryFaults, sockets: SocketMode, limits: RateLimiter, record: Recorder
+        self,
+        calls: Faults,
+        deliveries: DeliveryFaults,
+        sockets: SocketModeEndpoint,
+        limits: MethodRateLimiter,
+        record: Recorder,
     ) -> None:
         self._faults, self._deliveries, self._sockets = calls, deliveries, sockets
         self._rate_limits, self._record = limits, record

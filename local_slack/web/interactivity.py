@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from local_slack.delivery.events import Subscription
     from local_slack.json_limits import Json
-    from local_slack.workspace.messages import Message
+    from local_slack.workspace.messages import WorkspaceMessage
     from local_slack.workspace.workspace import Workspace
 
     Gesture = Callable[[Subscription, Person, Arguments, str], Awaitable[None]]
@@ -90,7 +90,7 @@ class Interactivity:
         subscription.publish({**event, "tab": args.text("tab") or "messages", "event_ts": _now()})
 
 
-def _visible(workspace: Workspace, person: Person, channel: str, ts: str) -> Message:
+def _visible(workspace: Workspace, person: Person, channel: str, ts: str) -> WorkspaceMessage:
     """Find a message that this person can see, ephemeral ones included."""
     place = workspace.channel(channel)
     if person.id not in place.members:
@@ -102,7 +102,7 @@ def _visible(workspace: Workspace, person: Person, channel: str, ts: str) -> Mes
     return message
 
 
-def _find_action(message: Message, args: Arguments) -> Json:
+def _find_action(message: WorkspaceMessage, args: Arguments) -> Json:
     """Return the entry of ``actions`` for the named element; raises ``no_such_action``."""
     action_id, block_id = args.required("action_id"), args.text("block_id")
     selected = args.object("selected_option", "invalid_arguments")
@@ -133,7 +133,9 @@ def _choices(element: Json) -> tuple[Json, ...]:
             return (element,)
 
 
-def _interaction(workspace: Workspace, person: Person, message: Message, action: Json, response_url: str) -> Json:
+def _interaction(
+    workspace: Workspace, person: Person, message: WorkspaceMessage, action: Json, response_url: str
+) -> Json:
     """Return the ``block_actions`` payload."""
     team, channel = workspace.directory.team, workspace.channel(message.channel)
     container: Json = {"type": "message", "message_ts": message.ts, "channel_id": channel.id}
@@ -167,7 +169,7 @@ class _Click:
     """The click of a response URL, with which the app can post, replace or delete a few times within 30 minutes."""
 
     workspace: Workspace
-    message: Message
+    message: WorkspaceMessage
     person: Person
     until: float
     uses: int = 0
@@ -200,7 +202,7 @@ class ResponseUrls:
         self._clock = clock
         self._clicks: dict[str, _Click] = {}
 
-    def give(self, workspace: Workspace, message: Message, person: Person) -> str:
+    def give(self, workspace: Workspace, message: WorkspaceMessage, person: Person) -> str:
         """Return the path of a new response URL."""
         path = f"actions/{workspace.directory.team.id}/{len(self._clicks) + 1}/{secrets.token_urlsafe(18)}"
         self._clicks[path] = _Click(workspace, message, person, self._clock() + _RESPONSE_URL_LASTS_S)

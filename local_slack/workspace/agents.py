@@ -22,7 +22,7 @@ _SAID_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class AgentSession:
     """One thread's session.
 
     ``says`` and ``loading`` come from ``assistant.threads.setStatus``, at ``said_at``, and last until the app
@@ -39,11 +39,11 @@ class Session:
     initiator: str | None = None
     said_at: float = 0.0
 
-    def at(self, now: float) -> Session:
+    def at(self, now: float) -> AgentSession:
         """Return the session without an expired status text."""
         return self if now - self.said_at <= _SAID_S else self.silent()
 
-    def silent(self) -> Session:
+    def silent(self) -> AgentSession:
         return replace(self, says="", loading=())
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from local_slack.workspace.errors import SlackRefused
-from local_slack.workspace.messages import Body, Message, Reaction, Thread
+from local_slack.workspace.messages import Body, Reaction, Thread, WorkspaceMessage
 from local_slack.workspace.people import Bot
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Rules:
     def unlock(self, channel_id: str, root_ts: str) -> None:
         self._locked.discard((channel_id, root_ts))
 
-    def check_post(self, channel: Channel, author: Member, root: Message | None) -> None:
+    def check_post(self, channel: Channel, author: Member, root: WorkspaceMessage | None) -> None:
         if channel.is_archived:
             raise SlackRefused("is_archived")
         if channel.is_im and isinstance(author, Bot) and not self.messages_tab:
@@ -54,13 +54,13 @@ class Rules:
         if root and (channel.id, root.ts) in self._locked:
             raise SlackRefused("thread_locked")
 
-    def check_edit(self, channel: Channel, message: Message, now: float) -> None:
+    def check_edit(self, channel: Channel, message: WorkspaceMessage, now: float) -> None:
         if channel.is_archived:
             raise SlackRefused("is_archived")
         if self.edit_window_s is not None and now - float(message.ts) > self.edit_window_s:
             raise SlackRefused("edit_window_closed")
 
-    def check_reaction(self, channel: Channel, message: Message) -> None:
+    def check_reaction(self, channel: Channel, message: WorkspaceMessage) -> None:
         if channel.is_archived:
             raise SlackRefused("is_archived")
         if (channel.id, message.thread_ts or message.ts) in self._locked:
@@ -75,15 +75,15 @@ class ChannelHistory:
     """
 
     channel: Channel
-    messages: dict[str, Message] = field(default_factory=dict)
+    messages: dict[str, WorkspaceMessage] = field(default_factory=dict)
     threads: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    whispers: list[Message] = field(default_factory=list)
+    whispers: list[WorkspaceMessage] = field(default_factory=list)
 
     def must_have(self, member: Member) -> None:
         if member.id not in self.channel.members:
             raise SlackRefused("channel_not_found" if self.channel.is_im else "not_in_channel")
 
-    def existing(self, ts: str, member: Member) -> Message:
+    def existing(self, ts: str, member: Member) -> WorkspaceMessage:
         """Return a message; refuses unknown messages, and members of other channels."""
         self.must_have(member)
         message = self.messages.get(ts)
@@ -91,11 +91,11 @@ class ChannelHistory:
             raise SlackRefused("message_not_found")
         return message
 
-    def root_of(self, thread_ts: str | None) -> Message | None:
+    def root_of(self, thread_ts: str | None) -> WorkspaceMessage | None:
         named = self.messages.get(thread_ts) if thread_ts else None
         return self.messages.get(named.thread_ts) if named and named.thread_ts else named
 
-    def recount(self, root_ts: str) -> Message:
+    def recount(self, root_ts: str) -> WorkspaceMessage:
         """Bring the thread summary of a root up to date, and return the root."""
         root, replies = self.messages[root_ts], [self.messages[ts] for ts in self.threads[root_ts]]
         if not replies and not root.tombstone:
@@ -108,9 +108,9 @@ class ChannelHistory:
         return root
 
 
-def tombstone(root: Message) -> Message:
+def tombstone(root: WorkspaceMessage) -> WorkspaceMessage:
     """Return the tombstone of a deleted root whose replies remain."""
-    return Message(
+    return WorkspaceMessage(
         channel=root.channel,
         ts=root.ts,
         user=_SLACKBOT,

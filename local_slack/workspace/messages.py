@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from local_slack.json_limits import Json
-    from local_slack.workspace.agents import Session
+    from local_slack.workspace.agents import AgentSession
     from local_slack.workspace.files import File
     from local_slack.workspace.people import Bot
 
@@ -61,7 +61,7 @@ class Reaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Persona:
+class PostIdentity:
     """Name and icon of one message, other than the bot's own (``chat:write.customize``)."""
 
     username: str | None = None
@@ -96,7 +96,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WorkspaceMessage:
     """The current state of a message. ``user`` is its author, a person or the bot.
 
     As in Slack, ``thread_ts`` of a root with replies is its own ts; ``is_reply`` distinguishes replies.
@@ -108,7 +108,7 @@ class Message:
     user: str
     body: Body
     bot: Bot | None = None
-    persona: Persona | None = None
+    persona: PostIdentity | None = None
     thread_ts: str | None = None
     parent_user: str | None = None
     broadcast: bool = False
@@ -163,25 +163,25 @@ class Message:
 class Posted:
     """``root`` is set for a broadcast reply, which the channel shows too."""
 
-    message: Message
-    root: Message | None = None
+    message: WorkspaceMessage
+    root: WorkspaceMessage | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Whispered:
-    message: Message
+    message: WorkspaceMessage
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    message: Message
-    previous: Message
+    message: WorkspaceMessage
+    previous: WorkspaceMessage
     at: str
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    previous: Message
+    previous: WorkspaceMessage
     at: str
 
 
@@ -189,7 +189,7 @@ class Deleted:
 class Reacted:
     """``user`` added (``added``) or removed the reaction ``name``."""
 
-    message: Message
+    message: WorkspaceMessage
     user: str
     name: str
     at: str
@@ -213,7 +213,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class SessionChanged:
-    session: Session
+    session: AgentSession
     at: str
 
 

@@ -20,13 +20,13 @@ from local_slack.workspace.messages import (
     Deleted,
     Edit,
     Joined,
-    Message,
-    Persona,
     Posted,
+    PostIdentity,
     Reacted,
     SessionChanged,
     Timestamps,
     Whispered,
+    WorkspaceMessage,
 )
 from local_slack.workspace.people import Bot, Directory, channel_id
 from local_slack.workspace.views import Views
@@ -34,7 +34,7 @@ from local_slack.workspace.views import Views
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from local_slack.workspace.agents import Session
+    from local_slack.workspace.agents import AgentSession
     from local_slack.workspace.people import Holder, Member
 
 
@@ -58,7 +58,7 @@ class Workspace:
         self._timestamps = Timestamps(clock)
         self._clock = clock
         self._histories: dict[str, ChannelHistory] = {}
-        self._sessions: dict[tuple[str, str], Session] = {}
+        self._sessions: dict[tuple[str, str], AgentSession] = {}
         self._listeners: list[Callable[[Change], None]] = []
         people = tuple(person.id for person in directory.people)
         if len({channel_id(name, directory.team) for name in channels}) != len(channels):
@@ -80,23 +80,23 @@ class Workspace:
         """Find a channel; raises ``channel_not_found``."""
         return self._get(name_or_id).channel
 
-    def messages(self, channel: str) -> tuple[Message, ...]:
+    def messages(self, channel: str) -> tuple[WorkspaceMessage, ...]:
         """Return all messages of a channel, replies too, oldest first; none if it does not exist (yet)."""
         history = self._find(channel)
         return tuple(history.messages.values()) if history else ()
 
-    def thread(self, channel: str, ts: str) -> tuple[Message, ...]:
+    def thread(self, channel: str, ts: str) -> tuple[WorkspaceMessage, ...]:
         """Return the root ``ts`` and its replies, oldest first; empty if there is no such message."""
         history = self._find(channel)
         if history is None or ts not in history.messages:
             return ()
         return tuple(history.messages[each] for each in (ts, *history.threads.get(ts, ())))
 
-    def message(self, channel: str, ts: str) -> Message | None:
+    def message(self, channel: str, ts: str) -> WorkspaceMessage | None:
         history = self._find(channel)
         return history.messages.get(ts) if history else None
 
-    def whispers(self, channel: str) -> tuple[Message, ...]:
+    def whispers(self, channel: str) -> tuple[WorkspaceMessage, ...]:
         """Return the ephemeral messages of a channel, oldest first."""
         history = self._find(channel)
         return tuple(history.whispers) if history else ()
@@ -119,8 +119,8 @@ class Workspace:
         *,
         thread_ts: str | None = None,
         broadcast: bool = False,
-        persona: Persona | None = None,
-    ) -> Message:
+        persona: PostIdentity | None = None,
+    ) -> WorkspaceMessage:
         """Post, and return the message. A reply to a reply goes under its root.
 
         A ``thread_ts`` without a message is ignored and the message is posted to the channel, as Slack does when
@@ -148,8 +148,8 @@ class Workspace:
         *,
         to: str,
         thread_ts: str | None = None,
-        persona: Persona | None = None,
-    ) -> Message:
+        persona: PostIdentity | None = None,
+    ) -> WorkspaceMessage:
         history, _ = self._postable(channel, author, thread_ts)
         if to not in history.channel.members:
             raise SlackRefused("user_not_in_channel")
@@ -158,7 +158,7 @@ class Workspace:
         self._emit(Whispered(message))
         return message
 
-    def edit(self, channel: str, ts: str, author: Member, body: Body) -> Message:
+    def edit(self, channel: str, ts: str, author: Member, body: Body) -> WorkspaceMessage:
         history = self._get(channel)
         previous = history.existing(ts, author)
         if previous.user != author.id or previous.tombstone or previous.persona:
@@ -279,16 +279,16 @@ class Workspace:
                 self._emit(Changed(message, previous, self._timestamps.next()))
 
     @property
-    def sessions(self) -> tuple[Session, ...]:
+    def sessions(self) -> tuple[AgentSession, ...]:
         return tuple(session.at(self._clock()) for session in self._sessions.values())
 
-    def session(self, channel: str, thread_ts: str) -> Session | None:
+    def session(self, channel: str, thread_ts: str) -> AgentSession | None:
         """Return the agent session of a thread, or None."""
         history = self._find(channel)
         session = self._sessions.get((history.channel.id, thread_ts)) if history else None
         return session.at(self._clock()) if session else None
 
-    def keep_session(self, session: Session) -> None:
+    def keep_session(self, session: AgentSession) -> None:
         """Store the agent session of its thread."""
         key = (session.channel, session.thread_ts)
         if self._sessions.get(key) != session:
@@ -312,18 +312,22 @@ class Workspace:
         self._histories[channel.id] = ChannelHistory(channel)
         return channel
 
-    def _message(self, history: ChannelHistory, author: Member, body: Body, persona: Persona | None) -> Message:
+    def _message(
+        self, history: ChannelHistory, author: Member, body: Body, persona: PostIdentity | None
+    ) -> WorkspaceMessage:
         bot = author if isinstance(author, Bot) else None
-        return Message(history.channel.id, self._timestamps.next(), author.id, body, bot=bot, persona=persona)
+        return WorkspaceMessage(history.channel.id, self._timestamps.next(), author.id, body, bot=bot, persona=persona)
 
-    def _postable(self, channel: str, author: Member, thread_ts: str | None) -> tuple[ChannelHistory, Message | None]:
+    def _postable(
+        self, channel: str, author: Member, thread_ts: str | None
+    ) -> tuple[ChannelHistory, WorkspaceMessage | None]:
         history = self._get(channel)
         history.must_have(author)
         root = history.root_of(thread_ts)
         self.rules.check_post(history.channel, author, root)
         return history, root
 
-    def _remove(self, history: ChannelHistory, message: Message) -> None:
+    def _remove(self, history: ChannelHistory, message: WorkspaceMessage) -> None:
         del history.messages[message.ts]
         self._emit(Deleted(message, self._timestamps.next()))
 

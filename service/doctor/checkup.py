@@ -53,7 +53,7 @@ async def _check_slack(config: ServiceConfig, environment: Environment) -> list[
     except ConfigError as e:
         return [failed("Slack", str(e))]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SLACK_WITHIN_S)) as http:
-        api = slack_app.WebApi(url, http)
+        api = slack_app.SlackProbe(url, http)
         answer, bots_app, sockets_app = await slack_app.answer_to(api, environment), None, None
         if isinstance(answer, DoctorFinding):
             found = [answer, skipped("scopes", "not checked: the bot token does not work.")]

@@ -40,7 +40,7 @@ _LASTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class WebApiAnswer:
+class SlackProbeAnswer:
     """Slack's answer, with headers by lower-case name; `at_s` is the local time at the middle of the call."""
 
     data: Mapping[str, Any]
@@ -49,7 +49,7 @@ class WebApiAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class WebApi:
+class SlackProbe:
     """Slack's Web API at one URL, without retries: the doctor reports the first failure.
 
     `http` is the client for other requests.
@@ -58,7 +58,7 @@ class WebApi:
     url: str
     http: aiohttp.ClientSession
 
-    async def call(self, method: str, token: str, **arguments: str) -> WebApiAnswer:
+    async def call(self, method: str, token: str, **arguments: str) -> SlackProbeAnswer:
         """Call a method.
 
         Raises:
@@ -76,10 +76,10 @@ class WebApi:
         if not isinstance(response.data, dict):
             raise SlackCallFailed(method, "no_answer")
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return WebApiAnswer(response.data, headers, (begun_s + time.time()) / 2)
+        return SlackProbeAnswer(response.data, headers, (begun_s + time.time()) / 2)
 
 
-async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | DoctorFinding:
+async def answer_to(api: SlackProbe, environment: Environment) -> SlackProbeAnswer | DoctorFinding:
     """Call `auth.test` and return Slack's answer, or a finding if the call failed."""
     try:
         return await api.call("auth.test", bot_token(environment))
@@ -95,7 +95,7 @@ async def answer_to(api: WebApi, environment: Environment) -> WebApiAnswer | Doc
         )
 
 
-def findings_in(answer: WebApiAnswer) -> list[DoctorFinding]:
+def findings_in(answer: SlackProbeAnswer) -> list[DoctorFinding]:
     """Check identity, scopes and clock in the answer to `auth.test`."""
     identity, header = answer.data, answer.headers.get("x-oauth-scopes")
     if identity.get("bot_id"):
@@ -125,7 +125,7 @@ def _of_names(
     ] or [passed(area, f"all {len(required)} are {done}.")]
 
 
-def _of_clock(answer: WebApiAnswer) -> DoctorFinding:
+def _of_clock(answer: SlackProbeAnswer) -> DoctorFinding:
     try:
         theirs_s = parsedate_to_datetime(answer.headers["date"]).timestamp()
     except (KeyError, ValueError):
@@ -139,7 +139,7 @@ def _of_clock(answer: WebApiAnswer) -> DoctorFinding:
     return failed("clock", problem) if abs(off_s) > _MOST_OFF_S else warning("clock", problem)
 
 
-async def id_of(api: WebApi, bot_token: str, bot_id: str) -> str | None:
+async def id_of(api: SlackProbe, bot_token: str, bot_id: str) -> str | None:
     """Return the id of the bot's app; `None` if Slack does not return it."""
     try:
         answer = await api.call("bots.info", bot_token, bot=bot_id)
@@ -157,7 +157,7 @@ def of_two_apps(app_tokens: str | None, bot_tokens: str | None) -> list[DoctorFi
 
 
 async def check_settings(
-    api: WebApi, environment: Environment, config: SlackConfig, app_id: str | None
+    api: SlackProbe, environment: Environment, config: SlackConfig, app_id: str | None
 ) -> list[DoctorFinding]:
     """Compare the app's manifest in Slack with the required settings."""
     try:

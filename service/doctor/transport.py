@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from service.config.config import Environment
     from service.config.slack import ListenAddress, SlackConfig
     from service.doctor.findings import DoctorFinding
-    from service.doctor.slack_app import WebApi
+    from service.doctor.slack_app import SlackProbe
 
 _HELLO_WITHIN_S = 10.0
 _OFF = "Turn it on on your app's page at api.slack.com/apps, under Socket Mode."
@@ -44,7 +44,7 @@ _WHERE = (
 )
 
 
-async def check_socket(api: WebApi, environment: Environment) -> tuple[DoctorFinding, str | None]:
+async def check_socket(api: SlackProbe, environment: Environment) -> tuple[DoctorFinding, str | None]:
     """Open a Socket Mode connection and close it after Slack's first message; also return the app's id, if known.
 
     An event that Slack sends over this connection is not acknowledged, so Slack sends it again over another one.
@@ -79,7 +79,7 @@ def _not_opened(error: SlackCallFailed, url: str) -> DoctorFinding:
     return failed("Socket Mode", f"Slack does not open a connection ({error.error}). {_OFF}")
 
 
-async def check_http(api: WebApi, config: SlackConfig, environment: Environment) -> DoctorFinding:
+async def check_http(api: SlackProbe, config: SlackConfig, environment: Environment) -> DoctorFinding:
     """Check that the configured address is free, or that this service already listens on it."""
     address = address_of(config.listen)
     try:
@@ -104,7 +104,7 @@ async def check_http(api: WebApi, config: SlackConfig, environment: Environment)
     return passed("HTTP transport", f"{config.listen} is free to listen on. {_WHERE}")
 
 
-async def _is_ours(api: WebApi, address: ListenAddress, secret: str) -> bool:
+async def _is_ours(api: SlackProbe, address: ListenAddress, secret: str) -> bool:
     """Send a signed `url_verification` request, as Slack does, and check that the challenge is returned."""
     challenge, timestamp = secrets.token_hex(8), str(int(time.time()))
     body = json.dumps({"type": "url_verification", "challenge": challenge}).encode()

@@ -10,7 +10,7 @@ from fake_sessions import FakeRun, FakeSessionManager
 from slack_environment import Hold
 
 from connector import Instance, Persona
-from local_slack import BlockUntil, Fault, LocalSlack, Message, PersonClient
+from local_slack import BlockUntil, Fault, LocalSlack, PersonClient, WorkspaceMessage
 from local_slack.delivery.delivery import Envelope
 
 ALPHA = Instance("alpha", Persona("Alpha", ":owl:"))
@@ -109,7 +109,7 @@ class Thread:
     run: FakeRun = None  # type: ignore[assignment]
 
     @property
-    def posts(self) -> list[Message]:
+    def posts(self) -> list[WorkspaceMessage]:
         """The bot's messages in this thread, the status message included."""
         return [m for m in self._messages() if m.by_bot]
 
@@ -117,7 +117,7 @@ class Thread:
     def texts(self) -> list[str]:
         return [m.text for m in self.posts]
 
-    def _messages(self) -> tuple[Message, ...]:
+    def _messages(self) -> tuple[WorkspaceMessage, ...]:
         return self.chat.slack.workspace.thread(self.channel, self.ts)
 
     async def next_run(self) -> FakeRun:
@@ -160,17 +160,17 @@ class Thread:
         await self.stop()
         await self.run.answer("", status="cancelled")
 
-    def message(self, ts: str) -> Message:
+    def message(self, ts: str) -> WorkspaceMessage:
         return self.chat.slack.workspace.message(self.channel, ts)
 
     async def marked(self, ts: str, name: str, *, gone: bool = False, within_s: float = 10) -> None:
         """Wait until a message has a reaction, or no longer has it."""
         await self.chat.slack.until(lambda _: self.message(ts).reacted(name) is not gone, within_s)
 
-    async def status(self) -> Message:
+    async def status(self) -> WorkspaceMessage:
         return await self.contains("⚙️")
 
-    async def contains(self, text: str, within_s: float = 10) -> Message:
+    async def contains(self, text: str, within_s: float = 10) -> WorkspaceMessage:
         """Wait until a message of the bot has this text in it."""
         return await self.chat.slack.until(lambda _: next((m for m in self.posts if text in m.text), None), within_s)
 

@@ -16,7 +16,7 @@ from router import RoutedConnection, Router
 from slack_environment import Hold, SlackEnvironment
 from tool_gate import GATED_TOOL, ToolGate
 
-from local_slack import LocalSlack, Message, PersonClient, RetrySchedule
+from local_slack import LocalSlack, PersonClient, RetrySchedule, WorkspaceMessage
 
 StoreKind = Literal["sqlite", "redis"]
 # Every write is on the disk before it is answered.
@@ -71,7 +71,7 @@ class Scenario:
         self.root = self.root or ts
         return ts
 
-    async def sees(self, text: str) -> Message:
+    async def sees(self, text: str) -> WorkspaceMessage:
         """Wait until the thread has such a message of the bot."""
         return await self.slack.until(lambda _: self.stage.found(self.root, text), _WITHIN_S)
 

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from tool_gate import GATED_TOOL, ToolGate
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
-from local_slack import LocalSlack, Message, PersonClient, Workspace
+from local_slack import LocalSlack, PersonClient, Workspace, WorkspaceMessage
 from orchestrator_interactive.interactions.stores import open_store, retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
@@ -64,7 +64,7 @@ class ServiceFixture:
         """Begin a thread; gives its ts."""
         return await self.ana.say("general", text)
 
-    async def posted(self, root: str, text: str) -> Message:
+    async def posted(self, root: str, text: str) -> WorkspaceMessage:
         return await self.slack.until(lambda ws: next((m for m in self._bots(ws, root) if text in m.text), None))
 
     async def reacted(self, ts: str, name: str) -> None:
@@ -80,7 +80,7 @@ class ServiceFixture:
 
         return await self.slack.until(settled, _SETTLED_WITHIN_S)
 
-    def _bots(self, ws: Workspace, root: str) -> list[Message]:
+    def _bots(self, ws: Workspace, root: str) -> list[WorkspaceMessage]:
         return [m for m in ws.thread(self.slack.channel("general").id, root) if m.by_bot]
 
 

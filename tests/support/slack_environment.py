@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 from service_process import Serving, serving
 
-from local_slack import BlockUntil, LocalSlack, Message
+from local_slack import BlockUntil, LocalSlack, WorkspaceMessage
 
 
 class Hold(asyncio.Event):
@@ -51,8 +51,8 @@ class SlackEnvironment:
         """Return the current texts of the bot in a thread of #general."""
         return [m.text for m in self._thread(root) if m.by_bot]
 
-    def found(self, root: str, text: str) -> Message | None:
+    def found(self, root: str, text: str) -> WorkspaceMessage | None:
         return next((m for m in self._thread(root) if m.ts != root and text in m.text), None)
 
-    def _thread(self, root: str) -> tuple[Message, ...]:
+    def _thread(self, root: str) -> tuple[WorkspaceMessage, ...]:
         return self.slack.workspace.thread(self.slack.channel("general").id, root)

@@ -65,7 +65,7 @@ class ExportedText:
 
 
 @dataclass(frozen=True, slots=True)
-class CallResult:
+class ExportedResult:
     """The result of a call."""
 
     index: int
@@ -88,7 +88,7 @@ class ExportedQuestion:
     name: str
     call_id: str
     arguments: str
-    result: CallResult | None = None
+    result: ExportedResult | None = None
     has_begun: bool = True
 
 
@@ -187,7 +187,7 @@ def _question(
     return ExportedQuestion(node.index, ts, target, call.name, call.id, call.arguments, has_begun=has_begun)
 
 
-def _call_result(node: Node, state: ToolResultState | AgentResultState) -> CallResult:
+def _call_result(node: Node, state: ToolResultState | AgentResultState) -> ExportedResult:
     meta = _meta(state)
     outcome: Literal["done", "failed", "at work"] = "at work" if meta.get("pending") else "done"
     ratings = {name: getattr(state, name, None) for name in ("reward", "score")}
@@ -195,7 +195,7 @@ def _call_result(node: Node, state: ToolResultState | AgentResultState) -> CallR
     if "whole" in meta:
         notes.append("shortened for the model")
     parts = tuple(_result_parts(state.result))
-    return CallResult(
+    return ExportedResult(
         node.index, node.envelope["ts"], "failed" if meta.get("is_error") else outcome, parts, tuple(notes)
     )
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.export.items import (
-    CallResult,
     ExportedQuestion,
+    ExportedResult,
     ExportedText,
     ExportMark,
     Section,
@@ -81,7 +81,7 @@ def lines(item: Item) -> Iterator[str]:
 
 
 def _head(
-    item: ExportedText | ExportedQuestion | ExportMark | CallResult, title: str, notes: Iterable[str] = ()
+    item: ExportedText | ExportedQuestion | ExportMark | ExportedResult, title: str, notes: Iterable[str] = ()
 ) -> str:
     details = "; ".join(notes)
     line = f"{title} ({details})" if details else title

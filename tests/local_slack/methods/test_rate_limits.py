@@ -7,14 +7,14 @@ import pytest
 from slack_errors import error_of
 from slack_sdk.errors import SlackApiError
 
-from local_slack import SLACK_LIMITS, DropAfterCall, ErrorResponse, PerMinute, RateLimiter
+from local_slack import SLACK_LIMITS, DropAfterCall, ErrorResponse, MethodRateLimiter, PerMinute
 from local_slack.methods.web_api import METHOD_NAMES
 
 
 @pytest.fixture
 def take(clock):
     """Take a call from the budget of a method; return the seconds to wait."""
-    limiter = RateLimiter(SLACK_LIMITS, clock)
+    limiter = MethodRateLimiter(SLACK_LIMITS, clock)
 
     def take(method, channel="C", team="T"):
         return limiter.take(team, method, channel)

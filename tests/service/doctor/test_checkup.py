@@ -19,7 +19,7 @@ from local_slack import ErrorResponse, LocalSlack
 from service.config.config import Environment, load_config
 from service.doctor.checkup import examined
 from service.doctor.findings import FindingLevel
-from service.doctor.slack_app import WebApiAnswer, findings_in, of_two_apps
+from service.doctor.slack_app import SlackProbeAnswer, findings_in, of_two_apps
 
 PASSED, WARNING, FAILED, SKIPPED = FindingLevel.PASSED, FindingLevel.WARNING, FindingLevel.FAILED, FindingLevel.SKIPPED
 ALL_SCOPES = {need.name for need in BOT_SCOPES}
@@ -246,7 +246,9 @@ async def test_settings_that_slack_does_not_return_are_unknown(slack, finding, e
     ],
 )
 def test_the_difference_of_the_clocks_is_reported(late_s, level, message):
-    answer = WebApiAnswer({"bot_id": "B0"}, {"date": formatdate(1_700_000_000, usegmt=True)}, 1_700_000_000 + late_s)
+    answer = SlackProbeAnswer(
+        {"bot_id": "B0"}, {"date": formatdate(1_700_000_000, usegmt=True)}, 1_700_000_000 + late_s
+    )
     finding = findings_in(answer)[-1]
     assert (finding.area, finding.level) == ("clock", level)
     assert message in finding.message
@@ -254,7 +256,7 @@ def test_the_difference_of_the_clocks_is_reported(late_s, level, message):
 
 @pytest.mark.parametrize("headers", [{}, {"date": "yesterday"}])
 def test_without_the_headers_scopes_and_clock_are_unknown(headers):
-    _, scopes, clock = findings_in(WebApiAnswer({"bot_id": "B0"}, headers, 0))
+    _, scopes, clock = findings_in(SlackProbeAnswer({"bot_id": "B0"}, headers, 0))
     assert scopes.level is clock.level is SKIPPED
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from router import Event
 
 from fault_injection.model import MARK, TAG
-from local_slack import LocalSlack, Message
+from local_slack import LocalSlack, WorkspaceMessage
 from local_slack.workspace.messages import Change, Changed, Deleted, Posted, Reacted
 
 HOURGLASS = "hourglass_flowing_sand"
@@ -118,7 +118,7 @@ class Observations:
     def _note(self, act: Act) -> None:
         self.acts[act.root].append(act)
 
-    def _hear_bot(self, message: Message) -> None:
+    def _hear_bot(self, message: WorkspaceMessage) -> None:
         key = str((message.metadata or {}).get("event_payload", {}).get("key", ""))
         post = Post(_root(message), message.ts, key, message.text)
         self.posts[post.root].append(post)
@@ -126,12 +126,12 @@ class Observations:
             self.statuses[post.ts] = post.root
         self.named[post.root].update(message.text.partition(" names ")[2].rstrip(". …").split())
 
-    def _hear_hourglass(self, message: Message, *, added: bool) -> None:
+    def _hear_hourglass(self, message: WorkspaceMessage, *, added: bool) -> None:
         if added:
             self.hourglasses[message.ts] = _root(message)
         else:
             self.hourglasses.pop(message.ts, None)
 
 
-def _root(message: Message) -> str:
+def _root(message: WorkspaceMessage) -> str:
     return message.thread_ts or message.ts
