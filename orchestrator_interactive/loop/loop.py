@@ -206,7 +206,7 @@ class Loop:
         run = self.run
         run.check_end()
         if self.calls.postponed:
-            await self.calls.commit_finished()
+            await self.calls.commit_finished(run.commit)
         if injections := self.run.inbox.drain():  # injection points 1 and, after tools, 3
             await self.deliver(injections)
         if run.on_progress is not None:
@@ -253,7 +253,7 @@ class Loop:
 
     def _is_used(self, model: Model, call_id: str) -> bool:
         # The rendered conversation may omit calls of this run.
-        return model.requests.is_used(call_id) or self.calls.is_used(call_id)
+        return model.requests.is_used(call_id) or call_id in self.calls.used_ids
 
     async def _commit_text(self, answer: ChatResponse) -> RunOutcome | None:
         """Commit a text answer. Returns None if the model call is to be continued."""

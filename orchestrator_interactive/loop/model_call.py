@@ -128,7 +128,7 @@ class ModelCaller:
             await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
         if answer is None and call.was_interrupted:
             # Tool calls that began early continue.
-            answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early_ids), usage)
+            answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early), usage)
             self._run.restore_ephemeral(ephemeral)
         if answer is None:
             await self._calls.drop_early()

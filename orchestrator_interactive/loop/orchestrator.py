@@ -17,7 +17,7 @@ from orchestrator_interactive.kernel.interop import to_local_coordinator, to_loc
 from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, Receipts
 from orchestrator_interactive.loop.loop import Loop
 from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, SessionState, usage_from_dict
-from orchestrator_interactive.loop.resume import resume_run, text_since
+from orchestrator_interactive.loop.resume import logged_run, resume_run
 from orchestrator_interactive.loop.run import LoopOptions, Run
 from orchestrator_interactive.loop.tasks import CancellableTask
 
@@ -130,7 +130,7 @@ class InteractiveOrchestrator:
         if self._unconfirmed is None:
             return ""
         (context, number), self._unconfirmed = self._unconfirmed, None
-        return text_since(await context.get_messages(), number)
+        return logged_run(await context.get_messages()).text_since(number)
 
     async def execute(  # noqa: PLR0913, PLR0917 - the signature is the contract's
         self,

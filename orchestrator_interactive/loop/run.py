@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal  # noqa: TC003 - pydantic reads the annotation at run time
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.loop.injection_queue import InjectionQueue
     from orchestrator_interactive.loop.outcome import SessionState
+    from orchestrator_interactive.loop.tool_results import SecretFilter
     from orchestrator_interactive.transcript.answer_parts import InterimText
 
 log = structlog.get_logger(__name__)
@@ -81,12 +82,6 @@ class LoopOptions(Options):
     max_waiting: int = Field(default=100, ge=1)
     extended_thinking: bool = False
     default_provider: str | None = None
-
-
-class SecretFilter(Protocol):
-    """The capability `secrets.filter`: replaces known secrets in a text and, unless `known_only`, likely ones."""
-
-    def __call__(self, text: str, *, known_only: bool = False) -> str: ...
 
 
 class RunStopped(Exception):  # noqa: N818 - a stop is no error

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.loop.large_results import size_of
+from orchestrator_interactive.loop.tool_results import size_of
 from orchestrator_interactive.loop.tasks import CancellableTask
 
 if TYPE_CHECKING:
