@@ -9,14 +9,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
-from orchestrator_interactive.transcript.answer_parts import partial_reason_of
 from orchestrator_interactive.transcript.rows import marked, metadata_of
-from orchestrator_interactive.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from orchestrator_interactive.kernel.contracts.messages import Usage
+    from orchestrator_interactive.transcript.transcript import Transcript
 
 Row = dict[str, Any]
 RunStatus = Literal["success", "incomplete", "cancelled", "suspended", "error"]
@@ -37,38 +36,6 @@ class RunOutcome:
 
 
 SUSPENDED = RunOutcome("", "suspended")
-
-
-@dataclass(frozen=True, slots=True)
-class Incomplete:
-    """Why an answer is incomplete."""
-
-    reason: str
-    detail: str | None = None
-
-
-def outcome_of(text: str, incomplete: Incomplete | None) -> RunOutcome:
-    """Return the outcome of a run with this last text."""
-    return (
-        RunOutcome(text, "incomplete", incomplete.reason, incomplete.detail)
-        if incomplete
-        else RunOutcome(text, "success")
-    )
-
-
-def incomplete_row(row: Row, incomplete: Incomplete | None) -> Row:
-    """Record in the row of an answer why it is incomplete; used if the answer is the run's last."""
-    return marked(row, incomplete={"reason": incomplete.reason, "detail": incomplete.detail}) if incomplete else row
-
-
-def outcome_in(row: Row, text: str) -> RunOutcome:
-    """Return the outcome of a run that ended with this row."""
-    if partial_reason_of(row) == "stopped":
-        return RunOutcome(text, "cancelled")
-    match metadata_of(row).get("incomplete"):
-        case {"reason": str(reason), "detail": str() | None as detail}:
-            return outcome_of(text, Incomplete(reason, detail))
-    return outcome_of(text, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +135,6 @@ class Copies:
         return self._copies.copy()
 
 
-@dataclass(frozen=True, slots=True)
-class MessageCache:
-    """The conversation in the form for providers and in the form for hooks."""
-
-    transcript: Transcript = field(default_factory=Transcript)
-    copies: Copies = field(default_factory=Copies)
-
-
 @dataclass(slots=True, weakref_slot=True)
 class SessionState:
     """State between runs.
@@ -185,23 +144,17 @@ class SessionState:
         usage: usage of all runs so far; `None`: not read from the log yet.
         knows_log: this state reflects every row of the log.
         token_budgets: by provider, after a request that was too long for it.
-        message_cache: the cached conversation; `None`: not cached.
+        transcript: the cached conversation in the form for providers; `copies`: in the form for hooks.
     """
 
     notices: list[str] = field(default_factory=list)
     usage: UsageTotals | None = None
     knows_log: bool = False
     token_budgets: dict[str, int] = field(default_factory=dict)
-    message_cache: MessageCache | None = None
-
+    transcript: Transcript | None = None
+    copies: Copies | None = None
     _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
-
-    def cached_messages(self) -> MessageCache:
-        """Return the cached conversation, for the next run."""
-        if self.message_cache is None:
-            self.message_cache = MessageCache()
-        return self.message_cache
 
     def note_end(self, usage: UsageTotals, outcome: RunOutcome) -> None:
         """Add the usage of a run that has ended."""
@@ -212,7 +165,7 @@ class SessionState:
 
     def schedule_release(self, release_context: Callable[[], object] | None) -> None:
         """Schedule the release of the cache, and of the context's, if no run starts in time."""
-        rows = self.message_cache.transcript.length if self.message_cache else 0
+        rows = self.transcript.length if self.transcript else 0
         lifetime_s = _LONG_LIFETIME_S if rows > _MANY_ROWS else _SHORT_LIFETIME_S
         self._release_context = release_context
         # A weak reference: the timer must not keep a dropped session alive.
@@ -226,7 +179,7 @@ class SessionState:
 
     def release(self) -> None:
         """Release everything that can be read again."""
-        self.message_cache, self._timer = None, None
+        self.transcript = self.copies = self._timer = None
         if self._release_context is not None:
             self._release_context()
 

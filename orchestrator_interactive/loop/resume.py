@@ -9,7 +9,8 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
-from orchestrator_interactive.loop.outcome import outcome_in, usage_in
+from orchestrator_interactive.kernel.hooks import CONTINUE, without_denial
+from orchestrator_interactive.loop.outcome import RunOutcome, usage_in
 from orchestrator_interactive.loop.run import RunSuspended
 from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_of
 from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in, unknown_row
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orchestrator_interactive.loop.loop import Loop
-    from orchestrator_interactive.loop.outcome import RunOutcome
     from orchestrator_interactive.loop.tool_results import ToolOutcome
     from orchestrator_interactive.transcript.answer_parts import InterimText
 
@@ -47,18 +47,22 @@ async def resume_run(loop: Loop) -> None:
     run = loop.run
     rows = await run.context.get_messages()
     prompt = "" if (begin := _last_prompt(rows)) is None else text_of(rows[begin])
-    hook_result = await run.emit(events.EXECUTION_START, {"prompt": prompt, "resumed": True})
+    data = {"prompt": prompt, "resumed": True}
+    hook_result = (
+        await run.await_hooks(run.hooks.emit(events.EXECUTION_START, data), events.EXECUTION_START) or CONTINUE
+    )
     rows = await run.context.get_messages()  # hooks may have changed them
     logged = logged_run(rows)
     run.session_state.usage = usage_in(logged.earlier_rows)
     run.usage, run.iterations, run.interim_texts = usage_in(logged.rows), logged.iterations, logged.interim_texts
     loop.state.turns, loop.state.continuations = logged.turns, logged.continuations
     for ids, iteration in logged.deliveries:
-        loop.receipts.deliver(ids, iteration)
+        run.inbox.note_delivered(ids, iteration)
     await run.progress("executing", prompt=logged.prompt, run=run.id)
     await loop.remove_delivered(rows)
     await _settle_calls(loop, logged)
     run.session_state.knows_log = True
+    hook_result = without_denial(hook_result, events.EXECUTION_START)
     await run.await_hooks(run.route(hook_result, events.EXECUTION_START), events.EXECUTION_START)
 
 
@@ -114,7 +118,8 @@ class LoggedRun:
         iterations: number of the model's answers.
         turns: number of answers with tool calls.
         continuations: consecutive answers, up to now, that were truncated at the length limit.
-        last_calls: calls of the last answer.
+        calls: all calls by id.
+        last_calls: those of the last answer.
         unanswered: those of them without a result row, by id; none if another row follows them.
         completed: calls with a result, their outcome and label, in the order of their rows.
         deliveries: ids of the messages delivered by each row, and the number of the model call that reads them.
@@ -128,6 +133,7 @@ class LoggedRun:
     iterations: int = 0
     turns: int = 0
     continuations: int = 0
+    calls: dict[str, ToolCall] = field(default_factory=dict)
     last_calls: Sequence[ToolCall] = ()
     unanswered: dict[str, ToolCall] = field(default_factory=dict)
     completed: list[tuple[ToolCall, ToolOutcome, str | None]] = field(default_factory=list)
@@ -144,7 +150,15 @@ class LoggedRun:
         """The outcome of the run, if its last row is a final answer."""
         last = self.rows[-1]
         continues = last["role"] != "assistant" or call_ids(last) or partial_reason_of(last) in ("length", "urgent")
-        return None if continues or self.lost else outcome_in(last, self.interim_texts.pending_text)
+        if continues or self.lost:
+            return None
+        text = self.interim_texts.pending_text
+        if partial_reason_of(last) == "stopped":
+            return RunOutcome(text, "cancelled")
+        match metadata_of(last).get("incomplete"):
+            case {"reason": str(reason), "detail": str() | None as detail}:
+                return RunOutcome(text, "incomplete", reason, detail)
+        return RunOutcome(text, "success")
 
     def text_since(self, number: int) -> str:
         """Return the text for people from the part with this number on."""
@@ -166,35 +180,33 @@ def logged_run(rows: Sequence[Row]) -> LoggedRun:
         calls = {call.id: call for row in rows if row["role"] == "assistant" for call in _calls(row)}
         lost_calls = [calls[call_id] for call_id in metadata_of(lost)["results"] if call_id in calls]
     run = LoggedRun(rows[:begin], rows[begin:], lost, lost_calls)
-    made: dict[str, ToolCall] = {}
-    answers = 0
     for row in run.rows:
-        partial = partial_reason_of(row)
-        has_calls = bool(call_ids(row))
-        if row["role"] == "assistant":
-            answers += 1
-            run.iterations += partial != "stopped"
-            run.turns += has_calls
-            run.last_calls = _calls(row)
-            run.unanswered = {call.id: call for call in run.last_calls}
-            made |= run.unanswered
-        elif row["role"] != "tool":
-            run.unanswered = {}
-        is_text = row["role"] == "assistant" and not has_calls
-        if is_text and partial == "length":
-            run.continuations += 1
-        elif (is_text and partial is None) or has_calls or "injections" in metadata_of(row):
-            run.continuations = 0
-        for call_id, outcome, label in results_in(row):
-            if call_id in made:
-                run.completed.append((made[call_id], outcome, label))
-        if row["role"] == "tool":
-            run.unanswered.pop(str(row.get("tool_call_id")), None)
-        if (ids := delivered_ids_in(row)) and not is_prompt(row):
-            run.deliveries.append((ids, answers + 1))
-        if part := run.interim_texts.add(row):
-            run.texts.append(part)
+        _add(run, row)
     return run
+
+
+def _add(run: LoggedRun, row: Row) -> None:
+    """Add one of its rows to the state of a run."""
+    is_answer, partial, has_calls = row["role"] == "assistant", partial_reason_of(row), bool(call_ids(row))
+    if is_answer:
+        run.iterations += partial != "stopped"
+        run.turns += has_calls
+        run.last_calls = _calls(row)
+        run.unanswered = {call.id: call for call in run.last_calls}
+        run.calls |= run.unanswered
+    elif row["role"] == "tool":
+        run.unanswered.pop(str(row.get("tool_call_id")), None)
+    else:
+        run.unanswered = {}
+    if is_answer and not has_calls and partial == "length":
+        run.continuations += 1
+    elif (is_answer and partial is None) or has_calls or "injections" in metadata_of(row):
+        run.continuations = 0
+    run.completed += [(run.calls[id_], outcome, label) for id_, outcome, label in results_in(row) if id_ in run.calls]
+    if (ids := delivered_ids_in(row)) and not is_prompt(row):
+        run.deliveries.append((ids, run.iterations + 1))
+    if part := run.interim_texts.add(row):
+        run.texts.append(part)
 
 
 def _last_prompt(rows: Sequence[Row]) -> int | None:

@@ -122,6 +122,7 @@ class Run:
         usage: usage of the model calls so far.
         interim_texts: texts for people so far.
         is_in_doubt: a row with text was interrupted on its way to the log.
+        ephemeral: hook injections for the next request only.
     """
 
     context: ContextManager
@@ -143,7 +144,7 @@ class Run:
     is_in_doubt: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
     ending: CancellationToken = field(default_factory=CancellationToken)
-    _ephemeral_injections: list[ContextInjection] = field(default_factory=list)
+    ephemeral: list[ContextInjection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.stop.register_child(self.ending)
@@ -154,10 +155,6 @@ class Run:
             self.stop.request_immediate()
         else:
             self.stop.request_graceful()
-
-    def cancel(self) -> None:
-        """Stop the run because its caller was cancelled."""
-        self.stop.request_immediate()
 
     def suspend(self) -> bool:
         """End the run at its next boundary, so that another process can resume it. Returns False if it is ending."""
@@ -192,15 +189,6 @@ class Run:
     def without_secrets(self, text: str, *, known_only: bool = False) -> str:
         """Return the text without the host's secrets, for a model or a person."""
         return text if self.secret_filter is None else self.secret_filter(text, known_only=known_only)
-
-    def take_ephemeral(self) -> list[ContextInjection]:
-        """Take the ephemeral injections for the next request."""
-        ephemeral, self._ephemeral_injections = self._ephemeral_injections, []
-        return ephemeral
-
-    def restore_ephemeral(self, ephemeral: list[ContextInjection]) -> None:
-        """Put back the ephemeral injections of a failed request; the next request includes them."""
-        self._ephemeral_injections = ephemeral + self._ephemeral_injections
 
     async def commit(self, row: dict[str, Any]) -> None:
         """Add a row to the log, and show the text that it completes."""
@@ -245,7 +233,7 @@ class Run:
         """
         if not self.hooks.listens(event):
             return CONTINUE
-        work = CancellableTask(self._consult(event, data))
+        work = CancellableTask(self._emit(event, data, may_deny=True))
         with self.ending.watch(work.cancel):
             await work.wait()
         if self.is_suspended:
@@ -261,13 +249,11 @@ class Run:
         A stop cancels the hooks after a short grace period.
         """
         if self.hooks.listens(event):
-            await self.await_hooks(self._announce(event, data), event)
+            await self.await_hooks(self._emit(event, data, may_deny=False), event)
 
-    async def emit(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Emit an event like `announce`, and return the hooks' result for later processing."""
-        if not self.hooks.listens(event):
-            return CONTINUE
-        return await self.await_hooks(self._emit(event, data), event) or CONTINUE
+    async def _emit(self, event: str, data: dict[str, Any], *, may_deny: bool) -> HookResult:
+        result = await self.hooks.emit(event, data)
+        return await self.route(result if may_deny else without_denial(result, event), event)
 
     async def await_hooks(self, hooks: Awaitable[T], event: str) -> T | None:
         """Await hooks; a stop cancels them after a short grace period. Returns None if they were cancelled."""
@@ -276,15 +262,6 @@ class Run:
         except TimeoutError:
             log.warning("hook.cancelled", hook_event=event)
             return None
-
-    async def _announce(self, event: str, data: dict[str, Any]) -> None:
-        await self.route(await self._emit(event, data), event)
-
-    async def _emit(self, event: str, data: dict[str, Any]) -> HookResult:
-        return without_denial(await self.hooks.emit(event, data), event)
-
-    async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
-        return await self.route(await self.hooks.emit(event, data), event)
 
     async def route(self, result: HookResult, event: str) -> HookResult:
         """Process a hook's result; ephemeral injections are kept for the next request.
@@ -307,7 +284,7 @@ class Run:
             injections = result.injections()
         if result.action == "deny":
             raise RunDenied(result.reason or "A hook denied it.")
-        self._ephemeral_injections += [injection for injection in injections if injection.ephemeral]
+        self.ephemeral += [injection for injection in injections if injection.ephemeral]
         return result
 
     async def _process(self, result: HookResult, event: str) -> HookResult:

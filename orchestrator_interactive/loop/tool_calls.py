@@ -186,7 +186,7 @@ class ToolExecutor:
     async def _collect(self, executions: list[ToolExecution]) -> None:
         left = dict.fromkeys(executions)
         self._ended = deque(execution for execution in executions if execution.is_over)
-        self._is_urgent = self._run.inbox.has_urgent
+        self._is_urgent = bool(self._run.inbox.pending) and self._run.inbox.has_urgent
         while left:
             if self._ended:
                 execution = self._ended.popleft()
@@ -272,7 +272,7 @@ class ToolExecutor:
         """Wait until a postponed call ends, a message is pending, or the run is to end."""
         run = self._run
         with run.ending.watch(self.wake):
-            while not (run.is_ending or len(run.inbox) or any(execution.is_over for execution in self.postponed)):
+            while not (run.is_ending or run.inbox.pending or any(execution.is_over for execution in self.postponed)):
                 await self._wait()
 
     def begin_stop(self) -> None:
