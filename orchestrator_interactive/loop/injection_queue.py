@@ -87,6 +87,7 @@ class InjectionQueue:
     Args:
         pending: the pending injections by id.
         receipts: the messages of the current or the last run by id, in the order in which they were accepted.
+        is_open: whether a run accepts injections; those that are pending stay when it is closed.
         on_change: called, synchronously, with each injection that is offered, edited or restored.
     """
 
@@ -106,10 +107,6 @@ class InjectionQueue:
         """Accept injections for a new run. Those that are still pending stay, with their receipts."""
         self.is_open = True
         self.receipts = {each.id: each for each in self.receipts.values() if each.state == "waiting"}
-
-    def close(self) -> None:
-        """Accept no further injections. Those that are pending stay."""
-        self.is_open = False
 
     def offer(self, injection: Injection) -> Receipt:
         """Add an injection, unless its id is known.
@@ -139,8 +136,7 @@ class InjectionQueue:
     def drain_or_close(self) -> tuple[Injection, ...]:
         """Take all pending injections, or close the queue if there are none."""
         taken = self.drain()
-        if not taken:
-            self.close()
+        self.is_open = self.is_open and bool(taken)
         return taken
 
     def restore(self, injections: Sequence[Injection]) -> None:

@@ -146,7 +146,8 @@ class Loop:
         await run.progress("executing", prompt=prompt, run=run.id)
         if not session_state.knows_log:
             rows = await run.context.get_messages()
-            await self.remove_delivered(rows)
+            if run.inbox.pending:
+                await self.remove_delivered(rows)
             if lost := lost_results_row(rows):
                 await run.context.add_message(lost)
             if session_state.usage is None:
@@ -167,7 +168,7 @@ class Loop:
     async def remove_delivered(self, rows: Sequence[dict[str, Any]]) -> None:
         """Remove pending messages whose row was committed just before the earlier run was interrupted."""
         inbox = self.run.inbox
-        committed = {message_id for row in rows for message_id in delivered_ids_in(row)} if inbox.pending else set()
+        committed = {message_id for row in rows for message_id in delivered_ids_in(row)}
         if delivered := [each for each in inbox.pending.values() if each.id in committed]:
             for each in delivered:
                 inbox.withdraw(each.id)

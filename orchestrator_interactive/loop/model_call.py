@@ -127,7 +127,7 @@ class ModelCaller:
             self._call = None
             run.deadlines.clear(call)
             stream.close()  # ignore what the provider still sends
-        answer = call.answer
+        answer = value if call.task.is_finished and isinstance(value := call.task.value, ChatResponse) else None
         usage = answer.usage if answer else stream.usage
         if usage is not None:
             run.usage = run.usage.plus(usage_totals(usage))
@@ -244,14 +244,6 @@ class _StreamingCall:
             self._run.deadlines.set(self, self._model.stall_timeout_s or 0, self._check_progress)
 
     @property
-    def answer(self) -> ChatResponse | None:
-        """The answer, if it is complete."""
-        if not self.task.is_finished or self.task.error is not None:
-            return None
-        answer = self.task.result()
-        return answer if isinstance(answer, ChatResponse) else None
-
-    @property
     def error(self) -> Exception:
         """Why there is no answer: the provider failed, stalled, or returned an invalid result."""
         name = self._model.name
@@ -262,8 +254,9 @@ class _StreamingCall:
             return ProviderUnavailableError("The call to the model was cancelled.", provider=name)
         if self.task.error is not None:
             return self.task.error
-        kind = type(self.task.result()).__name__
-        return LLMError(f"The provider returned {kind} instead of a ChatResponse.", provider=name)
+        return LLMError(
+            f"The provider returned {type(self.task.value).__name__} instead of a ChatResponse.", provider=name
+        )
 
 
 class RetryPolicy:

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import structlog
 
@@ -181,7 +182,7 @@ class InteractiveOrchestrator:
         if self._running is not None:
             raise RuntimeError("This orchestrator is running; inject the message instead.")
         home = to_local_coordinator(coordinator) if coordinator else None
-        return Run(
+        run = Run(
             context,
             {name: to_local_tool(tool) for name, tool in tools.items()},
             to_local_hooks(hooks),
@@ -191,8 +192,11 @@ class InteractiveOrchestrator:
             self._options,
             self._queue,
             self._session_state,
-            secret_filter=home.get_capability("secrets.filter") if home else None,
+            uuid4().hex,
+            home.get_capability("secrets.filter") if home else None,
         )
+        run.stop.register_child(run.ending)
+        return run
 
     async def _run_loop(
         self, run: Run, providers: Mapping[str, Provider], begin: Callable[[Loop], Awaitable[None]]
@@ -214,7 +218,7 @@ class InteractiveOrchestrator:
         outcome = RunOutcome("", "error")
         with run.session_stop.watch(run.follow):
             try:
-                with run.stop.watch(enforce_deadline), _observe_compaction(run, NAME):
+                with run.stop.watch(enforce_deadline), _observe_compaction(run):
                     await task.wait(run.stop.request_immediate)
             finally:
                 if not task.is_finished:
@@ -228,7 +232,7 @@ class InteractiveOrchestrator:
         return outcome.text
 
     async def _end_run(self, run: Run, loop: Loop, outcome: RunOutcome, *, is_finished: bool) -> None:
-        self._queue.close()
+        self._queue.is_open = False
         reporting = CancellableTask(self._report_end(run, loop, outcome))
         try:
             await reporting.wait(run.stop.request_immediate)
@@ -248,7 +252,11 @@ class InteractiveOrchestrator:
         self._session_state.cancel_release()
 
     async def _report_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        self._session_state.note_end(run.usage, outcome)
+        state = self._session_state
+        if state.usage is not None:
+            state.usage = state.usage.plus(run.usage)
+        # After any other outcome, the log may differ from the state.
+        state.knows_log = state.knows_log and outcome.status in ("success", "incomplete")
         ended = _ENDED.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
         status = "incomplete" if outcome.status in ("error", "suspended") else outcome.status
@@ -266,25 +274,24 @@ class InteractiveOrchestrator:
             messages=[asdict(receipt) for receipt in self._queue.receipts.values()],
             tools=loop.calls.to_event(),
             usage=run.usage.to_dict(),
-            conversation_usage=(self._session_state.usage or run.usage).to_dict(),
+            conversation_usage=(state.usage or run.usage).to_dict(),
         )
 
 
 @contextmanager
-def _observe_compaction(run: Run, name: str) -> Iterator[None]:
-    """Report compaction as progress, and add its usage to that of the run; `name` is the hooks' name."""
+def _observe_compaction(run: Run) -> Iterator[None]:
+    """Report compaction as progress, and add its usage to that of the run."""
 
-    async def report(_event: str, _data: dict[str, Any]) -> HookResult:
-        await run.progress("compacting")
-        return CONTINUE
-
-    async def count(_event: str, data: dict[str, Any]) -> HookResult:
-        run.usage = run.usage.plus(usage_from_dict(data.get("usage")))  # of the model's summary
+    async def observe(event: str, data: dict[str, Any]) -> HookResult:
+        if event == events.CONTEXT_PRE_COMPACT:
+            await run.progress("compacting")
+        else:
+            run.usage = run.usage.plus(usage_from_dict(data.get("usage")))  # of the model's summary
         return CONTINUE
 
     with ExitStack() as registrations:
         if hasattr(run.hooks, "register"):  # amplifier-core's recorder for tests can only emit
-            for event, handler in ((events.CONTEXT_PRE_COMPACT, report), (events.CONTEXT_POST_COMPACT, count)):
+            for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
                 # First: another handler may deny the event, which ends its dispatch.
-                registrations.callback(run.hooks.register(event, handler, priority=_FIRST, name=name))
+                registrations.callback(run.hooks.register(event, observe, priority=_FIRST, name=NAME))
         yield

@@ -6,7 +6,8 @@ import asyncio
 from copy import deepcopy
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from operator import add
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import ref
 
 from orchestrator_interactive.transcript.rows import marked, metadata_of
@@ -38,8 +39,7 @@ class RunOutcome:
 SUSPENDED = RunOutcome("", "suspended")
 
 
-@dataclass(frozen=True, slots=True)
-class UsageTotals:
+class UsageTotals(NamedTuple):
     """Sums of tokens and cost. `cost_usd` sums the calls with a known cost; `None`: no call has one."""
 
     input_tokens: int = 0
@@ -48,46 +48,24 @@ class UsageTotals:
     cache_write_tokens: int = 0
     cost_usd: Decimal | None = None
 
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
-
     def plus(self, other: UsageTotals) -> UsageTotals:
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return UsageTotals(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            sum(costs, Decimal()) if costs else None,
-        )
+        return UsageTotals(*map(add, self[:-1], other[:-1]), sum(costs, Decimal()) if costs else None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form in progress events and in the log's rows."""
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cache_read_tokens": self.cache_read_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-            "cost_usd": None if self.cost_usd is None else str(self.cost_usd),
-        }
+        return {**self._asdict(), "cost_usd": None if self.cost_usd is None else str(self.cost_usd)}
 
 
 NO_USAGE = UsageTotals()
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 def usage_totals(usage: Usage | None) -> UsageTotals:
     """Return the usage of one model call."""
     if usage is None:
         return NO_USAGE
-    return UsageTotals(
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens or 0,
-        usage.cache_write_tokens or 0,
-        usage.cost_usd,
-    )
+    cache = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    return UsageTotals(usage.input_tokens, usage.output_tokens, *cache, usage.cost_usd)
 
 
 def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -107,12 +85,11 @@ def usage_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
 def usage_from_dict(data: Any) -> UsageTotals:
     """Parse the form of `UsageTotals.to_dict`; zero if it is malformed."""
     try:
-        input_, output, cache_read, cache_write = (int(data.get(count) or 0) for count in _COUNTS)
+        counts = [int(data.get(count) or 0) for count in UsageTotals._fields[:-1]]
         cost = None if data.get("cost_usd") is None else Decimal(data["cost_usd"])
     except (AttributeError, ValueError, TypeError, ArithmeticError):
         return NO_USAGE
-    known = cost is not None and cost.is_finite()
-    return UsageTotals(input_, output, cache_read, cache_write, cost if known else None)
+    return UsageTotals(*counts, cost_usd=cost if cost is not None and cost.is_finite() else None)
 
 
 class Copies:
@@ -155,13 +132,6 @@ class SessionState:
     copies: Copies | None = None
     _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
-
-    def note_end(self, usage: UsageTotals, outcome: RunOutcome) -> None:
-        """Add the usage of a run that has ended."""
-        if self.usage is not None:
-            self.usage = self.usage.plus(usage)
-        # After any other outcome, the log may differ from this state.
-        self.knows_log = self.knows_log and outcome.status in ("success", "incomplete")
 
     def schedule_release(self, release_context: Callable[[], object] | None) -> None:
         """Schedule the release of the cache, and of the context's, if no run starts in time."""

@@ -59,7 +59,8 @@ async def resume_run(loop: Loop) -> None:
     for ids, iteration in logged.deliveries:
         run.inbox.note_delivered(ids, iteration)
     await run.progress("executing", prompt=logged.prompt, run=run.id)
-    await loop.remove_delivered(rows)
+    if run.inbox.pending:
+        await loop.remove_delivered(rows)
     await _settle_calls(loop, logged)
     run.session_state.knows_log = True
     hook_result = without_denial(hook_result, events.EXECUTION_START)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal  # noqa: TC003 - pydantic reads the annotation at run time
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-from uuid import uuid4
 
 import structlog
 from pydantic import BaseModel, Field, ValidationError
@@ -134,8 +133,8 @@ class Run:
     options: LoopOptions
     inbox: InjectionQueue
     session_state: SessionState
-    id: str = field(default_factory=lambda: uuid4().hex)
-    secret_filter: SecretFilter | None = None
+    id: str
+    secret_filter: SecretFilter | None
     deadlines: Deadlines = field(default_factory=Deadlines)
     iterations: int = 0
     usage: UsageTotals = NO_USAGE
@@ -145,9 +144,6 @@ class Run:
     stop: CancellationToken = field(default_factory=CancellationToken)
     ending: CancellationToken = field(default_factory=CancellationToken)
     ephemeral: list[ContextInjection] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.stop.register_child(self.ending)
 
     def follow(self) -> None:
         """Apply the session's stop to the run, at the same stage."""
