@@ -50,7 +50,7 @@ class UsageTotals(NamedTuple):
 
     def plus(self, other: UsageTotals) -> UsageTotals:
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return UsageTotals(*map(add, self[:-1], other[:-1]), sum(costs, Decimal()) if costs else None)
+        return UsageTotals._make((*map(add, self[:-1], other[:-1]), sum(costs, Decimal()) if costs else None))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form in progress events and in the log's rows."""
@@ -89,7 +89,7 @@ def usage_from_dict(data: Any) -> UsageTotals:
         cost = None if data.get("cost_usd") is None else Decimal(data["cost_usd"])
     except (AttributeError, ValueError, TypeError, ArithmeticError):
         return NO_USAGE
-    return UsageTotals(*counts, cost_usd=cost if cost is not None and cost.is_finite() else None)
+    return UsageTotals._make((*counts, cost if cost is not None and cost.is_finite() else None))
 
 
 class Copies:
