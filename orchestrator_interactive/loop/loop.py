@@ -188,7 +188,7 @@ class Loop:
             run.iterations += 1
             may_call = tools_allowed and answer.finish_reason not in _REFUSED
             if may_call and (requested := caller.model.provider.parse_tool_calls(answer)):
-                await self._run_tools(caller, answer, requested)
+                await self._run_tools(caller.model.requests.is_used, answer, requested)
             elif (outcome := await self._commit_text(answer)) is None:
                 continue
             elif calls.postponed:
@@ -229,14 +229,15 @@ class Loop:
             self.state.limit = "max_duration_s"
         return self.state.limit is None
 
-    async def _run_tools(self, caller: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
+    async def _run_tools(
+        self, is_in_request: Callable[[str], bool], answer: ChatResponse, calls: Sequence[ToolCall]
+    ) -> None:
         """Run the requested tools; after `force_respond_tools` the model must answer in text."""
         state, forced, used_ids = self.state, self.run.options.force_respond_tools, self.calls.used_ids
         state.turns += 1
         state.continuations = 0
-        is_used = caller.model.requests.is_used
         # The rendered conversation may omit calls of this run.
-        content, calls = distinct(answer.content, calls, lambda call_id: is_used(call_id) or call_id in used_ids)
+        content, calls = distinct(answer.content, calls, lambda call_id: is_in_request(call_id) or call_id in used_ids)
         content, calls = _storable(content, calls)
         row = with_usage(assistant_row(content, calls), answer.usage)
         if answer.finish_reason == INTERRUPTED:
