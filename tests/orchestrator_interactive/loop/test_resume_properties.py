@@ -151,7 +151,7 @@ async def _numbered(
         assert texts_in(rows) == played.process.texts(answered)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(SAYINGS, max_size=6), MESSAGES, ENDS, st.booleans())
 def test_the_texts_that_were_shown_are_in_the_rows_in_their_order(
     sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, injects: bool
@@ -211,7 +211,7 @@ async def _killed_twice(
         await _gone_on_with(picture, sayings, injects=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(SAYINGS, max_size=5), MESSAGES, ENDS, st.booleans())
 def test_a_run_that_is_killed_after_any_row_is_resumed(
     sayings: list[str], messages: list[_Message], end: tuple[str, int] | None, injects: bool
