@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -225,9 +224,12 @@ class Loop:
             self.state.limit = "max_tokens"
         elif options.max_cost_usd is not None and (usage.cost_usd or 0) >= options.max_cost_usd:
             self.state.limit = "max_cost_usd"
-        elif asyncio.get_running_loop().time() - self._began_s >= (options.max_duration_s or inf):
+        elif options.max_duration_s is not None and self._elapsed_s() >= options.max_duration_s:
             self.state.limit = "max_duration_s"
         return self.state.limit is None
+
+    def _elapsed_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._began_s
 
     async def _run_tools(
         self, is_in_request: Callable[[str], bool], answer: ChatResponse, calls: Sequence[ToolCall]
