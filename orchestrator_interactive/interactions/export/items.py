@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions.records import Node
 
-# A message; a call of a tool or a request to another agent; the outcome of one; an event in one line; the start of a task.
+# A message; a call of a tool or a request to another agent; the outcome of one; an event in one line; a task
 Message = Literal["person", "agent", "note"]
 Kind = (
     Message | Literal["call", "request", "done", "failed", "at work", "waiting", "finished", "damaged", "other", "task"]
