@@ -49,9 +49,8 @@ async def check_context(validator: Validator, sandboxes: Sandboxes) -> None:
     await validator.scenario("keeps_rows shows_rows returns_copies keeps_callers_rows", _short(sandboxes))
     await validator.scenario("can_be_replaced", _replaced(sandboxes))
     await validator.scenario("refuses_missing_role", _without_role(sandboxes))
-    compaction = "fits_a_budget fits_about is_not_destructive is_reproducible emits_compaction_events"
-    await validator.scenario(compaction, _long(sandboxes))
-    await validator.scenario("fits_a_provider", _small_window(sandboxes))
+    await validator.scenario("fits_a_budget fits_a_provider fits_about", _limits(sandboxes))
+    await validator.scenario("is_not_destructive is_reproducible emits_compaction_events", _repeated(sandboxes))
     await validator.scenario("keeps_pairs compaction_keeps_order keeps_the_latest", _budgets(sandboxes))
 
 
@@ -133,30 +132,37 @@ async def _without_role(sandboxes: Sandboxes) -> Verdicts:
     yield "refuses_missing_role", "add_message() takes a message without 'role'."
 
 
-async def _long(sandboxes: Sandboxes) -> Verdicts:
-    async with _session(sandboxes, _long_rows()) as (context, sandbox):
-        before = copy.deepcopy(await context.get_messages())
+async def _limits(sandboxes: Sandboxes) -> Verdicts:
+    async with _session(sandboxes, _long_rows()) as (context, _):
         view = await _view(context, _BUDGET)
-        compacts = _size(view) < _size(_long_rows())
-        if not compacts:
-            yield "fits_a_budget", _size_problem(view, "token_budget")
+        of_provider = list(await context.get_messages_for_request(provider=SmallProvider()))
+        limits = (("fits_a_budget", view, "token_budget"), ("fits_a_provider", of_provider, "the provider's window"))
+        for key, rows, limit in limits:
+            if _size(rows) >= _size(_long_rows()):
+                yield key, _size_problem(rows, limit)
         if _size(view) > _BUDGET * _CHARS_PER_TOKEN * _TOLERANCE:
             yield "fits_about", _size_problem(view, "token_budget")
-        after = await context.get_messages()
-        if len(before) != len(after):
-            counts = f"{len(before)} messages before a compaction, and {len(after)} after it"
-            yield "is_not_destructive", f"get_messages() gives {counts}."
-        elif before != after:
-            problem = "get_messages() gives other messages after a compaction than before it."
-            yield "is_not_destructive", problem
-        first = _without_metadata(view)
-        if first != _without_metadata(await _view(context, _BUDGET)):
-            yield "is_reproducible", "Two calls return different views."
-        for verdict in await _event_verdicts(sandbox, compacts=compacts):
-            yield "emits_compaction_events", verdict
-    async with _session(sandboxes, _long_rows()) as (context, _):
-        if first != _without_metadata(await _view(context, _BUDGET)):
-            yield "is_reproducible", "Two sessions with the same conversation get different views."
+
+
+async def _repeated(sandboxes: Sandboxes) -> Verdicts:
+    views = []
+    for _ in range(2):
+        async with _session(sandboxes, _long_rows()) as (context, sandbox):
+            before = copy.deepcopy(await context.get_messages())
+            views.append(_without_metadata(await _view(context, _BUDGET)))
+            after = await context.get_messages()
+            if len(before) != len(after):
+                counts = f"{len(before)} messages before a compaction, and {len(after)} after it"
+                yield "is_not_destructive", f"get_messages() gives {counts}."
+            elif before != after:
+                problem = "get_messages() gives other messages after a compaction than before it."
+                yield "is_not_destructive", problem
+            if views[-1] != _without_metadata(await _view(context, _BUDGET)):
+                yield "is_reproducible", "Two calls return different views."
+    if views[0] != views[1]:
+        yield "is_reproducible", "Two sessions with the same conversation get different views."
+    for verdict in await _event_verdicts(sandbox, compacts=_size(views[0]) < _size(_without_metadata(_long_rows()))):
+        yield "emits_compaction_events", verdict
 
 
 async def _event_verdicts(sandbox: Sandbox, *, compacts: bool) -> list[Verdict]:
@@ -174,13 +180,6 @@ async def _event_verdicts(sandbox: Sandbox, *, compacts: bool) -> list[Verdict]:
         if event not in contributed:
             verdicts.append(f"It does not contribute {event}.")
     return verdicts
-
-
-async def _small_window(sandboxes: Sandboxes) -> Verdicts:
-    async with _session(sandboxes, _long_rows()) as (context, _):
-        view = list(await context.get_messages_for_request(provider=SmallProvider()))
-        if _size(view) >= _size(_long_rows()):
-            yield "fits_a_provider", _size_problem(view, "the window of the provider")
 
 
 async def _budgets(sandboxes: Sandboxes) -> Verdicts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from orchestrator_interactive.validation.context import check_context
 from orchestrator_interactive.validation.orchestrator import check_orchestrator
 from orchestrator_interactive.validation.provider import check_provider
 from orchestrator_interactive.validation.report import MODULE_TYPES, ValidatedModule, ValidationFinding, article
-from orchestrator_interactive.validation.runner import NotCheckedError, Validator, kind
+from orchestrator_interactive.validation.runner import NotCheckedError, Validator, form_problems, kind
 from orchestrator_interactive.validation.sandbox import MOUNT_POINTS, Sandboxes
 from orchestrator_interactive.validation.tools_and_hooks import check_hook, check_tool
 
@@ -121,7 +120,7 @@ async def _import(validator: Validator) -> PythonModule:
     failed = [f"Importing {location.name} fails: {ended.error}."] if ended.error else []
     _require(validator.check("importable", failed), "It cannot be imported.")
     mount = getattr(ended.value, location.attribute, None)
-    form = _form_problems("It", mount, "coordinator, config")
+    form = form_problems("It", mount, "coordinator, config")
     missing = f"There is no function {location.attribute}() in {location.file.name}."
     _require(validator.check("has_mount", form if callable(mount) else [missing]), "It cannot be mounted.")
     if location.project is not None:
@@ -131,30 +130,11 @@ async def _import(validator: Validator) -> PythonModule:
     return module
 
 
-def _form_problems(what: str, function: Any, arguments: str) -> list[str]:
-    """Return why a function cannot be awaited with arguments such as "request, stream=…"."""
-    if inspect.isroutine(function) and not inspect.iscoroutinefunction(function):
-        return [f"{what} is a plain function."]
-    return _call_problems(what, function, arguments)
-
-
-def _call_problems(what: str, function: Any, arguments: str) -> list[str]:
-    names = [name for name in arguments.split(", ") if name]
-    try:
-        inspect.signature(function).bind(
-            *(name for name in names if not name.endswith("=…")),
-            **{name.removesuffix("=…"): None for name in names if name.endswith("=…")},
-        )
-    except TypeError as e:
-        return [f"{what} cannot be called with ({arguments}): {e}."]
-    return []
-
-
 async def _check_module(
     order: ValidationOrder, validator: Validator, module: PythonModule, server: CatchingServer, home: Path
 ) -> None:
     ready = getattr(module, "on_session_ready", None)
-    if ready is not None and not validator.check("ready_is_async", _form_problems("It", ready, "coordinator")):
+    if ready is not None and not validator.check("ready_is_async", form_problems("It", ready, "coordinator")):
         ready = None
     mount = getattr(module, validator.location.attribute)
     sandboxes, ended = await _mount_once(validator, Sandboxes(mount, ready, home, order.config), server.url)
@@ -304,9 +284,6 @@ def _protocol_problems(module_type: ModuleType, sandbox: Sandbox) -> Iterator[st
                 yield f"{its}There is no {name}()."
             elif not callable(method):
                 yield f"{its}Its {name} is no method but {kind(method)}."
-            elif name not in _PLAIN_METHODS:
-                yield from _form_problems(f"{its}Its {name}()", method, arguments)
-            elif inspect.iscoroutinefunction(method):
-                yield f"{its}Its {name}() is async."
             else:
-                yield from _call_problems(f"{its}Its {name}()", method, arguments)
+                is_async = name not in _PLAIN_METHODS
+                yield from form_problems(f"{its}Its {name}()", method, arguments, is_async=is_async)

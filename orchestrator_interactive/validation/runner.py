@@ -178,6 +178,21 @@ async def called(function: Callable[[], Any]) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+def form_problems(what: str, function: Any, arguments: str, *, is_async: bool = True) -> list[str]:
+    """Return why a function cannot be called, or awaited, with arguments such as "request, stream=…"."""
+    if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))) != is_async:
+        return [f"{what} is {'a plain function' if is_async else 'async'}."]
+    names = [name for name in arguments.split(", ") if name]
+    try:
+        inspect.signature(function).bind(
+            *(name for name in names if not name.endswith("=…")),
+            **{name.removesuffix("=…"): None for name in names if name.endswith("=…")},
+        )
+    except TypeError as e:
+        return [f"{what} cannot be called with ({arguments}): {e}."]
+    return []
+
+
 def pair_problems(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a sentence for each tool call without a result and each misplaced result.
 

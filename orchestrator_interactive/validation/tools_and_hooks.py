@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 import math
 import re
@@ -19,7 +18,7 @@ from orchestrator_interactive.kernel.contracts.messages import ChatResponse, Tex
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
 from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.testing import MockContextManager
-from orchestrator_interactive.validation.runner import NotCheckedError, ToleratedError, called, kind
+from orchestrator_interactive.validation.runner import NotCheckedError, ToleratedError, called, form_problems, kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -313,7 +312,8 @@ async def check_hook(validator: Validator, sandboxes: Sandboxes) -> None:
             sandbox.coordinator.mount("context", MockContextManager())
         handlers = sandbox.hooks.registrations[:]
         trials = [trial for handler in handlers for trial in await _tried(validator, handler)]
-        validator.check("handlers_are_async", [each for handler in handlers for each in _form_problems(handler)])
+        forms = [form_problems(f"{each.name}: it", each.handler, "event, data") for each in handlers]
+        validator.check("handlers_are_async", [problem for problems in forms for problem in problems])
         _check_endings(validator, trials, HookResult, "answers_in_time")
         results = [(trial.call, trial.result) for trial in trials if isinstance(trial.result, HookResult)]
         validator.check("results_are_complete", [each for call, result in results for each in _doubts(call, result)])
@@ -347,17 +347,6 @@ async def _tried(validator: Validator, registration: Registration) -> list[Trial
         if ending.hung:
             break  # further calls would probably hang too
     return trials
-
-
-def _form_problems(registration: Registration) -> Iterator[str]:
-    handler = registration.handler
-    if not any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
-        yield f"{registration.name}: it is a plain function."
-        return
-    try:
-        inspect.signature(handler).bind("event", "data")
-    except TypeError as e:
-        yield f"{registration.name}: it cannot be called with (event, data): {e}."
 
 
 def _doubts(call: str, result: HookResult) -> Iterator[Verdict]:
