@@ -149,10 +149,10 @@ class _Draft:
     def add(self, rows: Iterable[Row]) -> bool:
         """Add rows. Returns False, without a change, if one is the result of a call that has NO_RESULT."""
         read = [message for row in rows for message in self._read(row)]
-        if self._given_up and any(
-            each.role in _RESULTS and (each.tool_call_id or "") in self._given_up for each in read
-        ):
-            return False
+        if self._given_up:
+            answered = {each.tool_call_id or "" for each in read if each.role in _RESULTS}
+            if not self._given_up.isdisjoint(answered):
+                return False
         for at, message in enumerate(read):
             if self.check.open and message.role not in _RESULTS:
                 for each in _results_first(read[at:], [asked for asked, _ in self._waiting()]):
