@@ -128,7 +128,8 @@ class ModelCaller:
             self._call = None
             run.deadlines.clear(call)
             stream.close()  # ignore what the provider still sends
-        answer = value if call.task.is_finished and isinstance(value := call.task.value, ChatResponse) else None
+        returned: object = call.task.value if call.task.is_finished else None
+        answer = returned if isinstance(returned, ChatResponse) else None
         usage = answer.usage if answer else stream.usage
         if usage is not None:
             run.usage = run.usage.plus(usage_totals(usage))
