@@ -36,8 +36,7 @@ from orchestrator_interactive.validation.runner import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from orchestrator_interactive.validation.runner import Validator, Verdict
-    from orchestrator_interactive.validation.sandbox import RecordingHooks, Sandboxes
+    from orchestrator_interactive.validation.runner import RecordingHooks, Sandboxes, Validator, Verdict
 
 PROMPT = "What is in the files?"
 ANSWER = "There are apples."
@@ -127,6 +126,16 @@ SCENARIOS: Mapping[str, Scenario] = {
     "a result that the user refuses": Scenario("uses_the_modified_result", _CALLS, (_POST, _ASK_USER), approval="Deny"),
     "two providers": Scenario("knows_several_providers", _ECHO, providers=("first", "second")),
     "endless tool calls": Scenario("limits_its_iterations", _ECHO, endless=True),
+}
+
+
+# Scenarios that end with the answer, and the rule of each.
+_COMPLETED = {
+    PLAIN: "returns_the_text",
+    TOOLS: "returns_the_text",
+    "an unknown tool": "survives_a_failed_call",
+    "a tool that raises": "survives_a_failed_call",
+    "two providers": "knows_several_providers",
 }
 
 
@@ -333,25 +342,17 @@ def _wrong_ending(run: Recording) -> Iterator[tuple[str, str]]:
     value, error = run.ended.value, run.ended.error
     how = "is cancelled" if run.ended.cancelled else run.ended.problem
     how = how or f"returns {repr(value) if isinstance(value, str) else kind(value)}"
-    is_text = isinstance(value, str)
-    match run.name:
-        case "a plain answer" | "two rounds of tools" if value != ANSWER:
-            yield "returns_the_text", f"it {how}, not {ANSWER!r}"
-        case "a tool that raises" | "an unknown tool" if value != ANSWER:
-            yield "survives_a_failed_call", f"it {how}"
-        case "two providers" if value != ANSWER:
-            yield "knows_several_providers", f"it {how}"
-        case "a cancelled model call" | "a cancelled tool call" if not run.ended.cancelled:
-            yield "passes_a_cancellation_on", f"it {how}"
-        case "an error of the provider" | "an error of the provider after a tool":
-            is_llm_error = isinstance(error, Exception) and isinstance(to_local_error(error), LLMError)
-            if not is_llm_error and not (is_text and value):
-                yield "handles_provider_errors", f"it {how if error else 'returns nothing'}"
-        case "endless tool calls" if run.interrupted.is_set():
-            calls = f"{run.asked} answers that all call a tool"
-            yield "limits_its_iterations", f"it has not stopped after {calls}"
-    if not error and not is_text:
+    if run.name in _COMPLETED and value != ANSWER:
+        yield _COMPLETED[run.name], f"it {how}, not {ANSWER!r}"
+    elif not error and not isinstance(value, str):
         yield "returns_the_text", f"it {how}"
+    if run.scenario.cancelled and not run.ended.cancelled:
+        yield "passes_a_cancellation_on", f"it {how}"
+    is_llm_error = isinstance(error, Exception) and isinstance(to_local_error(error), LLMError)
+    if run.name.startswith("an error of the provider") and not is_llm_error and (error or value == ""):
+        yield "handles_provider_errors", f"it {how}"
+    if run.scenario.endless and run.interrupted.is_set():
+        yield "limits_its_iterations", f"it has not stopped after {run.asked} answers that all call a tool"
 
 
 def _wrong_boundaries(run: Recording) -> Iterator[tuple[str, str]]:

@@ -23,8 +23,14 @@ from orchestrator_interactive.validation.runner import NotCheckedError, Tolerate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from orchestrator_interactive.validation.runner import CallResult, Validator, Verdict
-    from orchestrator_interactive.validation.sandbox import Mounted, Registration, Sandboxes
+    from orchestrator_interactive.validation.runner import (
+        CallResult,
+        Mounted,
+        Registration,
+        Sandboxes,
+        Validator,
+        Verdict,
+    )
 
 _TOOL_NAME = re.compile(r"(?=.{1,64}$)[a-z][a-z0-9]*(_[a-z0-9]+)*")  # the providers' APIs allow 64 characters
 _MOST_SINGLE_INPUTS = 20
