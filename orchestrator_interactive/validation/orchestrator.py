@@ -240,13 +240,13 @@ class ScriptedTool(MockTool):
     def __init__(self, name: str, recording: Recording) -> None:
         super().__init__(name, return_value=RuntimeError("The tool is broken.") if name == "broken" else "")
         self.input_schema["properties"] = {"path": {"type": "string"}}
-        self._recording = recording
+        self.inputs, self._recording = recording.executions, recording
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        self._recording.executions.append(dict(input))
+        await super().execute(input)
         if self.name == "held":
             await self._recording.hold()
-        return await super().execute(input) if self.name == "broken" else ToolResult(output=result_for(input))
+        return ToolResult(output=result_for(input))
 
 
 def result_for(given: Mapping[str, Any]) -> str:
@@ -440,10 +440,9 @@ def _wrong_requests(run: Recording) -> Iterator[tuple[str, str]]:
         if VIEW not in text:
             yield "sends_the_view", f"In {run} a request lacks the view of get_messages_for_request()."
         wanted = [PROMPT, *(results if number else ())] if run.name == TOOLS else []
-        missing = [said for said in wanted if said not in text]
-        yield from (
-            ("keeps_the_conversation", f"A request lacks the prompt or a result: {said!r}.") for said in missing
-        )
+        for said in wanted:
+            if said not in text:
+                yield "keeps_the_conversation", f"A request lacks the prompt or a result: {said!r}."
         if run.name == TOOLS and number and SIGNATURE not in text:
             yield "keeps_the_signature", "The signature is missing in the next request."
 

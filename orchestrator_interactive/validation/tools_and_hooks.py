@@ -93,9 +93,8 @@ async def check_tool(validator: Validator, sandboxes: Sandboxes, given: Mapping[
     """
     async with sandboxes.open() as sandbox:
         mounted = sandbox.all("tool")
-        tools = [
-            TriedTool(each, given if given is None or len(mounted) == 1 else given.get(each.name)) for each in mounted
-        ]
+        by_name = given if given is not None and len(mounted) > 1 else {each.name: given for each in mounted}
+        tools = [TriedTool(each, by_name.get(each.name)) for each in mounted]
         for tool in tools:
             await tool.run(validator)
     trials = [trial for tool in tools for trial in tool.trials]
@@ -187,9 +186,8 @@ class TriedTool:
         if not isinstance(self.schema, dict):
             raise NotCheckedError("It has no schema to generate an input from.")
         try:
-            least, most = (
-                InputGenerator(self.schema, every_property=each).generate(self.schema) for each in (False, True)
-            )
+            least = InputGenerator(self.schema, every_property=False).generate(self.schema)
+            most = InputGenerator(self.schema, every_property=True).generate(self.schema)
         except NotCheckedError:
             raise
         except Exception as e:
@@ -285,10 +283,8 @@ class InputGenerator:
             yield [self.generate(about.get("items", True), depth) for _ in range(count)]
         text = _FORMATS.get(str(about.get("format")), "text")
         yield text.ljust(about.get("minLength", 0), "x")[: about.get("maxLength")]
-        step, bounds = (
-            about.get("multipleOf", 1),
-            [about[name] + apart for name, apart in _BOUNDS.items() if name in about],
-        )
+        step = about.get("multipleOf", 1)
+        bounds = [about[name] + apart for name, apart in _BOUNDS.items() if name in about]
         for bound in (1, *bounds, sum(bounds) / 2):
             yield from (math.ceil(bound / step) * step, math.floor(bound / step) * step, bound)
         yield from _PLAIN_VALUES
@@ -299,8 +295,8 @@ class InputGenerator:
             raise NotCheckedError("Its schema is recursive without an end.")
         if not isinstance(schema, dict):
             return {}
-        others = [*schema.get("allOf", ())]
-        others += [self._resolver.lookup(schema["$ref"]).contents] if "$ref" in schema else []
+        referred = [self._resolver.lookup(schema["$ref"]).contents] if "$ref" in schema else []
+        others = [*schema.get("allOf", ()), *referred]
         own = {name: value for name, value in schema.items() if name not in ("$ref", "allOf")}
         merged: dict[str, Any] = {}
         for part in (*(self._merged(other, depth + 1) for other in others), own):
