@@ -170,7 +170,7 @@ async def _event_verdicts(sandbox: Sandbox, *, compacts: bool) -> list[Verdict]:
     verdicts: list[Verdict] = []
     contributed = await sandbox.contributed_events()
     for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
-        data = next((data for _, data in sandbox.hooks.get_events(event)), None)
+        data = next((data for _, data in sandbox.recorded.get_events(event)), None)
         missing = [name for name in ("message_count", "token_count") if not isinstance((data or {}).get(name), int)]
         if data is None:
             verdicts.append(f"It compacts and does not emit {event}.")

@@ -227,7 +227,7 @@ def _type_verdicts(order: ValidationOrder, types: list[ModuleType], mounted: San
 
 async def _call_ready(sandboxes: Sandboxes) -> None:
     async with replace(sandboxes, ready=None).open() as sandbox:
-        await sandboxes.ready(sandbox.coordinator) if sandboxes.ready else None
+        await sandboxes.ready(sandbox) if sandboxes.ready else None
 
 
 async def _clean_up(sandboxes: Sandboxes) -> None:

@@ -306,19 +306,19 @@ def _lack(name: str, run: Recording | None) -> NotCheckedError | None:
 
 async def _record(name: str, scenario: Scenario, validator: Validator, sandboxes: Sandboxes) -> Recording:
     async with sandboxes.open() as sandbox:
-        recording, context = Recording(name, scenario, sandbox.hooks), ViewedContext()
-        sandbox.coordinator.mount("context", context)
-        sandbox.coordinator.approval_system = MockApprovalSystem(scenario.approval)
+        recording, context = Recording(name, scenario, sandbox.recorded), ViewedContext()
+        sandbox.mount("context", context)
+        sandbox.approval_system = MockApprovalSystem(scenario.approval)
         if scenario.hook:
-            sandbox.hooks.register(scenario.hook[0], recording.reply, priority=50, name="validation")
+            sandbox.recorded.register(scenario.hook[0], recording.reply, priority=50, name="validation")
         providers = {each: ScriptedModel(each, recording) for each in scenario.providers}
         tools = {each: ScriptedTool(each, recording) for each in ("echo", "broken", "held")}
         for point, modules in (("providers", providers), ("tools", tools)):
             for known_as, module in modules.items():
-                sandbox.coordinator.mount(point, module, known_as)
+                sandbox.mount(point, module, known_as)
         execute = sandbox.all("orchestrator")[0].instance.execute
-        options = {"context": context, "providers": providers, "tools": tools, "hooks": sandbox.hooks}
-        call = called(partial(execute, PROMPT, **options, coordinator=sandbox.coordinator))
+        options = {"context": context, "providers": providers, "tools": tools, "hooks": sandbox.recorded}
+        call = called(partial(execute, PROMPT, **options, coordinator=sandbox))
         run = asyncio.create_task(validator.caught(call))
         held = asyncio.create_task(recording.interrupted.wait())
         await asyncio.wait({run, held}, timeout=validator.limit_s, return_when=asyncio.FIRST_COMPLETED)

@@ -222,44 +222,44 @@ class RecordingHooks(EventRecorder):
     on = register
 
 
-class SandboxCoordinator(TestCoordinator):
-    """A test coordinator that records events, registrations and clean-ups."""
+class Sandbox(TestCoordinator):
+    """A session with the module mounted, which records events, registrations and clean-ups.
+
+    `returned` is the return value of the module's `mount`.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.hooks = self.recorded = RecordingHooks()
         self.hooks.set_default_fields(session_id=self.session_id, parent_id=self.parent_id)
-        self.cleanups: list[Callable[[], Any]] = []
+        self.registered_cleanups: list[Callable[[], Any]] = []
+        self.mounted: list[Mounted] = []
+        self.returned: Any = None
         self.register_contributor("observability.events", "kernel", lambda: _OF_THE_KERNEL)  # as a session does
         self.register_capability("session.working_dir", str(Path.cwd()))
 
     def register_cleanup(self, cleanup_fn: Callable[[], Any]) -> None:
-        self.cleanups.append(cleanup_fn)
+        self.registered_cleanups.append(cleanup_fn)
         super().register_cleanup(cleanup_fn)
 
-
-class Sandbox:
-    """A session with the module mounted. `returned` is the return value of its `mount`."""
-
-    def __init__(self, coordinator: SandboxCoordinator, returned: Any) -> None:
-        self.coordinator, self.hooks, self.returned = coordinator, coordinator.recorded, returned
-        self.mounted: list[Mounted] = []
+    def record_mount(self, returned: Any) -> None:
+        """Record what the module has mounted, and what its `mount` returned; some return an instance to be mounted."""
+        self.returned = returned
         for module_type, point in MOUNT_POINTS.items():
-            there = coordinator.get(point)
+            there = self.get(point)
             named = there if isinstance(there, dict) else {point: there} if there is not None else {}
             self.mounted += [Mounted(module_type, name, instance) for name, instance in named.items()]
-        # Some modules return their instance instead of mounting it.
         is_instance = not (self.mounted or inspect.isroutine(returned) or inspect.isclass(returned))
         by_methods = (each for each, names in _METHODS.items() if all(hasattr(returned, name) for name in names))
         if is_instance and (returned_type := next(by_methods, None)):
             name = getattr(returned, "name", None) or returned_type
-            coordinator.mount(MOUNT_POINTS[returned_type], returned, name=name)
+            self.mount(MOUNT_POINTS[returned_type], returned, name=name)
             self.mounted.append(Mounted(returned_type, name, returned))
 
     @property
     def types(self) -> set[ModuleType]:
         """Types of the mounted instances; "hook" if handlers are registered."""
-        handlers: set[ModuleType] = {"hook"} if self.hooks.registrations else set()
+        handlers: set[ModuleType] = {"hook"} if self.recorded.registrations else set()
         return handlers | {mounted.module_type for mounted in self.mounted}
 
     def all(self, module_type: ModuleType) -> list[Mounted]:
@@ -269,7 +269,7 @@ class Sandbox:
         """Return the clean-ups: the one that `mount` returned, then the registered ones, latest first."""
         is_instance = any(self.returned is mounted.instance for mounted in self.mounted)
         returned = [] if is_instance or not callable(self.returned) else [self.returned]
-        return [*returned, *reversed(self.coordinator.cleanups)]
+        return [*returned, *reversed(self.registered_cleanups)]
 
     async def clean_up(self) -> None:
         for clean_up in self.cleanups():
@@ -277,7 +277,7 @@ class Sandbox:
 
     async def contributed_events(self) -> set[str]:
         """Return the event names that the module contributes to `observability.events`."""
-        collected = await self.coordinator.collect_contributions("observability.events")
+        collected = await self.collect_contributions("observability.events")
         collected.remove(_OF_THE_KERNEL)
         return {name for names in collected for name in ([names] if isinstance(names, str) else names)}
 
@@ -299,11 +299,11 @@ class Sandboxes:
         """Mount the module in a new session; afterwards run its clean-ups, each with a time limit."""
         # The folder is not deleted: abandoned tasks may still use it.
         with chdir(tempfile.mkdtemp(dir=self.home)):
-            coordinator = SandboxCoordinator()
-            sandbox = Sandbox(coordinator, await self.mount(coordinator, copy.deepcopy(self.config)))
+            sandbox = Sandbox()
+            sandbox.record_mount(await self.mount(sandbox, copy.deepcopy(self.config)))
             try:
                 if self.ready is not None:
-                    await _attempt(self.ready(coordinator))
+                    await _attempt(self.ready(sandbox))
                 yield sandbox
             finally:
                 for clean_up in sandbox.cleanups():

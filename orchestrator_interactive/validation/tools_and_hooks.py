@@ -310,9 +310,9 @@ class InputGenerator:
 async def check_hook(validator: Validator, sandboxes: Sandboxes) -> None:
     """Call every handler with valid and invalid data of its event, then check the rules."""
     async with sandboxes.open() as sandbox:
-        if sandbox.coordinator.get("context") is None:
-            sandbox.coordinator.mount("context", MockContextManager())
-        handlers = sandbox.hooks.registrations[:]
+        if sandbox.get("context") is None:
+            sandbox.mount("context", MockContextManager())
+        handlers = sandbox.recorded.registrations[:]
         trials = [trial for handler in handlers for trial in await _tried(validator, handler)]
         forms = [form_problems(f"{each.name}: it", each.handler, "event, data") for each in handlers]
         validator.check("handlers_are_async", [problem for problems in forms for problem in problems])
@@ -336,7 +336,7 @@ async def _left_handlers(sandboxes: Sandboxes) -> list[str]:
         if not sandbox.cleanups():
             return ["mount() returns no clean-up, and registers none."]
         await sandbox.clean_up()
-        left = {event: names for event, names in sandbox.hooks.list_handlers().items() if names}
+        left = {event: names for event, names in sandbox.recorded.list_handlers().items() if names}
     return [f"After the clean-up {', '.join(names)} still listens to {event}." for event, names in left.items()]
 
 
