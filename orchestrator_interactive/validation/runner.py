@@ -207,7 +207,7 @@ class Mounted(NamedTuple):
 
 
 class RecordingHooks(EventRecorder):
-    """Records registrations besides events."""
+    """Records events and registrations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ class Sandbox(TestCoordinator):
         super().register_cleanup(cleanup_fn)
 
     def record_mount(self, returned: Any) -> None:
-        """Record what the module has mounted, and what its `mount` returned; some return an instance to be mounted."""
+        """Record the mounted instances and the return value of `mount`, which may be an instance to be mounted."""
         self.returned = returned
         for module_type, point in MOUNT_POINTS.items():
             there = self.get(point)
