@@ -13,7 +13,7 @@ from orchestrator_interactive.interactions.states import AgentResultState, Assis
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.errors import AuthenticationError
 from orchestrator_interactive.registries import tool
-from orchestrator_interactive.registries.reflection import Reflection, Verdict, verdict_in
+from orchestrator_interactive.registries.agent_calls import Reflection, Verdict, verdict_in
 from orchestrator_interactive.registries.schemas import ToolConfig
 
 REFLECTING = {"enable_self_reflection": True, "reflection_agent_id": "judge"}
