@@ -14,8 +14,7 @@ import click
 
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from orchestrator_interactive.interactions.export import as_json_lines, as_page, as_text
-from service.cli.store_access import StoreAccess, with_store
-from service.runs.queries import find_conversation, forget, stack_of, summary, with_people
+from service.cli.store_access import StoreAccess, find_conversation, forget, stack_of, summary, with_people, with_store
 from service.store import inspect_run_store
 from service.tables import counted, moment, table
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
-    from service.runs.queries import Forgotten
+    from service.cli.store_access import Forgotten
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ import click
 from service.cli.setup import Setup, config_option
 from service.cli.store_access import run_at
 from service.config.config import Environment, LogConfig
+from service.doctor import FindingLevel, passed
 from service.doctor.delivery_audit import check
-from service.doctor.findings import FindingLevel, passed
 from service.logging import configure_logging
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.tables import counted, table
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from service.doctor import DoctorFinding
     from service.doctor.delivery_audit import DeliveryAudit, Tally
-    from service.doctor.findings import DoctorFinding
 
 _NAMES = {
     "runs_on": "active runs, including unfinished cleanup",

@@ -12,7 +12,8 @@ import yaml
 from connector.setup.manifest import PATH
 from connector.setup.manifest import manifest as manifest_of
 from service.cli.setup import Setup, config_option
-from service.config.config import ConfigError, Environment
+from service.config.config import Environment
+from service.config.config_errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from orchestrator_interactive.validation import MODULE_TYPES, TIME_LIMIT_S, rend
 from orchestrator_interactive.validation import validate as validated
 from service.cli.setup import NotUsable
 from service.config.config import Environment
-from service.config.secrets import secret_options, secrets
+from service.config.credentials import secret_options, secrets
 from service.logging import hide_secrets
 
 if TYPE_CHECKING:

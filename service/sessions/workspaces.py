@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, NoRoom, free_bytes, is_left_behind
-from service.config.config import ConfigError
+from service.config.config_errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

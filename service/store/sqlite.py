@@ -15,13 +15,14 @@ from orchestrator_interactive.interactions.stores import open_store as open_logs
 from orchestrator_interactive.storage import sqlite as storage
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.sqlite import Database, sqlite_path, via
-from service.store import serialization
-from service.store.base import Admission, Count
-from service.store.serialization import (
+from service.store.base import (
     GRACE_S,
     KEPT_ENTRIES,
     KEPT_S,
+    Admission,
+    Count,
     as_json,
+    conversation_record,
     entry_of,
     lost,
     posts_of,
@@ -199,17 +200,10 @@ class SqliteRunStore:
             _forget_ids(file, "conversation = ? AND seq <= ?", number, last - KEPT_ENTRIES)
         file.execute(_LOOK, (self._clock(), number))
 
-    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        return await self._release(conversation_id, token, seen)
-
-    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        await self._release(conversation_id, token, None, due_in_s)
-
     @via(Database.write)
-    def _release(
+    def release(
         self, file: sqlite3.Connection, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0
     ) -> bool:
-        """Release the lease, unless an entry is pending after `seen`; with `None`, unconditionally."""
         if file.execute(_RELEASED, (conversation_id, token)).fetchone():
             return True
         number, _ = _owned(file, conversation_id, token)
@@ -343,7 +337,7 @@ def record_of(file: sqlite3.Connection, now: float, conversation_id: str) -> Con
         _, agent, owner, until, seq, held_seq, run, todo = row
         ends = {name: end for _, name, _, _, end in entries if end is not None}
         old = dict(forgotten)
-        record = serialization.record_of(
+        record = conversation_record(
             run,
             dict(posts),
             [each[:4] for each in entries if each[4] is None],

@@ -14,9 +14,8 @@ import structlog
 
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from orchestrator_interactive.storage.redis import encoded
-from service.store.base import workspace_of
+from service.store.base import MAX_DUE_IN_S, workspace_of
 from service.store.redis.scripts import script
-from service.store.serialization import MAX_DUE_IN_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,21 +17,22 @@ from redis.exceptions import ResponseError
 from connector.protocols import Claim
 from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.redis import RedisClient
-from service.store import serialization
-from service.store.base import Admission, Count
-from service.store.redis import scripts
-from service.store.redis.index import ALL, RedisIndex, keys
-from service.store.serialization import (
+from service.store.base import (
     GRACE_S,
     KEPT_ENTRIES,
     KEPT_S,
+    Admission,
+    Count,
     as_json,
+    conversation_record,
     entry_of,
     lost,
     posts_of,
     readable,
     run_of,
 )
+from service.store.redis import scripts
+from service.store.redis.index import ALL, RedisIndex, keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,11 +130,17 @@ class RedisRunStore:
             if await self._client.run_detached(conversation_id, work) < 0:
                 raise lost(conversation_id)
 
-    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        return await self._release(conversation_id, token, seen, 0.0)
-
-    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        await self._release(conversation_id, token, "", due_in_s)
+    async def release(self, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0) -> bool:
+        with self._client.keep_open():
+            unless_after = "" if seen is None else seen
+            work = self._step(scripts.RELEASE, conversation_id, token, unless_after, int(due_in_s * 1000))
+            released: int = await self._client.run_detached(conversation_id, work)
+            if released == 2:
+                # Its index entry may be scheduled for the end of the released lease.
+                await self._index.enter(conversation_id, due_in_s)
+        if released < 0:
+            raise lost(conversation_id)
+        return released > 0
 
     async def due(self, workspace: str, most: int) -> list[str]:
         return await self._index.due(workspace, most)
@@ -183,17 +190,6 @@ class RedisRunStore:
         """Close the connections after pending writes."""
         await self._client.aclose()
 
-    async def _release(self, conversation_id: str, token: int, seen: int | str, due_in_s: float) -> bool:
-        with self._client.keep_open():
-            work = self._step(scripts.RELEASE, conversation_id, token, seen, int(due_in_s * 1000))
-            released: int = await self._client.run_detached(conversation_id, work)
-            if released == 2:
-                # Its index entry may be scheduled for the end of the released lease.
-                await self._index.enter(conversation_id, due_in_s)
-        if released < 0:
-            raise lost(conversation_id)
-        return released > 0
-
     async def _step(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
         """Run an owner's script. Calls for one conversation run in call order."""
         lock = self._locks.setdefault(conversation_id, asyncio.Lock())
@@ -239,7 +235,7 @@ def _record(  # noqa: PLR0913, PLR0917 - the results of the script RECORD
     # If the conversation is unchanged for KEPT_S, all its ids expire at once.
     forgotten = accepted if not order and not inbox else int(fields.get(b"gone", 0)) - old
     agent, owner = (fields[name].decode() if name in fields else None for name in (b"agent", b"owner"))
-    return serialization.record_of(
+    return conversation_record(
         fields.get(b"run"),
         _named(fields, b"p:"),
         [_row(raw) for raw in inbox],
