@@ -71,12 +71,8 @@ def validate(
     except ModuleNotFoundError as e:
         raise NotUsable(str(e)) from e
     hidden = (*secrets(environment), *secret_options(options), *secret_options(given))
-    click.echo(hide_secrets(rendered(report, _painted), hidden))
+    click.echo(hide_secrets(rendered(report, lambda outcome, text: click.style(text, fg=_COLOURS[outcome])), hidden))
     click.get_current_context().exit(_FAILED if not report.passed else 0 if report.complete else NotUsable.exit_code)
-
-
-def _painted(outcome: Outcome, text: str) -> str:
-    return click.style(text, fg=_COLOURS[outcome])
 
 
 def _options(option: str, given: str | None) -> dict[str, Any] | None:

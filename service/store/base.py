@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from connector.protocols import InboxEntry, LeaseLost, RateBudget
+from connector.protocols import Claim, InboxEntry, LeaseLost, RateBudget
 from orchestrator_interactive.interactions.errors import DamagedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from connector.protocols import Claim, StateChanges
+    from connector.protocols import StateChanges
     from orchestrator_interactive.interactions.stores import LogStore
 
     Text = str | bytes | None
@@ -237,18 +237,20 @@ class Backend(Protocol):
         ...
 
 
-def run_of(text: Text) -> Mapping[str, Any] | None:
-    """Parse a run record; `None` if there is none. An unreadable one is replaced by a record with only an `id`."""
-    if text is None:
-        return None
-    run = _parse_json(text)
-    return run if isinstance(run, dict) else {"id": "unreadable"}
+def claim_of(token: int, run: Text, posts: Mapping[str, Text], held_seq: int, waiting: Iterable[Row]) -> Claim:
+    """Build a claim from stored data.
 
-
-def posts_of(stored: Mapping[str, Text]) -> dict[str, Any]:
-    """Parse the posts of a run, omitting unreadable ones."""
-    posts = {part: _parse_json(content) for part, content in stored.items()}
-    return {part: content for part, content in posts.items() if content is not _UNREADABLE}
+    An unreadable run record is replaced by one with only an `id`; unreadable posts are omitted.
+    """
+    found = None if run is None else _parse_json(run)
+    contents = {part: _parse_json(content) for part, content in posts.items()}
+    return Claim(
+        token,
+        found if found is None or isinstance(found, dict) else {"id": "unreadable"},
+        {part: content for part, content in contents.items() if content is not _UNREADABLE},
+        held_seq,
+        tuple(map(entry_of, waiting)),
+    )
 
 
 def entry_of(row: Row) -> InboxEntry:
@@ -262,24 +264,17 @@ def conversation_record(
     run: Text, posts: Mapping[str, Text], waiting: Sequence[Row], damaged: Sequence[str] = (), **fields: Any
 ) -> ConversationRecord:
     """Build a record from the stored run, posts and entries, and its remaining fields."""
+    texts: dict[str, Text] = {} if run is None else {"the record of its run": run}
+    texts |= {f"the text {part} of its run": content for part, content in posts.items()}
+    texts |= {f"entry {name} of its inbox": data for _, name, _, data in waiting}
+    unreadable = (f"{what} cannot be read" for what, text in texts.items() if _parse_json(text) is _UNREADABLE)
     return ConversationRecord(
         has_run=run is not None,
         posts=sum(content not in (_POSTED, _POSTED.encode()) for content in posts.values()),
         waiting=tuple(map(entry_of, waiting)),
-        damaged=(*damaged, *_damaged(run, posts, waiting)),
+        damaged=(*damaged, *unreadable),
         **fields,
     )
-
-
-def _damaged(run: Text, posts: Mapping[str, Text], waiting: Sequence[Row]) -> Iterator[str]:
-    if run is not None and _parse_json(run) is _UNREADABLE:
-        yield "the record of its run cannot be read"
-    for part, content in posts.items():
-        if _parse_json(content) is _UNREADABLE:
-            yield f"the text {part} of its run cannot be read"
-    for _, name, _, data in waiting:
-        if _parse_json(data) is _UNREADABLE:
-            yield f"entry {name} of its inbox cannot be read"
 
 
 def _parse_json(text: Text) -> Any:

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.protocols import Claim
 from orchestrator_interactive.interactions.stores import open_store as open_logs
 from orchestrator_interactive.storage import sqlite as storage
 from orchestrator_interactive.storage.errors import StoreError
@@ -22,12 +21,11 @@ from service.store.base import (
     Admission,
     Count,
     as_json,
+    claim_of,
     conversation_record,
     entry_of,
     lost,
-    posts_of,
     readable,
-    run_of,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from connector.protocols import InboxEntry, StateChanges
+    from connector.protocols import Claim, InboxEntry, StateChanges
     from service.store.base import ConversationRecord, RunStore
 
 __all__ = ["inspect_runs", "open_budget", "open_logs", "open_runs", "refuse_unprepared"]
@@ -164,7 +162,7 @@ class SqliteRunStore:
         token = max(token + 1, int(now * 1_000_000))
         ((run,),) = file.execute(_CLAIM, (token, owner, now + lease_s, now + lease_s, number)).fetchall()
         posts = dict(file.execute(_POSTS, (number,)).fetchall())
-        return Claim(token, run_of(run), posts_of(posts), held_seq, _waiting(file, number, 0))
+        return claim_of(token, run, posts, held_seq, file.execute(_WAITING, (number, 0)))
 
     @via(Database.write)
     def renew(self, file: sqlite3.Connection, conversation_id: str, token: int, lease_s: float) -> int:
@@ -178,7 +176,7 @@ class SqliteRunStore:
     @via(Database.read)
     def fetch(self, file: sqlite3.Connection, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         number, _ = _owned(file, conversation_id, token)
-        return _waiting(file, number, after)
+        return tuple(map(entry_of, file.execute(_WAITING, (number, after)).fetchall()))
 
     @via(Database.write)
     def write(self, file: sqlite3.Connection, conversation_id: str, token: int, changes: StateChanges) -> None:
@@ -392,10 +390,6 @@ def _owned(file: sqlite3.Connection, conversation_id: str, token: int) -> tuple[
     if row is None:
         raise lost(conversation_id)
     return row
-
-
-def _waiting(file: sqlite3.Connection, number: int, after: int) -> tuple[InboxEntry, ...]:
-    return tuple(map(entry_of, file.execute(_WAITING, (number, after)).fetchall()))
 
 
 def _firsts(file: sqlite3.Connection, statement: str, *values: Any) -> list[Any]:
