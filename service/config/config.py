@@ -121,10 +121,6 @@ class WorkspaceConfig(_Section):
     quota_files: int = Field(default=10_000, gt=0)
     reserve_mb: int = Field(default=256, ge=0)
 
-    def limits(self) -> dict[str, int]:
-        """Return the options of `tool-filesystem` that limit a folder."""
-        return self.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
-
 
 class LimitsConfig(_Section):
     """Maximum number of concurrent runs in one process: in total, per channel, per person."""

@@ -52,11 +52,8 @@ class Workspaces:
 
     def __init__(self, config: WorkspaceConfig) -> None:
         self._config = config
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """Return the options of `tool-filesystem` that limit a folder."""
-        return self._config.limits()
+        # The options of `tool-filesystem` that limit a folder.
+        self.limits: dict[str, int] = config.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
 
     async def check(self) -> None:
         """Check that folders can be created, and make them inaccessible to other users.
