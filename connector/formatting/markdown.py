@@ -72,7 +72,7 @@ def markdown_to_slack(markdown: str) -> str:
             root = SyntaxTreeNode(tokens)
             if any(token.type == "definition" for token in tokens):
                 hide_used_definitions(root)
-            blocks = _blocks(root.children, _Place())
+            blocks = _blocks(root.children, _TOP)
             return "".join(f"\n{block.text}" if block.follows else f"\n\n{block.text}" for block in blocks).strip()
     except RecursionError:
         pass
@@ -102,9 +102,8 @@ class _Place:
     lists: int = 0
     is_quoted: bool = False
 
-    @property
-    def is_top(self) -> bool:
-        return not (self.lists or self.is_quoted)
+
+_TOP = _Place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ def _block(node: SyntaxTreeNode, place: _Place) -> list[_Block]:  # noqa: PLR091
 
 def _text(node: SyntaxTreeNode, place: _Place, marks: tuple[str, ...] = ()) -> str:
     text = _without_fences(inline(node.children, marks))
-    return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", text) if place.is_top else text
+    return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", text) if place == _TOP else text
 
 
 def _code(text: str) -> _Block:
@@ -177,7 +176,7 @@ def _without_fences(text: str) -> str:
 
 def _quote(blocks: Sequence[_Block], place: _Place) -> list[_Block]:
     """Prefix the lines of a quote. Slack has one quote level: nested quotes show `>`; code goes between quotes."""
-    sign = "> " if place.is_top else "&gt; "
+    sign = "> " if place == _TOP else "&gt; "
     out: list[_Block] = []
     for block in blocks:
         if block.is_code:

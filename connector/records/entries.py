@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import TypeAdapter
 
@@ -59,10 +59,6 @@ class PendingMessage:
         """The mentioned users whose names are to be looked up. Slack sends some mentions with the name included."""
         return [user for user in self.message.mentioned if f"@{user}" in self.prompt]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the data of the inbox entry."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class ThreadCatchUp:
@@ -81,10 +77,6 @@ class ThreadCatchUp:
     @property
     def id(self) -> str:
         return f"{self.mention.id}:catch_up"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the data of the inbox entry."""
-        return asdict(self)
 
 
 _MESSAGE, _STOP = TypeAdapter(PendingMessage), TypeAdapter(StopRequest)

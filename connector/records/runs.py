@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
@@ -12,7 +12,7 @@ from connector.formatting.content import use_of
 from connector.records.entries import UNREADABLE, PendingMessage, UnreadableEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +107,8 @@ class RunRecord:
     pending_cleanup: PendingCleanup = ()
     was_taken_over: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 _RUN, _CLEANUP = TypeAdapter(RunRecord), TypeAdapter(PendingCleanup)
-
-
-def cleanup_record(pending: Sequence[RunArtifacts | Notice]) -> dict[str, Any]:
-    """Return the record of a conversation without an active run; empty if no cleanup is pending."""
-    return {"cleanup": [asdict(each) for each in pending]} if pending else {}
 
 
 def parse_run_record(data: Mapping[str, Any]) -> RunRecord | PendingCleanup:

@@ -61,7 +61,8 @@ class BackgroundTasks:
         self._hourglasses: set[ReactionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sleeping: set[asyncio.Task[None]] = set()
-        self._catching_up: set[asyncio.Task[None]] = set()
+        # The tasks that read threads.
+        self.catching_up: set[asyncio.Task[None]] = set()
         self.agent_sessions = AgentSessions(client, self.spawn)
 
     async def __aenter__(self) -> Self:
@@ -79,23 +80,23 @@ class BackgroundTasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.users.close()
 
-    def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
-        task = asyncio.create_task(_guarded(coroutine))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def spawn(self, coroutine: Coroutine[Any, Any, object], *registries: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+        """Start a task; the `registries` contain it until its end. `LeaseLost` is ignored: the run handles it."""
+
+        async def guarded() -> None:
+            with suppress(LeaseLost):
+                await best_effort(coroutine)
+
+        task = asyncio.create_task(guarded())
+        for tasks in (self._tasks, *registries):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
         return task
 
     @property
     def may_catch_up(self) -> bool:
         """Whether one more thread may be read now."""
-        return len(self._catching_up) < _MOST_CATCHING_UP
-
-    def catch_up(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
-        """Start a task that reads a thread."""
-        task = self.spawn(coroutine)
-        self._catching_up.add(task)
-        task.add_done_callback(self._catching_up.discard)
-        return task
+        return len(self.catching_up) < _MOST_CATCHING_UP
 
     async def sleep_until(self, until_s: float) -> None:
         """Sleep until this time of the event loop's clock. Shutdown cancels the sleep."""
@@ -167,12 +168,6 @@ class BackgroundTasks:
             SlackCallFailed: Slack rejected the call.
         """
         await self._reactions.remove(ReactionKey(artifacts.channel, artifacts.first_ts, HOURGLASS))
-
-
-async def _guarded(call: Coroutine[Any, Any, object]) -> None:
-    """Run a background call; ignore LeaseLost, which the run handles."""
-    with suppress(LeaseLost):
-        await best_effort(call)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class Outbox:
             if post.part == _CLOSED:
                 await self._post_direct(post)
             else:
-                await self._post(await self._with_its_file(post))
+                await self._post(await self._with_its_file(post) if post.file else post)
             await self._lease.write(StateChanges(posts={post.part: _POSTED}))
             self._waiting.task_done()
 
@@ -197,21 +197,22 @@ class Outbox:
     ) -> asyncio.Task[None]:
         numbered = [replace(post, number=len(self._known) + place) for place, post in enumerate(posts, 1)]
         self._known.update(post.part for post in posts)
-        stored = asyncio.create_task(self._write(numbered, run, closed))
+
+        async def write() -> None:
+            written = {post.part: post.to_dict() for post in numbered}
+            await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
+
+        def on_stored(stored: asyncio.Task[None]) -> None:
+            self._storing.discard(stored)
+            if not stored.cancelled():
+                stored.exception()  # mark as retrieved; `_work` raises it
+
+        stored = asyncio.create_task(write())
         self._storing.add(stored)
-        stored.add_done_callback(self._on_stored)
+        stored.add_done_callback(on_stored)
         for post in numbered:
             self._waiting.put_nowait((post, stored))
         return stored
-
-    async def _write(self, posts: list[Post], run: Record | None, closed: Mapping[int, End]) -> None:
-        written = {post.part: post.to_dict() for post in posts}
-        await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
-
-    def _on_stored(self, stored: asyncio.Task[None]) -> None:
-        self._storing.discard(stored)
-        if not stored.cancelled():
-            stored.exception()  # mark as retrieved; `work` raises it
 
     async def _post_direct(self, post: Post) -> None:
         # A direct message channel may not exist yet, so the post cannot be looked up: it may be sent twice.
@@ -222,8 +223,6 @@ class Outbox:
 
     async def _with_its_file(self, post: Post) -> Post:
         """Share the file of a post, and return the remaining messages to post."""
-        if not post.file or self.is_closed:
-            return post
         key, confirm = f"{self._run_id}:{post.part}", self._lease.confirm
         share = partial(uploads.share, self._client, self._place, key, post.file, confirm=confirm)
         failed = await self._attempt(post, share)
@@ -256,9 +255,8 @@ class Outbox:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
-        return await self._attempt(
-            post, partial(self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=confirm)
-        )
+        send = partial(self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=confirm)
+        return await self._attempt(post, send)
 
     async def _attempt(self, post: Post, send: Send) -> SlackCallFailed | None:
         """Send a post with retries. Returns the failure if Slack rejects it; closes the outbox if it accepts no more.

@@ -13,7 +13,7 @@ from connector import texts
 from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
 from connector.records.runs import RunArtifacts
-from connector.runs.status_text import Activity, plain_status, status_content, until_next_step
+from connector.runs.status_text import Activity, status_content, until_next_step
 from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
 from connector.slack_api.client import best_effort
 from connector.slack_api.errors import RetryDecision, SlackCallFailed
@@ -137,7 +137,7 @@ class RunStatus:
         """Show the run while the body runs. Cleanup removes hourglass and status message later."""
         background, first = self._background, self._record.first
         async with self._tasks as tasks:
-            hourglass = background.spawn(self._add_hourglass())
+            hourglass = background.spawn(self._add_hourglass()) if self._has_hourglass else None
             self._opening = tasks.create_task(self._open())
             self._updating = tasks.create_task(self._update())
             begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
@@ -150,22 +150,19 @@ class RunStatus:
             self._updating.cancel()
             await asyncio.wait((self._updating,))
             await asyncio.wait((self._opening,))
-            background.cancel_hourglass(first.message)
-            await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
+            if hourglass is not None:
+                background.cancel_hourglass(first.message)
+                await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
             await self._lease.confirm()
             if self.is_suspended:  # the next owner reuses the message
                 background.agent_sessions.show(self._place, SUSPENDED)
-                await self._show_suspended()
-
-    async def _show_suspended(self) -> None:
-        if (ts := self._ts) is not None:
-            slot = CallSlot(run=self._slot.run)
-            await best_effort(self._client.update(self._place.channel, ts, lambda: Content(texts.SUSPENDED), slot))
+                if (ts := self._ts) is not None:
+                    slot, shown = CallSlot(run=self._slot.run), Content(texts.SUSPENDED)
+                    await best_effort(self._client.update(self._place.channel, ts, lambda: shown, slot))
 
     async def _add_hourglass(self) -> None:
-        if self._record.has_hourglass:
-            is_there = await self._background.add_hourglass(self._record.first.message, self._lease.confirm)
-            self._has_hourglass = is_there or self._record.was_taken_over
+        is_there = await self._background.add_hourglass(self._record.first.message, self._lease.confirm)
+        self._has_hourglass = is_there or self._record.was_taken_over
 
     async def _open(self) -> None:
         """Post the status message, unless it exists."""
@@ -280,9 +277,7 @@ class RunStatus:
         return asyncio.get_running_loop().time() - self._began_s
 
     def _compose(self) -> Content:
-        if self._is_plain:
-            return plain_status(self._activity, self._elapsed_s)
-        return status_content(self._activity, self._record.id, self._elapsed_s)
+        return status_content(self._activity, self._record.id, self._elapsed_s, is_plain=self._is_plain)
 
     def _content(self) -> Content:
         self._shown = self._compose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,8 @@ class SlackRun:
             self._is_suspending = True
             self.steering.close()
             self._sessions.suspend(*self._key)
-            self._wake_in_queue()
+            if self.slot is not None:  # a run that waits for its slot notices the suspension
+                self.slot.changed.set()
 
     def cancel(self) -> None:
         """End the run at once, because it reached no boundary in time."""
@@ -156,7 +157,7 @@ class SlackRun:
 
     async def _keep_status(self, ts: str) -> None:
         self.record = replace(self.record, status_ts=ts)
-        await self._lease.write(StateChanges(run=self.record.to_dict()))
+        await self._lease.write(StateChanges(run=asdict(self.record)))
 
     def _on_closed(self, error: str) -> None:
         """End the run, because Slack no longer accepts posts in the conversation."""
@@ -170,7 +171,7 @@ class SlackRun:
             LeaseLost: another process owns the conversation.
         """
         if not self.record.was_taken_over:
-            await self._lease.write(StateChanges(run=self.record.to_dict()))
+            await self._lease.write(StateChanges(run=asdict(self.record)))
         async with self.outbox.delivering():
             if not isinstance(self._start_mode, Finished):
                 async with self.status.shown():
@@ -245,18 +246,14 @@ class SlackRun:
             self._slots.leave(self.place.conversation_id)
         self.status.on_event("waited", {})
 
-    def _wake_in_queue(self) -> None:
-        """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
-        if self.slot is not None:
-            self.slot.changed.set()
-
     @property
     def _is_stopped(self) -> bool:
         return self.record.stops > 0 or self.outbox.is_closed
 
     def _stop_loop(self) -> None:
         self.steering.close()
-        self._wake_in_queue()
+        if self.slot is not None:  # a run that waits for its slot notices the stop
+            self.slot.changed.set()
         is_immediate = self.record.stops > 1 or self._is_cancelled or self.outbox.is_closed
         self._sessions.stop(*self._key, immediate=is_immediate)
 
@@ -295,7 +292,7 @@ class SlackRun:
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)
-            return self.record.to_dict()
+            return asdict(self.record)
 
         await self.outbox.add(*posts, run=over)
 

@@ -59,7 +59,9 @@ def _todo_of(args: Any) -> TodoList | None:
 
 
 def todo_lines(todo: TodoList) -> list[str]:
-    """Render the list: the progress, and the items around the current one."""
+    """Render the list: the progress, and the items around the current one; nothing for an empty list."""
+    if not todo:
+        return []
     done = sum(item.status == "done" for item in todo)
     at_work = [place for place, item in enumerate(todo) if item.status == "in_progress"]
     to_come = [place for place, item in enumerate(todo) if item.status == "pending"]
@@ -198,17 +200,15 @@ class Activity:
             if self._is_thinking:  # show the first call of each batch
                 self._latest, self._is_thinking = tool, False
         elif event == "tool:end":
-            self._end_tool(self._tools.pop(call_id, None), succeeded=data.get("success", True))
+            ended, succeeded = self._tools.pop(call_id, None), data.get("success", True)
+            self._done += 1
+            self._failed += not succeeded
+            if ended is not None and ended.todo is not None and succeeded:
+                self.todo = ended.todo
         elif call_id in self._tools:
             # The call with the latest progress is shown first.
             tool = self._tools.pop(call_id)._replace(progress=str(data["text"]))
             self._tools = {call_id: tool, **self._tools}
-
-    def _end_tool(self, tool: _Tool | None, *, succeeded: bool) -> None:
-        self._done += 1
-        self._failed += not succeeded
-        if tool is not None and tool.todo is not None and succeeded:
-            self.todo = tool.todo
 
     @staticmethod
     def _end_note(note: _Note | None) -> None:
@@ -223,27 +223,26 @@ def _retrying(data: dict[str, Any]) -> str:
     return f"{trouble}; trying again{when} ({data['attempt']} of {data['max_attempts']})…"
 
 
-def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content:
-    """Render the status message of a run. Its plain text is the current activity only."""
-    phrase = escape(activity.phrase())
+def status_content(activity: Activity, run_id: str, elapsed_s: float, *, is_plain: bool = False) -> Content:
+    """Render the status message of a run; its text beside the blocks is the current activity only.
+
+    `is_plain`: without blocks, for when Slack rejects them.
+    """
+    phrase, todo = escape(activity.phrase()), [escape(line) for line in todo_lines(activity.todo)]
+    account = escape(_account(activity, elapsed_s))
+    if is_plain:
+        return Content(_fitting([line for line in (phrase, *todo, account) if line]))
     blocks = [_section(phrase)]
-    if activity.todo:
-        heading, *items = todo_lines(activity.todo)
-        blocks.append(_section(_fitting([f"*{escape(heading)}*", *map(escape, items)])))
-    if account := _account(activity, elapsed_s):
-        blocks.append({"type": "context", "elements": [_text(escape(account))]})
+    if todo:
+        blocks.append(_section(_fitting([f"*{todo[0]}*", *todo[1:]])))
+    if account:
+        blocks.append({"type": "context", "elements": [_text(account)]})
     # The first press stops gracefully, the second one immediately.
     words, style = ("Stop now", {"style": "danger"}) if activity.is_stopping else ("Stop", {})
     label = {"type": "plain_text", "text": words}
     button = {"type": "button", "action_id": STOP_ACTION, "value": run_id, "text": label, **style}
     blocks.append({"type": "actions", "block_id": STOP_ACTION, "elements": [button]})
     return Content(phrase, tuple(blocks))
-
-
-def plain_status(activity: Activity, elapsed_s: float) -> Content:
-    """Render the status message without blocks, for when Slack rejects them."""
-    shown = [activity.phrase(), *(todo_lines(activity.todo) if activity.todo else ()), _account(activity, elapsed_s)]
-    return Content(_fitting([escape(line) for line in shown if line]))
 
 
 def until_next_step(elapsed_s: float) -> float:

@@ -109,12 +109,13 @@ class CancelScope:
 
     def __init__(self) -> None:
         self.is_cancelled = False
-        self._waiting: set[asyncio.Future[None]] = set()
+        # The calls that wait.
+        self.waiting: set[asyncio.Future[None]] = set()
 
     def cancel(self) -> None:
         """Cancel the calls; those that wait raise `CallCancelled` at once."""
         self.is_cancelled = True
-        for granted in self._waiting:
+        for granted in self.waiting:
             if not granted.done():
                 granted.set_exception(CallCancelled())
 
@@ -122,18 +123,6 @@ class CancelScope:
         """Raise `CallCancelled` if the calls are cancelled."""
         if self.is_cancelled:
             raise CallCancelled
-
-    async def wait(self, granted: asyncio.Future[None]) -> None:
-        """Wait until the call is granted.
-
-        Raises:
-            CallCancelled: it was cancelled first.
-        """
-        self._waiting.add(granted)
-        try:
-            await granted
-        finally:
-            self._waiting.discard(granted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +236,9 @@ class _Queue:
                 serving = asyncio.create_task(self._serve())
                 self._tasks.add(serving)
                 serving.add_done_callback(self._tasks.discard)
-            await slot.scope.wait(granted)
+            slot.scope.waiting.add(granted)
+            granted.add_done_callback(slot.scope.waiting.discard)
+            await granted
         finally:
             self.users -= 1
 
@@ -306,7 +297,8 @@ class LocalRateBudget:
         """Take one token from a bucket. Returns 0.0, or the seconds until a token may be available."""
         now_s = asyncio.get_running_loop().time()
         if len(self._buckets) >= self._drop_at:
-            self._drop_full(now_s)
+            self._buckets = {name: each for name, each in self._buckets.items() if not each.is_full(now_s)}
+            self._drop_at = max(_MAX_BUCKETS, 2 * len(self._buckets))
         known = self._buckets.setdefault(bucket, _Bucket(limit.burst, now_s))
         known.limit = limit
         passed_s = now_s - known.at_s
@@ -325,7 +317,3 @@ class LocalRateBudget:
         if known is None or known.at_s < until_s:
             left, limit = (1.0, None) if known is None else (min(1.0, known.left), known.limit)
             self._buckets[bucket] = _Bucket(left, until_s, limit)
-
-    def _drop_full(self, now_s: float) -> None:
-        self._buckets = {name: bucket for name, bucket in self._buckets.items() if not bucket.is_full(now_s)}
-        self._drop_at = max(_MAX_BUCKETS, 2 * len(self._buckets))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 
 import pytest
 
@@ -222,7 +223,7 @@ async def test_a_late_edit_does_not_override_a_newer_one_that_was_delivered_befo
         await thread.run.deliver()
     message = SlackMessage("T0LOCAL", chat.general, thread.ts, None, "U0ANA", "look clsely", (), direct=False)
     edit = PendingMessage(message, "alpha", message.text, f"{message.id}:edit:{thread.ts}", edited_ts=thread.ts)
-    await runs.admit(message.place.conversation_id, InboxEntry(edit.id, "edit", edit.to_dict()))
+    await runs.admit(message.place.conversation_id, InboxEntry(edit.id, "edit", asdict(edit)))
     thread_read = chat.hold("conversations.replies", times=50)
     async with process():
         run = await thread.next_run()

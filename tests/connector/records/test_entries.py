@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from chat import Chat, Thread
 
@@ -40,7 +42,7 @@ def earlier_run(slack, thread) -> dict:
     """The record of a run that has begun."""
     message = SlackMessage(slack.team_id, thread.chat.general, thread.ts, None, "U0ANA", "look", (), direct=False)
     first = PendingMessage(message, "alpha", "look", message.id)
-    return RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, has_hourglass=False).to_dict()
+    return asdict(RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, has_hourglass=False))
 
 
 @pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"cleanup": ["a new form"]}])
