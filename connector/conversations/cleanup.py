@@ -15,9 +15,8 @@ from connector.runs.background_tasks import HOURGLASS
 from connector.runs.run_status import STATUS_KEY, remove_status
 from connector.slack_api import uploads
 from connector.slack_api.agent_sessions import ACTIVE
-from connector.slack_api.client import best_effort
+from connector.slack_api.client import best_effort, key_of
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
-from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:

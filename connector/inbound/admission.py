@@ -172,7 +172,8 @@ class Admitter:
 
     async def stop(self, conversation_id: str, stop: StopRequest) -> None:
         """Store a stop. All ways to stop a run end here; duplicates are detected by id."""
-        await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", asdict(stop)))
+        data = {name: value for name, value in asdict(stop).items() if value is not None}
+        await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", data))
 
     async def catch_up(self, catch_up: ThreadCatchUp) -> None:
         """Admit the mention that called an agent into a thread, and the messages after it that are not yet known.

@@ -21,7 +21,6 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.error_boundary import error_boundary
 from connector.events import (
     STOP_ACTION,
     clicked_stop_of,
@@ -36,13 +35,14 @@ from connector.events import (
 from connector.inbound.access_policy import Actor
 from connector.inbound.intake import NotNow
 from connector.records.entries import UNREADABLE
-from connector.setup.credentials import ConnectionRefused
+from connector.setup import ConnectionRefused
+from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from connector.inbound.intake import Intake
-    from connector.setup.credentials import Identity
+    from connector.setup import Identity
 
     Handling = Coroutine[Any, Any, None] | None
     Receive = Callable[[dict[str, Any]], Awaitable["Reply"]]

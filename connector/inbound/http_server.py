@@ -18,15 +18,14 @@ from aiohttp import web
 from aiohttp.web_protocol import _ErrInfo
 
 from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, parse_json
-from connector.setup.credentials import ConnectionRefused
-from connector.setup.manifest import PATH
+from connector.setup import PATH, ConnectionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
 
     from connector.inbound.dispatcher import Receive
-    from connector.setup.credentials import HttpTransport
+    from connector.setup import HttpTransport
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -18,8 +18,8 @@ from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
 from connector.protocols import InboxEntry
 from connector.runs.run_status import STATUS_KEY
+from connector.slack_api.client import key_of
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:

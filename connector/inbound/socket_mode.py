@@ -14,10 +14,9 @@ import aiohttp
 import structlog
 from aiohttp import ClientWSTimeout, WSMsgType
 
-from connector.error_boundary import error_boundary
 from connector.inbound.dispatcher import parse_json
-from connector.setup.credentials import ConnectionRefused
-from connector.slack_api.errors import Backoff, SlackCallFailed
+from connector.setup import ConnectionRefused
+from connector.slack_api.errors import Backoff, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:

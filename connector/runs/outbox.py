@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import structlog
 
 from connector import texts
-from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
 from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
@@ -21,7 +20,7 @@ from connector.protocols import StateChanges
 from connector.records.entries import UNREADABLE
 from connector.slack_api import uploads
 from connector.slack_api.client import best_effort
-from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed
+from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:

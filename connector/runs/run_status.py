@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector import texts
-from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
 from connector.records.runs import RunArtifacts
 from connector.runs.status_text import Activity, status_content, until_next_step
 from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
 from connector.slack_api.client import best_effort
-from connector.slack_api.errors import RetryDecision, SlackCallFailed
+from connector.slack_api.errors import RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
 
 if TYPE_CHECKING:

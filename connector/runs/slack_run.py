@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import texts
-from connector.error_boundary import error_boundary
 from connector.protocols import Refused, RunFailed, StateChanges
 from connector.records.runs import RunSummary, unknown_calls
 from connector.runs.outbox import Outbox, agent_post, service_post
 from connector.runs.run_status import RunStatus
 from connector.runs.steering import Steering
+from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
     from connector.events import StopRequest, ThreadAddress

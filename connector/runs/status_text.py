@@ -134,7 +134,7 @@ class Activity:
                 self._waiting = ""
             case "thinking":
                 self._is_thinking = True
-                self._end_note(self._trouble)
+                _end(self._trouble)
             case "tool:start" | "tool:progress" | "tool:end":
                 self._on_tool_event(event, data.get("id", data["tool"]), data)
             case "injection:applied":
@@ -155,9 +155,8 @@ class Activity:
     def mark_shown(self) -> None:
         """Record that the current phrase has been shown."""
         self._latest = None
-        for note in (self._trouble, self._injected):
-            if note is not None:
-                note.is_shown = True
+        for note in filter(None, (self._trouble, self._injected)):
+            note.is_shown = True
 
     @property
     def is_stopping(self) -> bool:
@@ -178,10 +177,13 @@ class Activity:
             parts.append("Thinking…" if self._is_thinking else "Working…")
         return one_line(" ".join([_GEAR, *parts]), _PHRASE_CHARS)
 
-    def account(self) -> list[str]:
-        """Return the finished work: counts of steps, messages read and retries."""
+    def account(self, elapsed_s: float) -> str:
+        """Return the elapsed time, and counts of finished steps, messages read and retries; blank: nothing yet."""
+        minutes = int(elapsed_s) // 60
+        shown = max((step for step in _MINUTES if step <= minutes), default=0)
+        time = [f"for {minutes // _HOUR} h"] if minutes >= _HOUR else [f"for {shown} min"] if shown else []
         failed = f", {self._failed} with an error" if self._failed else ""
-        return [
+        counts = [
             f"{noun}{more}"
             for count, noun, more in (
                 (self._done, counted(self._done, "step"), f" done{failed}"),
@@ -190,11 +192,11 @@ class Activity:
             )
             if count
         ]
+        return " · ".join([*time, *counts])
 
     def _on_tool_event(self, event: str, call_id: str, data: dict[str, Any]) -> None:
         if event == "tool:start":
-            self._end_note(self._injected)
-            self._end_note(self._trouble)
+            _end(self._injected, self._trouble)
             todo = _todo_of(data.get("args")) if data["tool"] == _TODO_TOOL else None
             tool = self._tools[call_id] = _Tool(data.get("label") or use_of(data["tool"]), todo=todo)
             if self._is_thinking:  # show the first call of each batch
@@ -210,10 +212,10 @@ class Activity:
             tool = self._tools.pop(call_id)._replace(progress=str(data["text"]))
             self._tools = {call_id: tool, **self._tools}
 
-    @staticmethod
-    def _end_note(note: _Note | None) -> None:
-        if note is not None:
-            note.is_over = True
+
+def _end(*notes: _Note | None) -> None:
+    for note in filter(None, notes):
+        note.is_over = True
 
 
 def _retrying(data: dict[str, Any]) -> str:
@@ -229,7 +231,7 @@ def status_content(activity: Activity, run_id: str, elapsed_s: float, *, is_plai
     `is_plain`: without blocks, for when Slack rejects them.
     """
     phrase, todo = escape(activity.phrase()), [escape(line) for line in todo_lines(activity.todo)]
-    account = escape(_account(activity, elapsed_s))
+    account = escape(activity.account(elapsed_s))
     if is_plain:
         return Content(_fitting([line for line in (phrase, *todo, account) if line]))
     blocks = [_section(phrase)]
@@ -250,13 +252,6 @@ def until_next_step(elapsed_s: float) -> float:
     minutes = elapsed_s / 60
     following = next((step for step in _MINUTES if step > minutes), (int(minutes) // _HOUR + 1) * _HOUR)
     return max(following * 60 - elapsed_s, _SHORTEST_S)
-
-
-def _account(activity: Activity, elapsed_s: float) -> str:
-    minutes = int(elapsed_s) // 60
-    shown = max((step for step in _MINUTES if step <= minutes), default=0)
-    time = [f"for {minutes // _HOUR} h"] if minutes >= _HOUR else [f"for {shown} min"] if shown else []
-    return " · ".join([*time, *activity.account()])
 
 
 def _fitting(shown: Sequence[str]) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Self
 
-from connector.error_boundary import error_boundary
 from connector.protocols import Limit
+from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,7 +11,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES, PATH
+from connector.setup import BOT_EVENTS, BOT_SCOPES, PATH
 from connector.slack_api.errors import SlackCallFailed, failure
 from service.config.config import ConfigError
 from service.config.tokens import bot_token, config_token
@@ -20,7 +20,7 @@ from service.doctor.findings import failed, passed, skipped, warning
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from connector.setup.manifest import MethodRequirement
+    from connector.setup import MethodRequirement
     from service.config.config import Environment
     from service.config.slack import SlackConfig
     from service.doctor.findings import DoctorFinding

@@ -13,7 +13,7 @@ import aiohttp
 from slack_sdk.proxy_env_variable_loader import load_http_proxy_from_env
 
 from connector.inbound.http_server import signature_of
-from connector.setup.manifest import APP_SCOPE, PATH
+from connector.setup import APP_SCOPE, PATH
 from connector.slack_api.errors import RetryDecision as Reason
 from connector.slack_api.errors import SlackCallFailed
 from service.config.config import ConfigError

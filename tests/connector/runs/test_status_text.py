@@ -106,7 +106,7 @@ def test_steps_messages_and_retries_are_counted():
         ("retrying", retrying()),
         ("retrying", retrying()),
     )
-    assert activity.account() == ["3 steps done, 1 with an error", "1 message read while working", "2 retries"]
+    assert activity.account(0) == "3 steps done, 1 with an error · 1 message read while working · 2 retries"
 
 
 def todo(*items: tuple[str, str]) -> dict:

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES, manifest
+from connector.setup import BOT_EVENTS, BOT_SCOPES, manifest
 
 URL = "https://agents.example.com/slack/events"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from virtual_time import in_virtual_time
 
+from connector.runs.background_tasks import ReactionKey, Reactions
 from connector.slack_api.rate_limiter import CallSlot, Priority, RateLimiter
-from connector.slack_api.reactions import ReactionKey, Reactions
 
 LAST = ReactionKey("C1", "last", "hourglass_flowing_sand")
 QUEUED = 200
