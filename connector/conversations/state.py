@@ -15,7 +15,7 @@ from connector.protocols import RunFailed, StateChanges
 from connector.records.entries import UNREADABLE, PendingMessage, UnreadableEntry, parse_entry
 from connector.records.inbox import Inbox
 from connector.records.runs import Notice, RunRecord, parse_run_record
-from connector.runs.outbox import Post, service_post
+from connector.runs.outbox import service_post, stored_post
 from connector.runs.slack_run import Finished, New, Resumed, SlackRun, StartMode, Unrecoverable
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class ConversationState:
         run_id, posts = str(run.get("id") or claim.token), []
         for part, data in claim.posts.items():
             try:
-                posts += [Post.from_dict(part, data)] if data else []
+                posts += [stored_post(part, data)] if data else []
             except UNREADABLE:
                 log.exception("post.unreadable", conversation=self.id, part=part)
         # Inherited: the previous owner may have posted some of them.

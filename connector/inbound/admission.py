@@ -200,16 +200,14 @@ class Admitter:
             except UNREADABLE:
                 log.warning("message.unreadable", conversation=place.conversation_id, ts=found["ts"])
                 continue
-            if message is not None:
-                actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
-                await self._admit_missed(message, actor, edited_ts_of(found))
-
-    async def _admit_missed(self, message: SlackMessage, actor: Actor, edited_ts: str) -> None:
-        async with self.in_order(message.place.conversation_id):
-            if message.id in self.admitted or (routed := await self._router.route(message)) is None:
-                return
-            if await self.is_allowed(actor):
-                await self._store_entry(message, routed, edited_ts)
+            if message is None:
+                continue
+            actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
+            async with self.in_order(message.place.conversation_id):
+                if message.id in self.admitted or (routed := await self._router.route(message)) is None:
+                    continue
+                if await self.is_allowed(actor):
+                    await self._store_entry(message, routed, edited_ts_of(found))
 
     async def _may_have_missed_replies(self, mention: SlackMessage, effective_ts: str) -> bool:
         """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
@@ -225,11 +223,11 @@ class Admitter:
         return mention.thread_ts is not None and await self._runs.agent_of(conversation_id) is None
 
     async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
-        conversation_id, (_, prompt) = message.place.conversation_id, routed
-        if is_stop_word(prompt):
-            await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
-        elif _says_something(message, routed):
+        conversation_id = message.place.conversation_id
+        if _says_something(message, routed):
             await self._store_message(pending_of(message, routed, edited_ts))
+        elif is_stop_word(routed[1]):
+            await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
         else:
             mention = InboxEntry(f"{message.id}:mention", "mention", {"message": asdict(message)})
             await self._runs.admit(conversation_id, mention)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from pydantic import TypeAdapter
 
 from connector import texts
 from connector.formatting.content import Content
@@ -24,13 +25,15 @@ from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from connector.protocols import ConversationLease, End, Persona
     from connector.records.runs import RunRecord
     from connector.slack_api.client import SlackClient
 
     Record = Callable[[], Mapping[str, Any]]
+    # Sends something exactly once; with `in_doubt`, an earlier attempt may have succeeded.
+    Send = Callable[..., Awaitable[object]]
 
 log = structlog.get_logger(__name__)
 
@@ -67,15 +70,13 @@ class Post:
     number: int = 0
     in_doubt: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        post = {"number": self.number, "texts": self.texts, "by_agent": self.by_agent}
-        return {**post, "file": self.file} if self.file else post
 
-    @classmethod
-    def from_dict(cls, part: str, data: Mapping[str, Any]) -> Self:
-        """Parse stored data; errors of another format are those in `UNREADABLE`."""
-        texts, file = tuple(data["texts"]), data.get("file", "")
-        return cls(part, texts, data["by_agent"], file, data["number"], in_doubt=True)
+_POST = TypeAdapter(Post)
+
+
+def stored_post(part: str, data: Mapping[str, Any]) -> Post:
+    """Parse a post stored by an earlier owner; errors of another format are those in `UNREADABLE`."""
+    return _POST.validate_python({**data, "part": part, "in_doubt": True})
 
 
 def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
@@ -93,12 +94,6 @@ def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
 def service_post(part: str, sentence: str) -> tuple[Post, ...]:
     """Return a post by the service itself; none if the sentence is blank."""
     return (Post(part, (escape(sentence),)),) if sentence else ()
-
-
-class Send(Protocol):
-    """Sends something exactly once. `in_doubt`: an earlier attempt may have succeeded."""
-
-    async def __call__(self, *, in_doubt: bool) -> object: ...
 
 
 class Outbox:
@@ -198,7 +193,7 @@ class Outbox:
         self._known.update(post.part for post in posts)
 
         async def write() -> None:
-            written = {post.part: post.to_dict() for post in numbered}
+            written = {post.part: asdict(post) for post in numbered}
             await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
 
         def on_stored(stored: asyncio.Task[None]) -> None:
@@ -232,7 +227,7 @@ class Outbox:
         # Stored before the first message is sent, so that the next owner continues with messages, too.
         texts = await asyncio.to_thread(lambda: tuple(pieces(markdown_to_slack(post.file))))  # may take seconds
         post = replace(post, texts=texts, file="")
-        await self._lease.write(StateChanges(posts={post.part: post.to_dict()}))
+        await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
         return post
 
     async def _post(self, post: Post) -> None:
@@ -288,7 +283,7 @@ class Outbox:
 def _pending(part: str, data: Any) -> Post:
     """Parse a post stored by another process; return a notice in its place if it is unreadable."""
     try:
-        return Post.from_dict(part, data)
+        return stored_post(part, data)
     except UNREADABLE:
         log.exception("post.unreadable", part=part)
         return Post(part, (texts.UNREADABLE_POST,), in_doubt=True)

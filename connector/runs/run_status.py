@@ -97,7 +97,6 @@ class RunStatus:
         self.is_suspended = False
         self._tasks = asyncio.TaskGroup()
         self._opening: asyncio.Task[None] | None = None
-        self._updating: asyncio.Task[None] | None = None
 
     def is_mine(self, ts: str) -> bool:
         """Return whether this is the known ts of a status message of the run."""
@@ -138,7 +137,7 @@ class RunStatus:
         async with self._tasks as tasks:
             hourglass = background.spawn(self._add_hourglass()) if self._has_hourglass else None
             self._opening = tasks.create_task(self._open())
-            self._updating = tasks.create_task(self._update())
+            updating = tasks.create_task(self._update(self._opening))
             begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
             title = title_of(background.users.with_names(first.prompt)) if begins else ""
             background.agent_sessions.show(self._place, PROCESSING, title)
@@ -146,8 +145,8 @@ class RunStatus:
             self._cancel_scope.cancel()
             self._at_work.set()
             self._changed.set()
-            self._updating.cancel()
-            await asyncio.wait((self._updating,))
+            updating.cancel()
+            await asyncio.wait((updating,))
             await asyncio.wait((self._opening,))
             if hourglass is not None:
                 background.cancel_hourglass(first.message)
@@ -208,8 +207,9 @@ class RunStatus:
         if failed.decision is RetryDecision.CONVERSATION_CLOSED:
             self._on_closed(failed.error)
 
-    async def _update(self) -> None:
-        await self._opened()
+    async def _update(self, opening: asyncio.Task[None]) -> None:
+        # The post may be in flight: cancelling the updates must not cancel it.
+        await asyncio.shield(opening)
         # Check `_is_over` as well: a call that times out while it is cancelled loses the cancellation.
         while self._ts is not None and not self._is_over:
             await asyncio.sleep(self._background.options.status_interval_s)
@@ -256,16 +256,11 @@ class RunStatus:
         if self._replacements > _REPLACEMENTS:
             return
         self._opening = self._tasks.create_task(self._post(f"{self._record.id}{STATUS_KEY}:{lost}"))
-        await self._opened()
+        await asyncio.shield(self._opening)
         if is_there:
             await best_effort(self._client.delete(self._place.channel, lost))
         else:
             self._lost.add(lost)
-
-    async def _opened(self) -> None:
-        # The post may be in flight: cancelling the updates must not cancel it.
-        if self._opening is not None:
-            await asyncio.shield(self._opening)
 
     @property
     def _is_over(self) -> bool:

@@ -257,22 +257,11 @@ class SlackRun:
         is_immediate = self.record.stops > 1 or self._is_cancelled or self.outbox.is_closed
         self._sessions.stop(*self._key, immediate=is_immediate)
 
-    @property
-    def _is_handed_over(self) -> bool:
-        """Whether it ended only because this process shuts down."""
-        if not self._is_suspending:
-            return False
-        was_cancelled = self._is_cancelled and not self._is_stopped
-        return (
-            self.summary is None
-            or self.summary.status == "suspended"
-            or (was_cancelled and self.summary.status == "cancelled")
-        )
-
     async def _post_result(self, answer: str) -> None:
-        if self._is_handed_over:
-            self.was_suspended = True
-            self.status.is_suspended = True
+        # It ended only because this process shuts down.
+        ends = {"suspended", "cancelled"} if self._is_cancelled and not self._is_stopped else {"suspended"}
+        if self._is_suspending and (self.summary is None or self.summary.status in ends):
+            self.was_suspended = self.status.is_suspended = True
             return
         summary = self.summary = self.summary or RunSummary("success")
         was_cancelled = summary.status == "cancelled"

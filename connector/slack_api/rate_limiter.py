@@ -172,8 +172,8 @@ class RateLimiter:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for queue in self._queues.values():
-            queue.cancel_waiting()
+        for waiter in [each for queue in self._queues.values() for each in queue.waiting]:
+            waiter.granted.cancel()
 
     async def wait(self, method: str, channel: str, slot: CallSlot) -> None:
         """Wait until the call may be made.
@@ -212,27 +212,27 @@ class _Queue:
         self._limit = limit
         self._budget = budget
         self._tasks = tasks
-        self._waiting: list[_Waiter] = []
+        self.waiting: list[_Waiter] = []
         # Calls that wait or take a token.
         self.users = 0
         self._number = self._round = 0
         self._rounds: dict[tuple[Priority, str], int] = {}
 
-    def cancel_waiting(self) -> None:
-        for waiter in self._waiting:
-            waiter.granted.cancel()
-
     async def wait(self, slot: CallSlot) -> None:
         slot.scope.check()
         self.users += 1
         try:
-            if not self._waiting and not await self._take():
+            if not self.waiting and not await self._take():
                 return
             slot.scope.check()  # it may have been cancelled while the budget was awaited
             granted = asyncio.get_running_loop().create_future()
             self._number += 1
-            heapq.heappush(self._waiting, _Waiter(slot.priority, self._round_of(slot), self._number, granted))
-            if len(self._waiting) == 1:
+            if len(self._rounds) > len(self.waiting) + _MAX_IDLE_ROUNDS:
+                self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}
+            who = slot.priority, slot.run
+            self._rounds[who] = round_ = max(self._round, self._rounds.get(who, 0)) + 1  # the first without such a call
+            heapq.heappush(self.waiting, _Waiter(slot.priority, round_, self._number, granted))
+            if len(self.waiting) == 1:
                 serving = asyncio.create_task(self._serve())
                 self._tasks.add(serving)
                 serving.add_done_callback(self._tasks.discard)
@@ -242,14 +242,6 @@ class _Queue:
         finally:
             self.users -= 1
 
-    def _round_of(self, slot: CallSlot) -> int:
-        """Return the first round in which the run has no call yet."""
-        if len(self._rounds) > len(self._waiting) + _MAX_IDLE_ROUNDS:
-            self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}
-        who = slot.priority, slot.run
-        self._rounds[who] = max(self._round, self._rounds.get(who, 0)) + 1
-        return self._rounds[who]
-
     async def _serve(self) -> None:
         """Grant calls until none waits."""
         while self._first() is not None:
@@ -257,7 +249,7 @@ class _Queue:
             if wait_s:
                 await asyncio.sleep(min(wait_s, _MAX_SLEEP_S) + _MARGIN_S)
             elif (first := self._first()) is not None:
-                heapq.heappop(self._waiting)
+                heapq.heappop(self.waiting)
                 self._round = max(self._round, first.round)
                 first.granted.set_result(None)
         self._rounds.clear()
@@ -269,9 +261,9 @@ class _Queue:
 
     def _first(self) -> _Waiter | None:
         """Return the first call that still waits."""
-        while self._waiting and self._waiting[0].granted.done():
-            heapq.heappop(self._waiting)
-        return self._waiting[0] if self._waiting else None
+        while self.waiting and self.waiting[0].granted.done():
+            heapq.heappop(self.waiting)
+        return self.waiting[0] if self.waiting else None
 
 
 @dataclass(slots=True)

@@ -231,7 +231,7 @@ async def test_an_answer_is_posted_in_messages_where_slack_accepts_no_file(slack
     assert sum(post.text.count("paragraph") for post in posts) == LONG.count("paragraph")
     first, second, third = (written["1"] for written in lease.written)
     assert first["file"] == LONG
-    assert "file" not in second, "the change is stored before anything is posted"
+    assert not second["file"], "the change is stored before anything is posted"
     assert len(second["texts"]) == len(posts)
     assert third == ""
 
