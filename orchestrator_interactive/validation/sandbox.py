@@ -55,17 +55,16 @@ class Mounted(NamedTuple):
 
 
 class RecordingHooks(EventRecorder):
-    """Records registrations and emitted events, and listens to every event."""
+    """Records registrations besides events."""
 
     def __init__(self) -> None:
         super().__init__()
         self.registrations: list[Registration] = []
 
     def register(self, event: str, handler: Handler, priority: int = 0, name: str | None = None) -> Callable[[], None]:
-        unregister = super().register(event, handler, priority, name)
         known_as = name or getattr(handler, "__name__", None) or type(handler).__name__
         self.registrations.append(Registration(event, handler, priority, known_as))
-        return unregister
+        return super().register(event, handler, priority, name)
 
     on = register
 
@@ -86,17 +85,23 @@ class SandboxCoordinator(TestCoordinator):
         super().register_cleanup(cleanup_fn)
 
 
-@dataclass(frozen=True, slots=True)
 class Sandbox:
     """A session with the module mounted. `returned` is the return value of its `mount`."""
 
-    coordinator: SandboxCoordinator
-    returned: Any
-    mounted: tuple[Mounted, ...]
-
-    @property
-    def hooks(self) -> RecordingHooks:
-        return self.coordinator.recorded
+    def __init__(self, coordinator: SandboxCoordinator, returned: Any) -> None:
+        self.coordinator, self.hooks, self.returned = coordinator, coordinator.recorded, returned
+        self.mounted: list[Mounted] = []
+        for module_type, point in MOUNT_POINTS.items():
+            there = coordinator.get(point)
+            named = there if isinstance(there, dict) else {point: there} if there is not None else {}
+            self.mounted += [Mounted(module_type, name, instance) for name, instance in named.items()]
+        # Some modules return their instance instead of mounting it.
+        is_instance = not (self.mounted or inspect.isroutine(returned) or inspect.isclass(returned))
+        by_methods = (each for each, names in _METHODS.items() if all(hasattr(returned, name) for name in names))
+        if is_instance and (returned_type := next(by_methods, None)):
+            name = getattr(returned, "name", None) or returned_type
+            coordinator.mount(MOUNT_POINTS[returned_type], returned, name=name)
+            self.mounted.append(Mounted(returned_type, name, returned))
 
     @property
     def types(self) -> set[ModuleType]:
@@ -112,6 +117,10 @@ class Sandbox:
         is_instance = any(self.returned is mounted.instance for mounted in self.mounted)
         returned = [] if is_instance or not callable(self.returned) else [self.returned]
         return [*returned, *reversed(self.coordinator.cleanups)]
+
+    async def clean_up(self) -> None:
+        for clean_up in self.cleanups():
+            await called(clean_up)
 
     async def contributed_events(self) -> set[str]:
         """Return the event names that the module contributes to `observability.events`."""
@@ -138,8 +147,7 @@ class Sandboxes:
         # The folder is not deleted: abandoned tasks may still use it.
         with chdir(tempfile.mkdtemp(dir=self.home)):
             coordinator = SandboxCoordinator()
-            returned = await self.mount(coordinator, copy.deepcopy(self.config))
-            sandbox = Sandbox(coordinator, returned, _mounted(coordinator, returned))
+            sandbox = Sandbox(coordinator, await self.mount(coordinator, copy.deepcopy(self.config)))
             try:
                 if self.ready is not None:
                     await _attempt(self.ready(coordinator))
@@ -155,23 +163,3 @@ async def _attempt(coroutine: Coroutine[Any, Any, Any]) -> None:
     await asyncio.wait({task}, timeout=CANCEL_GRACE_S)
     if task.done() or await cancel_in_time(task):
         _ = task.cancelled() or task.exception()
-
-
-def _mounted(coordinator: TestCoordinator, returned: Any) -> tuple[Mounted, ...]:
-    found: list[Mounted] = []
-    for module_type, point in MOUNT_POINTS.items():
-        there = coordinator.get(point)
-        named = there if isinstance(there, dict) else {point: there} if there is not None else {}
-        found += [Mounted(module_type, name, instance) for name, instance in named.items()]
-    if not found and (returned_type := type_of_instance(returned)):
-        name = getattr(returned, "name", None) or returned_type
-        coordinator.mount(MOUNT_POINTS[returned_type], returned, name=name)
-        found.append(Mounted(returned_type, name, returned))
-    return tuple(found)
-
-
-def type_of_instance(instance: Any) -> ModuleType | None:
-    """Detect the type of an instance by its methods; `None` for a function, a class and other objects."""
-    if inspect.isroutine(instance) or inspect.isclass(instance):
-        return None
-    return next((kind for kind, names in _METHODS.items() if all(hasattr(instance, name) for name in names)), None)

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator_interactive.validation.catching_server import service_answer
 
-_SERVICE_RULES = {"sends_the_signature", "sends_the_conversation", "raises_llm_errors", "honours_cancellation"}
+_SERVICE_RULES = {"sends_the_conversation", "raises_llm_errors", "honours_cancellation"}
 _ANSWER_RULES = {"answers", "reports_usage", "keeps_thinking"}
 
 

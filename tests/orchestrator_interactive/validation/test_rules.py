@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from orchestrator_interactive.validation.runner import RULES
+from orchestrator_interactive.validation.report import RULES
 
 _HEAD = re.compile(r"(?P<label>.+): (?P<keys>[\w, *]+?)(?P<warning> \(warning\))?( \((?P<limit>[\d.]+) s\))?")
 
