@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from connector import texts
 from connector.protocols import StateChanges
-from connector.records.runs import Notice, RunSummary
+from connector.records import Notice, RunSummary
 from connector.slack_api.errors import SlackCallFailed
 
 if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
     from connector.events import StopRequest
     from connector.protocols import End, InboxEntry
-    from connector.records.entries import PendingMessage
+    from connector.records import PendingMessage
     from connector.runs.slack_run import SlackRun
 
 # How long the inbox may wait for Slack's history.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.protocols import StateChanges
-from connector.records.runs import Notice, RunArtifacts
+from connector.records import Notice, RunArtifacts
 from connector.runs.background_tasks import HOURGLASS
 from connector.runs.run_status import STATUS_KEY, remove_status
 from connector.slack_api import uploads
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from connector.events import SlackMessage, ThreadAddress
     from connector.protocols import ConversationLease, End, InboxEntry
-    from connector.records.runs import PendingCleanup
+    from connector.records import PendingCleanup
     from connector.runs.background_tasks import BackgroundTasks
 
     Item = RunArtifacts | Notice

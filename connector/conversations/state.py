@@ -12,9 +12,16 @@ from connector import texts
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage
 from connector.protocols import RunFailed, StateChanges
-from connector.records.entries import UNREADABLE, PendingMessage, UnreadableEntry, parse_entry
-from connector.records.inbox import Inbox
-from connector.records.runs import Notice, RunRecord, parse_run_record
+from connector.records import (
+    UNREADABLE,
+    Notice,
+    PendingMessage,
+    RunRecord,
+    UnreadableEntry,
+    parse_entry,
+    parse_run_record,
+)
+from connector.runs.inbox import Inbox
 from connector.runs.outbox import service_post, stored_post
 from connector.runs.slack_run import Finished, New, Resumed, SlackRun, StartMode, Unrecoverable
 

@@ -16,8 +16,7 @@ from connector.conversations import changes
 from connector.conversations.state import ConversationState
 from connector.events import SlackMessage, StopRequest
 from connector.protocols import LeaseLost, StateChanges
-from connector.records.entries import PendingMessage, ThreadCatchUp, UnreadableEntry, parse_entry
-from connector.records.runs import RunRecord
+from connector.records import PendingMessage, RunRecord, ThreadCatchUp, UnreadableEntry, parse_entry
 
 if TYPE_CHECKING:
     from connector.protocols import ConversationLease, InboxEntry

@@ -14,7 +14,7 @@ import structlog
 from connector.events import StopRequest, edited_ts_of, home_of, is_stop_word, message_of
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.protocols import InboxEntry
-from connector.records.entries import UNREADABLE, PendingMessage, ThreadCatchUp
+from connector.records import UNREADABLE, PendingMessage, ThreadCatchUp
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 

@@ -34,7 +34,7 @@ from connector.events import (
 )
 from connector.inbound.access_policy import Actor
 from connector.inbound.intake import NotNow
-from connector.records.entries import UNREADABLE
+from connector.records import UNREADABLE
 from connector.setup import ConnectionRefused
 from connector.slack_api.errors import error_boundary
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from connector.events import SlackMessage
     from connector.protocols import SessionManager
-    from connector.records.entries import ThreadCatchUp
-    from connector.records.runs import RunArtifacts
+    from connector.records import RunArtifacts, ThreadCatchUp
     from connector.routing import Router
     from connector.slack_api.client import SlackClient
 

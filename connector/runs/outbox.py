@@ -18,7 +18,7 @@ from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
-from connector.records.entries import UNREADABLE
+from connector.records import UNREADABLE
 from connector.slack_api import uploads
 from connector.slack_api.client import best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from connector.protocols import ConversationLease, End, Persona
-    from connector.records.runs import RunRecord
+    from connector.records import RunRecord
     from connector.slack_api.client import SlackClient
 
     Record = Callable[[], Mapping[str, Any]]

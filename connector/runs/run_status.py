@@ -11,7 +11,7 @@ import structlog
 
 from connector import texts
 from connector.formatting.content import Content
-from connector.records.runs import RunArtifacts
+from connector.records import RunArtifacts
 from connector.runs.status_text import Activity, status_content, until_next_step
 from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
 from connector.slack_api.client import best_effort
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.protocols import ConversationLease
-    from connector.records.runs import RunRecord
+    from connector.records import RunRecord
     from connector.runs.background_tasks import BackgroundTasks
     from connector.slack_api.client import SlackClient
 

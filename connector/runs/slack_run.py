@@ -12,7 +12,7 @@ import structlog
 
 from connector import texts
 from connector.protocols import Refused, RunFailed, StateChanges
-from connector.records.runs import RunSummary, unknown_calls
+from connector.records import RunSummary, unknown_calls
 from connector.runs.outbox import Outbox, agent_post, service_post
 from connector.runs.run_status import RunStatus
 from connector.runs.steering import Steering
@@ -21,10 +21,9 @@ from connector.slack_api.errors import error_boundary
 if TYPE_CHECKING:
     from connector.events import StopRequest, ThreadAddress
     from connector.protocols import ConversationLease
-    from connector.records.entries import PendingMessage
-    from connector.records.inbox import Inbox
-    from connector.records.runs import RunRecord
+    from connector.records import PendingMessage, RunRecord
     from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.inbox import Inbox
     from connector.runs.outbox import Post
     from connector.runs.run_slots import RunSlot
 

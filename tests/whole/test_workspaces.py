@@ -14,7 +14,7 @@ from service_process import run_command
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry
-from connector.records.entries import PendingMessage
+from connector.records import PendingMessage
 from local_slack import LocalSlack
 from service.store import inspect_run_store
 

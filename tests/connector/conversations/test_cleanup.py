@@ -15,7 +15,7 @@ from virtual_time import in_virtual_time
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage
 from connector.protocols import Claim, InboxEntry, StateChanges
-from connector.records.runs import Notice, RunArtifacts, parse_run_record
+from connector.records import Notice, RunArtifacts, parse_run_record
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter

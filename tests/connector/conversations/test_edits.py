@@ -7,7 +7,7 @@ import pytest
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry
-from connector.records.entries import PendingMessage
+from connector.records import PendingMessage
 from local_slack.delivery.faults import Dropped
 
 CORRECTED = "(Correction of my earlier message. It now reads:)"

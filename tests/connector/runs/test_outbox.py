@@ -8,8 +8,7 @@ import pytest
 from connector import Persona
 from connector.events import SlackMessage
 from connector.protocols import Claim, LeaseLost
-from connector.records.entries import PendingMessage
-from connector.records.runs import RunRecord
+from connector.records import PendingMessage, RunRecord
 from connector.runs.outbox import Outbox, Post, agent_post
 from connector.slack_api.uploads import file_name
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from connector import texts
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry, StateChanges
-from connector.records.entries import PendingMessage
-from connector.records.inbox import Inbox
-from connector.records.runs import RunRecord
+from connector.records import PendingMessage, RunRecord
+from connector.runs.inbox import Inbox
 
 UNKNOWN = {"a": "new form"}
 PENDING_POST = {"number": 1, "texts": ["a &lt; b"], "by_agent": True}
