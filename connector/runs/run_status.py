@@ -97,6 +97,7 @@ class RunStatus:
         self.is_suspended = False
         self._tasks = asyncio.TaskGroup()
         self._opening: asyncio.Task[None] | None = None
+        self._updating: asyncio.Task[None] | None = None
 
     def is_mine(self, ts: str) -> bool:
         """Return whether this is the known ts of a status message of the run."""
@@ -137,7 +138,7 @@ class RunStatus:
         async with self._tasks as tasks:
             hourglass = background.spawn(self._add_hourglass()) if self._has_hourglass else None
             self._opening = tasks.create_task(self._open())
-            updating = tasks.create_task(self._update(self._opening))
+            updating = self._updating = tasks.create_task(self._update(self._opening))
             begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
             title = title_of(background.users.with_names(first.prompt)) if begins else ""
             background.agent_sessions.show(self._place, PROCESSING, title)
