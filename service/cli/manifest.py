@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
-from connector.setup.manifest import PATH
-from connector.setup.manifest import manifest as manifest_of
+from connector.setup import PATH
+from connector.setup import manifest as manifest_of
 from service.cli.setup import Setup, config_option
 from service.config.config import Environment
 from service.config.config_errors import ConfigError

@@ -17,7 +17,7 @@ from slack_sdk.proxy_env_variable_loader import load_http_proxy_from_env
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.inbound.http_server import signature_of
-from connector.setup.manifest import APP_SCOPE, BOT_EVENTS, BOT_SCOPES, PATH
+from connector.setup import APP_SCOPE, BOT_EVENTS, BOT_SCOPES, PATH
 from connector.slack_api.errors import RetryDecision, SlackCallFailed, failure
 from service.config.config_errors import ConfigError
 from service.config.credentials import app_token, bot_token, config_token, signing_secret
@@ -28,7 +28,7 @@ from service.tables import counted
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from connector.setup.manifest import MethodRequirement
+    from connector.setup import MethodRequirement
     from service.config.config import Environment
     from service.config.slack import ListenAddress, SlackConfig
     from service.doctor import DoctorFinding

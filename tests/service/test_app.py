@@ -9,7 +9,7 @@ from anthropic_server import Gate, text, tool_call
 from redis_server import redis_server
 from slack_environment import SlackEnvironment
 
-from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES
+from connector.setup import BOT_EVENTS, BOT_SCOPES
 from local_slack import LocalSlack
 
 REQUIRED_SCOPES = {need.name for need in BOT_SCOPES if need.is_required}

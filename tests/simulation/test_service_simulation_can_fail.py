@@ -18,8 +18,7 @@ from simulated.service.store_observer import OTHER_TEAM
 
 from connector.protocols import StateChanges
 from connector.runs.background_tasks import BackgroundTasks
-from connector.slack_api.client import SlackClient
-from connector.slack_api.history import ThreadHistory
+from connector.slack_api.client import SlackClient, ThreadHistory
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events

@@ -14,7 +14,7 @@ from redis_server import redis_server
 from service_process import run_command
 from stored_conversations import run
 
-from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES, manifest
+from connector.setup import BOT_EVENTS, BOT_SCOPES, manifest
 from local_slack import ErrorResponse, LocalSlack
 from service.config.config import Environment, load_config
 from service.doctor import FindingLevel
