@@ -129,6 +129,8 @@ async def artifacts(  # noqa: PLR0913 - each is a keyword filter
             continue
         if log is None or (branch is not None and branch not in log.tree.names()):
             continue
+        if max(each.written for each in log.tree.segments.values()) < start - _CLOCKS_DIFFER_S:
+            continue  # without reading its states
         owned_by = owners(log.tree)
         async for node in nodes(store, key, pieces_of(log.tree, branch)):
             envelope = node.envelope
