@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager
-    from orchestrator_interactive.validation.runner import Validator, Verdict
-    from orchestrator_interactive.validation.sandbox import Sandbox, Sandboxes
+    from orchestrator_interactive.validation.runner import Sandbox, Sandboxes, Validator, Verdict
 
     Row = dict[str, Any]
     Verdicts = AsyncIterator[tuple[str, Verdict]]
@@ -46,7 +45,8 @@ class SmallProvider(MockProvider):
 
 
 async def check_context(validator: Validator, sandboxes: Sandboxes) -> None:
-    await validator.scenario("keeps_rows shows_rows returns_copies keeps_callers_rows", _short(sandboxes))
+    await validator.scenario("keeps_rows", _kept(sandboxes))
+    await validator.scenario("shows_rows returns_copies keeps_callers_rows", _shown(sandboxes))
     await validator.scenario("can_be_replaced", _replaced(sandboxes))
     await validator.scenario("refuses_missing_role", _without_role(sandboxes))
     await validator.scenario("fits_a_budget fits_a_provider fits_about", _limits(sandboxes))
@@ -68,15 +68,26 @@ async def _view(context: ContextManager, token_budget: int | None = None) -> lis
     return list(await context.get_messages_for_request(token_budget=token_budget))
 
 
-async def _short(sandboxes: Sandboxes) -> Verdicts:
+async def _kept(sandboxes: Sandboxes) -> Verdicts:
     async with _session(sandboxes) as (context, _):
         own = len(await context.get_messages())  # such as a system prompt
-        given, wanted = _rich_rows(), _rich_rows()
-        for row in given:
+        for row in _rich_rows():
             await context.add_message(row)
         got = list(await context.get_messages())[own:]
-        for verdict in _row_verdicts(wanted, got):
-            yield "keeps_rows", verdict
+    if len(got) != len(_rich_rows()):
+        yield "keeps_rows", f"{len(_rich_rows())} messages were added, and {len(got)} come back."
+        return
+    pairs = list(zip(_rich_rows(), got, strict=True))
+    for row, back in pairs:
+        for change in _changes(row, back):
+            yield "keeps_rows", f"A message of the role '{row['role']}' came back with {change}."
+    if more := ", ".join(sorted({name for row, back in pairs for name in _additions(row, back)})):
+        yield "keeps_rows", ToleratedError(f"Messages come back with more than they were added with: {more}.")
+
+
+async def _shown(sandboxes: Sandboxes) -> Verdicts:
+    rows = _rich_rows()
+    async with _session(sandboxes, rows) as (context, _):
         for problem in _missing(await _view(context)):
             yield "shows_rows", f"In a request {problem}"
         for name in ("get_messages", "get_messages_for_request"):
@@ -84,26 +95,14 @@ async def _short(sandboxes: Sandboxes) -> Verdicts:
             if not isinstance(returned, list):
                 yield "returns_copies", f"{name}() returns {kind(returned)}, not a list."
                 continue
-            before = len(await context.get_messages())
-            copied = list(returned)
+            copied, before = list(returned), len(await context.get_messages())
             returned.clear()
             if len(await context.get_messages()) != before:
                 yield "returns_copies", f"Emptying what {name}() returned empties the conversation."
                 returned.extend(copied)
         await _view(context, token_budget=1)
-        if given != wanted:
-            yield "keeps_callers_rows", "A message that was added is changed afterwards."
-
-
-def _row_verdicts(wanted: list[Row], got: list[Row]) -> Iterator[Verdict]:
-    if len(got) != len(wanted):
-        yield f"{len(wanted)} messages were added, and {len(got)} come back."
-        return
-    pairs = list(zip(wanted, got, strict=True))
-    for row, back in pairs:
-        yield from (f"A message of the role '{row['role']}' came back with {change}." for change in _changes(row, back))
-    if more := {name for row, back in pairs for name in _additions(row, back)}:
-        yield ToleratedError(f"Messages come back with more than they were added with: {', '.join(sorted(more))}.")
+    if rows != _rich_rows():
+        yield "keeps_callers_rows", "A message that was added is changed afterwards."
 
 
 async def _replaced(sandboxes: Sandboxes) -> Verdicts:
@@ -171,7 +170,7 @@ async def _event_verdicts(sandbox: Sandbox, *, compacts: bool) -> list[Verdict]:
     verdicts: list[Verdict] = []
     contributed = await sandbox.contributed_events()
     for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
-        data = next((data for _, data in sandbox.hooks.get_events(event)), None)
+        data = next((data for _, data in sandbox.recorded.get_events(event)), None)
         missing = [name for name in ("message_count", "token_count") if not isinstance((data or {}).get(name), int)]
         if data is None:
             verdicts.append(f"It compacts and does not emit {event}.")

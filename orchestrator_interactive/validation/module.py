@@ -6,13 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, import_module, locate
-from orchestrator_interactive.validation.catching_server import CatchingServer
 from orchestrator_interactive.validation.context import check_context
 from orchestrator_interactive.validation.orchestrator import check_orchestrator
-from orchestrator_interactive.validation.provider import check_provider
+from orchestrator_interactive.validation.provider import CatchingServer, check_provider
 from orchestrator_interactive.validation.report import MODULE_TYPES, ValidatedModule, ValidationFinding, article
-from orchestrator_interactive.validation.runner import NotCheckedError, Validator, form_problems, kind
-from orchestrator_interactive.validation.sandbox import MOUNT_POINTS, Sandboxes
+from orchestrator_interactive.validation.runner import (
+    MOUNT_POINTS,
+    NotCheckedError,
+    Sandboxes,
+    Validator,
+    form_problems,
+    kind,
+)
 from orchestrator_interactive.validation.tools_and_hooks import check_hook, check_tool
 
 if TYPE_CHECKING:
@@ -21,8 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType as PythonModule
 
     from orchestrator_interactive.validation.report import ModuleType
-    from orchestrator_interactive.validation.runner import CallResult, Message, Verdict
-    from orchestrator_interactive.validation.sandbox import Sandbox
+    from orchestrator_interactive.validation.runner import CallResult, Message, Sandbox, Verdict
 
 _IMPORT_LIMIT_S = 60.0  # some modules import a lot
 _FIX_FIRST = "Fix the problems above, then validate again."
@@ -223,7 +227,7 @@ def _type_verdicts(order: ValidationOrder, types: list[ModuleType], mounted: San
 
 async def _call_ready(sandboxes: Sandboxes) -> None:
     async with replace(sandboxes, ready=None).open() as sandbox:
-        await sandboxes.ready(sandbox.coordinator) if sandboxes.ready else None
+        await sandboxes.ready(sandbox) if sandboxes.ready else None
 
 
 async def _clean_up(sandboxes: Sandboxes) -> None:

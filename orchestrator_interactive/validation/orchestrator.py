@@ -36,8 +36,7 @@ from orchestrator_interactive.validation.runner import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from orchestrator_interactive.validation.runner import Validator, Verdict
-    from orchestrator_interactive.validation.sandbox import RecordingHooks, Sandboxes
+    from orchestrator_interactive.validation.runner import RecordingHooks, Sandboxes, Validator, Verdict
 
 PROMPT = "What is in the files?"
 ANSWER = "There are apples."
@@ -127,6 +126,16 @@ SCENARIOS: Mapping[str, Scenario] = {
     "a result that the user refuses": Scenario("uses_the_modified_result", _CALLS, (_POST, _ASK_USER), approval="Deny"),
     "two providers": Scenario("knows_several_providers", _ECHO, providers=("first", "second")),
     "endless tool calls": Scenario("limits_its_iterations", _ECHO, endless=True),
+}
+
+
+# Scenarios that end with the answer, and the rule of each.
+_COMPLETED = {
+    PLAIN: "returns_the_text",
+    TOOLS: "returns_the_text",
+    "an unknown tool": "survives_a_failed_call",
+    "a tool that raises": "survives_a_failed_call",
+    "two providers": "knows_several_providers",
 }
 
 
@@ -231,13 +240,13 @@ class ScriptedTool(MockTool):
     def __init__(self, name: str, recording: Recording) -> None:
         super().__init__(name, return_value=RuntimeError("The tool is broken.") if name == "broken" else "")
         self.input_schema["properties"] = {"path": {"type": "string"}}
-        self._recording = recording
+        self.inputs, self._recording = recording.executions, recording
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        self._recording.executions.append(dict(input))
+        await super().execute(input)
         if self.name == "held":
             await self._recording.hold()
-        return await super().execute(input) if self.name == "broken" else ToolResult(output=result_for(input))
+        return ToolResult(output=result_for(input))
 
 
 def result_for(given: Mapping[str, Any]) -> str:
@@ -297,19 +306,19 @@ def _lack(name: str, run: Recording | None) -> NotCheckedError | None:
 
 async def _record(name: str, scenario: Scenario, validator: Validator, sandboxes: Sandboxes) -> Recording:
     async with sandboxes.open() as sandbox:
-        recording, context = Recording(name, scenario, sandbox.hooks), ViewedContext()
-        sandbox.coordinator.mount("context", context)
-        sandbox.coordinator.approval_system = MockApprovalSystem(scenario.approval)
+        recording, context = Recording(name, scenario, sandbox.recorded), ViewedContext()
+        sandbox.mount("context", context)
+        sandbox.approval_system = MockApprovalSystem(scenario.approval)
         if scenario.hook:
-            sandbox.hooks.register(scenario.hook[0], recording.reply, priority=50, name="validation")
+            sandbox.recorded.register(scenario.hook[0], recording.reply, priority=50, name="validation")
         providers = {each: ScriptedModel(each, recording) for each in scenario.providers}
         tools = {each: ScriptedTool(each, recording) for each in ("echo", "broken", "held")}
         for point, modules in (("providers", providers), ("tools", tools)):
             for known_as, module in modules.items():
-                sandbox.coordinator.mount(point, module, known_as)
+                sandbox.mount(point, module, known_as)
         execute = sandbox.all("orchestrator")[0].instance.execute
-        options = {"context": context, "providers": providers, "tools": tools, "hooks": sandbox.hooks}
-        call = called(partial(execute, PROMPT, **options, coordinator=sandbox.coordinator))
+        options = {"context": context, "providers": providers, "tools": tools, "hooks": sandbox.recorded}
+        call = called(partial(execute, PROMPT, **options, coordinator=sandbox))
         run = asyncio.create_task(validator.caught(call))
         held = asyncio.create_task(recording.interrupted.wait())
         await asyncio.wait({run, held}, timeout=validator.limit_s, return_when=asyncio.FIRST_COMPLETED)
@@ -333,25 +342,17 @@ def _wrong_ending(run: Recording) -> Iterator[tuple[str, str]]:
     value, error = run.ended.value, run.ended.error
     how = "is cancelled" if run.ended.cancelled else run.ended.problem
     how = how or f"returns {repr(value) if isinstance(value, str) else kind(value)}"
-    is_text = isinstance(value, str)
-    match run.name:
-        case "a plain answer" | "two rounds of tools" if value != ANSWER:
-            yield "returns_the_text", f"it {how}, not {ANSWER!r}"
-        case "a tool that raises" | "an unknown tool" if value != ANSWER:
-            yield "survives_a_failed_call", f"it {how}"
-        case "two providers" if value != ANSWER:
-            yield "knows_several_providers", f"it {how}"
-        case "a cancelled model call" | "a cancelled tool call" if not run.ended.cancelled:
-            yield "passes_a_cancellation_on", f"it {how}"
-        case "an error of the provider" | "an error of the provider after a tool":
-            is_llm_error = isinstance(error, Exception) and isinstance(to_local_error(error), LLMError)
-            if not is_llm_error and not (is_text and value):
-                yield "handles_provider_errors", f"it {how if error else 'returns nothing'}"
-        case "endless tool calls" if run.interrupted.is_set():
-            calls = f"{run.asked} answers that all call a tool"
-            yield "limits_its_iterations", f"it has not stopped after {calls}"
-    if not error and not is_text:
+    if run.name in _COMPLETED and value != ANSWER:
+        yield _COMPLETED[run.name], f"it {how}, not {ANSWER!r}"
+    elif not error and not isinstance(value, str):
         yield "returns_the_text", f"it {how}"
+    if run.scenario.cancelled and not run.ended.cancelled:
+        yield "passes_a_cancellation_on", f"it {how}"
+    is_llm_error = isinstance(error, Exception) and isinstance(to_local_error(error), LLMError)
+    if run.name.startswith("an error of the provider") and not is_llm_error and (error or value == ""):
+        yield "handles_provider_errors", f"it {how}"
+    if run.scenario.endless and run.interrupted.is_set():
+        yield "limits_its_iterations", f"it has not stopped after {run.asked} answers that all call a tool"
 
 
 def _wrong_boundaries(run: Recording) -> Iterator[tuple[str, str]]:
@@ -439,10 +440,9 @@ def _wrong_requests(run: Recording) -> Iterator[tuple[str, str]]:
         if VIEW not in text:
             yield "sends_the_view", f"In {run} a request lacks the view of get_messages_for_request()."
         wanted = [PROMPT, *(results if number else ())] if run.name == TOOLS else []
-        missing = [said for said in wanted if said not in text]
-        yield from (
-            ("keeps_the_conversation", f"A request lacks the prompt or a result: {said!r}.") for said in missing
-        )
+        for said in wanted:
+            if said not in text:
+                yield "keeps_the_conversation", f"A request lacks the prompt or a result: {said!r}."
         if run.name == TOOLS and number and SIGNATURE not in text:
             yield "keeps_the_signature", "The signature is missing in the next request."
 

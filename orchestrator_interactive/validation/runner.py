@@ -1,23 +1,47 @@
-"""Run a module's code within time limits, and turn the verdicts of its scenarios into findings."""
+"""Run a module's code in sessions and within time limits, and turn the verdicts of its scenarios into findings.
+
+Each session, a `Sandbox`, has the module mounted, an empty folder, and a recording of all events.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import tempfile
+from contextlib import asynccontextmanager, chdir
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.loading.location import line_in
+from orchestrator_interactive.testing import EventRecorder, TestCoordinator
 from orchestrator_interactive.validation.report import RULES, ValidatedModule, ValidationFinding, article
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 
+    from orchestrator_interactive.kernel.hooks import Handler
     from orchestrator_interactive.kernel.loading.location import ModuleLocation
     from orchestrator_interactive.validation.report import ModuleType
 
 # How long to wait for cancelled code to end before it is abandoned.
 CANCEL_GRACE_S = 1.0
+MOUNT_POINTS: Mapping[ModuleType, str] = {
+    "orchestrator": "orchestrator",
+    "context": "context",
+    "provider": "providers",
+    "tool": "tools",
+}
+# Methods that identify the type of an unmounted instance; the first match wins.
+_METHODS: Mapping[ModuleType, tuple[str, ...]] = {
+    "provider": ("complete", "parse_tool_calls"),
+    "context": ("add_message", "get_messages"),
+    "tool": ("execute", "description"),
+    "orchestrator": ("execute",),
+}
+_OF_THE_KERNEL = list(events.ALL_EVENTS)
 _LONGEST_SENTENCE = 400
 _MOST_PROBLEMS = 3
 
@@ -163,6 +187,135 @@ class Validator:
         if isinstance(error, asyncio.CancelledError):
             return CallResult(error=error, problem="ends with a CancelledError although it was not cancelled")
         return CallResult(error=error, problem=f"raises {self.error_text(error)}")
+
+
+class Registration(NamedTuple):
+    """A handler that was registered for an event."""
+
+    event: str
+    handler: Handler
+    priority: int
+    name: str
+
+
+class Mounted(NamedTuple):
+    """An instance that a module mounted, or that its `mount` returned to be mounted."""
+
+    module_type: ModuleType
+    name: str
+    instance: Any
+
+
+class RecordingHooks(EventRecorder):
+    """Records events and registrations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.registrations: list[Registration] = []
+
+    def register(self, event: str, handler: Handler, priority: int = 0, name: str | None = None) -> Callable[[], None]:
+        unregister = super().register(event, handler, priority, name)
+        known_as = name or getattr(handler, "__name__", None) or type(handler).__name__
+        self.registrations.append(Registration(event, handler, priority, known_as))
+        return unregister
+
+    on = register
+
+
+class Sandbox(TestCoordinator):
+    """A session with the module mounted, which records events, registrations and clean-ups.
+
+    `returned` is the return value of the module's `mount`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hooks = self.recorded = RecordingHooks()
+        self.hooks.set_default_fields(session_id=self.session_id, parent_id=self.parent_id)
+        self.registered_cleanups: list[Callable[[], Any]] = []
+        self.mounted: list[Mounted] = []
+        self.returned: Any = None
+        self.register_contributor("observability.events", "kernel", lambda: _OF_THE_KERNEL)  # as a session does
+        self.register_capability("session.working_dir", str(Path.cwd()))
+
+    def register_cleanup(self, cleanup_fn: Callable[[], Any]) -> None:
+        self.registered_cleanups.append(cleanup_fn)
+        super().register_cleanup(cleanup_fn)
+
+    def record_mount(self, returned: Any) -> None:
+        """Record the mounted instances and the return value of `mount`, which may be an instance to be mounted."""
+        self.returned = returned
+        for module_type, point in MOUNT_POINTS.items():
+            there = self.get(point)
+            named = there if isinstance(there, dict) else {point: there} if there is not None else {}
+            self.mounted += [Mounted(module_type, name, instance) for name, instance in named.items()]
+        is_instance = not (self.mounted or inspect.isroutine(returned) or inspect.isclass(returned))
+        by_methods = (each for each, names in _METHODS.items() if all(hasattr(returned, name) for name in names))
+        if is_instance and (returned_type := next(by_methods, None)):
+            name = getattr(returned, "name", None) or returned_type
+            self.mount(MOUNT_POINTS[returned_type], returned, name=name)
+            self.mounted.append(Mounted(returned_type, name, returned))
+
+    @property
+    def types(self) -> set[ModuleType]:
+        """Types of the mounted instances; "hook" if handlers are registered."""
+        handlers: set[ModuleType] = {"hook"} if self.recorded.registrations else set()
+        return handlers | {mounted.module_type for mounted in self.mounted}
+
+    def all(self, module_type: ModuleType) -> list[Mounted]:
+        return [mounted for mounted in self.mounted if mounted.module_type == module_type]
+
+    def cleanups(self) -> list[Callable[[], Any]]:
+        """Return the clean-ups: the one that `mount` returned, then the registered ones, latest first."""
+        is_instance = any(self.returned is mounted.instance for mounted in self.mounted)
+        returned = [] if is_instance or not callable(self.returned) else [self.returned]
+        return [*returned, *reversed(self.registered_cleanups)]
+
+    async def clean_up(self) -> None:
+        for clean_up in self.cleanups():
+            await called(clean_up)
+
+    async def contributed_events(self) -> set[str]:
+        """Return the event names that the module contributes to `observability.events`."""
+        collected = await self.collect_contributions("observability.events")
+        collected.remove(_OF_THE_KERNEL)
+        return {name for names in collected for name in ([names] if isinstance(names, str) else names)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sandboxes:
+    """Mounts a module in sandboxes, each a new session in a new empty folder under `home`.
+
+    `ready` is the module's `on_session_ready`, if a session can call it.
+    """
+
+    mount: Callable[..., Coroutine[Any, Any, Any]]
+    ready: Callable[..., Coroutine[Any, Any, None]] | None
+    home: Path
+    config: dict[str, Any] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Sandbox]:
+        """Mount the module in a new session; afterwards run its clean-ups, each with a time limit."""
+        # The folder is not deleted: abandoned tasks may still use it.
+        with chdir(tempfile.mkdtemp(dir=self.home)):
+            sandbox = Sandbox()
+            sandbox.record_mount(await self.mount(sandbox, copy.deepcopy(self.config)))
+            try:
+                if self.ready is not None:
+                    await _attempt(self.ready(sandbox))
+                yield sandbox
+            finally:
+                for clean_up in sandbox.cleanups():
+                    await _attempt(called(clean_up))
+
+
+async def _attempt(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Run code whose errors other rules report."""
+    task = asyncio.create_task(coroutine)
+    await asyncio.wait({task}, timeout=CANCEL_GRACE_S)
+    if task.done() or await cancel_in_time(task):
+        _ = task.cancelled() or task.exception()
 
 
 async def cancel_in_time(task: asyncio.Task[Any]) -> bool:

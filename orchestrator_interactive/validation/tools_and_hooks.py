@@ -23,8 +23,14 @@ from orchestrator_interactive.validation.runner import NotCheckedError, Tolerate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from orchestrator_interactive.validation.runner import CallResult, Validator, Verdict
-    from orchestrator_interactive.validation.sandbox import Mounted, Registration, Sandboxes
+    from orchestrator_interactive.validation.runner import (
+        CallResult,
+        Mounted,
+        Registration,
+        Sandboxes,
+        Validator,
+        Verdict,
+    )
 
 _TOOL_NAME = re.compile(r"(?=.{1,64}$)[a-z][a-z0-9]*(_[a-z0-9]+)*")  # the providers' APIs allow 64 characters
 _MOST_SINGLE_INPUTS = 20
@@ -87,9 +93,8 @@ async def check_tool(validator: Validator, sandboxes: Sandboxes, given: Mapping[
     """
     async with sandboxes.open() as sandbox:
         mounted = sandbox.all("tool")
-        tools = [
-            TriedTool(each, given if given is None or len(mounted) == 1 else given.get(each.name)) for each in mounted
-        ]
+        by_name = given if given is not None and len(mounted) > 1 else {each.name: given for each in mounted}
+        tools = [TriedTool(each, by_name.get(each.name)) for each in mounted]
         for tool in tools:
             await tool.run(validator)
     trials = [trial for tool in tools for trial in tool.trials]
@@ -181,9 +186,8 @@ class TriedTool:
         if not isinstance(self.schema, dict):
             raise NotCheckedError("It has no schema to generate an input from.")
         try:
-            least, most = (
-                InputGenerator(self.schema, every_property=each).generate(self.schema) for each in (False, True)
-            )
+            least = InputGenerator(self.schema, every_property=False).generate(self.schema)
+            most = InputGenerator(self.schema, every_property=True).generate(self.schema)
         except NotCheckedError:
             raise
         except Exception as e:
@@ -279,10 +283,8 @@ class InputGenerator:
             yield [self.generate(about.get("items", True), depth) for _ in range(count)]
         text = _FORMATS.get(str(about.get("format")), "text")
         yield text.ljust(about.get("minLength", 0), "x")[: about.get("maxLength")]
-        step, bounds = (
-            about.get("multipleOf", 1),
-            [about[name] + apart for name, apart in _BOUNDS.items() if name in about],
-        )
+        step = about.get("multipleOf", 1)
+        bounds = [about[name] + apart for name, apart in _BOUNDS.items() if name in about]
         for bound in (1, *bounds, sum(bounds) / 2):
             yield from (math.ceil(bound / step) * step, math.floor(bound / step) * step, bound)
         yield from _PLAIN_VALUES
@@ -293,8 +295,8 @@ class InputGenerator:
             raise NotCheckedError("Its schema is recursive without an end.")
         if not isinstance(schema, dict):
             return {}
-        others = [*schema.get("allOf", ())]
-        others += [self._resolver.lookup(schema["$ref"]).contents] if "$ref" in schema else []
+        referred = [self._resolver.lookup(schema["$ref"]).contents] if "$ref" in schema else []
+        others = [*schema.get("allOf", ()), *referred]
         own = {name: value for name, value in schema.items() if name not in ("$ref", "allOf")}
         merged: dict[str, Any] = {}
         for part in (*(self._merged(other, depth + 1) for other in others), own):
@@ -308,9 +310,9 @@ class InputGenerator:
 async def check_hook(validator: Validator, sandboxes: Sandboxes) -> None:
     """Call every handler with valid and invalid data of its event, then check the rules."""
     async with sandboxes.open() as sandbox:
-        if sandbox.coordinator.get("context") is None:
-            sandbox.coordinator.mount("context", MockContextManager())
-        handlers = sandbox.hooks.registrations[:]
+        if sandbox.get("context") is None:
+            sandbox.mount("context", MockContextManager())
+        handlers = sandbox.recorded.registrations[:]
         trials = [trial for handler in handlers for trial in await _tried(validator, handler)]
         forms = [form_problems(f"{each.name}: it", each.handler, "event, data") for each in handlers]
         validator.check("handlers_are_async", [problem for problems in forms for problem in problems])
@@ -334,7 +336,7 @@ async def _left_handlers(sandboxes: Sandboxes) -> list[str]:
         if not sandbox.cleanups():
             return ["mount() returns no clean-up, and registers none."]
         await sandbox.clean_up()
-        left = {event: names for event, names in sandbox.hooks.list_handlers().items() if names}
+        left = {event: names for event, names in sandbox.recorded.list_handlers().items() if names}
     return [f"After the clean-up {', '.join(names)} still listens to {event}." for event, names in left.items()]
 
 

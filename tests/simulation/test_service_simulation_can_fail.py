@@ -18,12 +18,11 @@ from simulated.service.store_observer import OTHER_TEAM
 
 from connector.protocols import StateChanges
 from connector.runs.background_tasks import BackgroundTasks
-from connector.slack_api.client import SlackClient
-from connector.slack_api.history import ThreadHistory
+from connector.slack_api.client import SlackClient, ThreadHistory
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def renew_without_news(self, conversation_id, token, lease_s):
     return 0
 
 
-def keep_lease(self, conversation_id, token, _seen):
+def keep_lease(self, conversation_id, token, _seen, _due_in_s):
     self._owned(conversation_id, token).expires_s = 10**9
     return True
 
@@ -339,7 +338,9 @@ DEFECTS = {
         "still has work",
         table=table(
             renew=renew_without_news,
-            release=lambda self, conversation_id, token, _seen: RunTable.release(self, conversation_id, token, 10**9),
+            release=lambda self, conversation_id, token, _seen, *due: RunTable.release(
+                self, conversation_id, token, None, *due
+            ),
             due=lambda *_: [],
             _notify=lambda *_: None,
         ),
