@@ -16,8 +16,8 @@ from orchestrator_interactive.loop.injection_queue import (
     RunFinished,
 )
 from orchestrator_interactive.loop.loop import INJECTION_APPLIED
+from orchestrator_interactive.loop.model_call import PROVIDER_FALLBACK
 from orchestrator_interactive.loop.orchestrator import NAME, InteractiveOrchestrator
-from orchestrator_interactive.loop.retry import PROVIDER_FALLBACK
 from orchestrator_interactive.transcript.framing import Author
 
 if TYPE_CHECKING:

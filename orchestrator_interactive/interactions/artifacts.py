@@ -27,11 +27,11 @@ from orchestrator_interactive.interactions.states import (
 from orchestrator_interactive.interactions.tree import Piece
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Collection
 
     from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.states import BaseState
-    from orchestrator_interactive.interactions.stores.base import Log, LogStore
+    from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Tree
 
 logger = structlog.get_logger(__name__)
@@ -107,12 +107,12 @@ async def artifacts(  # noqa: PLR0913 - each is a keyword filter
     """
     names = [each if isinstance(each, str) else each.__name__ for each in kinds]
     start, stop = 0.0 if since is None else since, inf if until is None else until
-    if session is None and branch is None:
-        async for found in _scanned(store, agent_id, start, stop, names):
-            yield found
-        return
     for key in await _keys(store, session, agent_id):
-        log = await _unless_damaged(store, key)
+        try:
+            log = await store.load(key)
+        except DamagedLog as e:
+            logger.warning("artifacts.log_skipped", problem=str(e))
+            continue
         if log is None or (branch is not None and branch not in log.tree.names()):
             continue
         owned_by = owners(log.tree)
@@ -133,7 +133,7 @@ async def children(store: LogStore, ref: str) -> AsyncIterator[Artifact]:
         if ref in each.parents:
             yield each
     since = max(parent.ts - _CLOCKS_DIFFER_S, 0.0)
-    async for each in _scanned(store, None, since, inf, (UserMessageState.__name__,)):
+    async for each in artifacts(store, kinds=[UserMessageState], since=since):
         if ref in each.parents and (each.session, each.agent_id) != (parent.session, parent.agent_id):
             yield each
 
@@ -154,30 +154,6 @@ def pieces_of(tree: Tree, branch: str | None) -> list[Piece]:
         return [Piece(number, each.base, each.end) for number, each in sorted(tree.segments.items())]
     segment = tree.named(branch)
     return tree.pieces(segment, 0, tree.segments[segment].end)
-
-
-async def _unless_damaged(store: LogStore, key: Key) -> Log | None:
-    """Load the log; return None if it is damaged, so that a search continues with the other logs."""
-    try:
-        return await store.load(key)
-    except DamagedLog as e:
-        logger.warning("artifacts.log_skipped", problem=str(e))
-        return None
-
-
-async def _scanned(
-    store: LogStore, agent_id: str | None, since: float, until: float, names: Sequence[str]
-) -> AsyncIterator[Artifact]:
-    """Yield the artifacts of all conversations that the store's own scan finds."""
-    known: tuple[Key, dict[int, str]] | None = None
-    async for key, node in store.scan(since, until, names):
-        if agent_id is not None and key.agent_id != agent_id:
-            continue
-        if known is None or known[0] != key:
-            log = await _unless_damaged(store, key)
-            known = key, owners(log.tree) if log else {}
-        if node.segment in known[1]:  # otherwise it was pruned during the scan
-            yield _artifact(key, known[1], node)
 
 
 async def _keys(store: LogStore, session: str | None, agent_id: str | None) -> list[Key]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from itertools import chain
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import quote, unquote
 
 from orchestrator_interactive.interactions.states import START
+
+as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 # Type of a state that cannot be read.
 DAMAGED = "(damaged)"
 # A state type that any state may follow.
 _AFTER_DAMAGE = "WaitingState"
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+# The fields next to an envelope: episode, last state, states to replay, open calls, parents.
+_FIELDS = {"e": int, "l": str, "b": int, "o": list, "p": list}
 
 
 class StateEnvelope(TypedDict):
@@ -118,28 +122,40 @@ def place_of(ref: str) -> tuple[Key, int, int]:
     return Key.of_path(path), int(segment), int(index)
 
 
-def about(node: Node) -> dict[str, Any]:
-    """Return the fields stored next to the envelope, as JSON; defaults are left out."""
+def fields_of(node: Node) -> str:
+    """Return the fields that are stored next to the envelope, as JSON; defaults are left out."""
     stored: dict[str, Any] = {"e": node.episode}
     if node.flow.last != node.envelope["t"]:
         stored["l"] = node.flow.last
     if node.replayed:
         stored["b"] = node.replayed
     elif node.flow.open:
-        stored["o"] = [list(call) for call in node.flow.open]
+        stored["o"] = node.flow.open
     if node.parents:
-        stored["p"] = list(node.parents)
-    return stored
+        stored["p"] = node.parents
+    return as_json(stored)
 
 
-def node_of(segment: int, index: int, envelope: StateEnvelope, stored: dict[str, Any]) -> Node:
-    """Rebuild a node from its envelope and the result of `about`."""
-    flow = Flow(stored.get("l", envelope["t"]), _open(stored.get("o", ())))
-    return Node(segment, index, envelope, stored["e"], flow, tuple(stored.get("p", ())), stored.get("b", 0))
-
-
-def _open(calls: Iterable[Any]) -> tuple[OpenCall, ...]:
-    return tuple(OpenCall(*call) for call in calls)
+def node_of(segment: int, index: int, envelope: StateEnvelope, fields: str | bytes) -> Node:
+    """Rebuild a node from its envelope and the result of `fields_of`; a damaged one if either is invalid."""
+    try:
+        stored = json.loads(fields)
+        calls, parents, replayed = stored.get("o", ()), stored.get("p", ()), stored.get("b", 0)
+        is_valid = (
+            all(type(value) is _FIELDS[name] for name, value in stored.items())
+            and type(envelope["v"]) is int
+            and isinstance(envelope["ts"], float | int)
+            and isinstance(envelope["data"], str | bytes)
+            and all(type(call) is list for call in calls)
+            and all(isinstance(text, str) for text in (envelope["t"], *parents, *chain.from_iterable(calls)))
+            and 0 <= replayed <= index
+        )
+        if is_valid:
+            flow = Flow(stored.get("l", envelope["t"]), tuple(OpenCall(*call) for call in calls))
+            return Node(segment, index, envelope, stored["e"], flow, tuple(parents), replayed)
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
+        pass
+    return damaged(segment, index)
 
 
 def damaged(segment: int, index: int) -> Node:

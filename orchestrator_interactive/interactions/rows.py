@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator_interactive.interactions.errors import InvalidTransition
@@ -90,7 +89,10 @@ def valid_states(rows: Iterable[Row], rewards: Mapping[str, float]) -> list[Base
     for row in rows:
         converted = states_of(row, rewards)
         try:
-            flow = reduce(lambda so_far, state: after(so_far, state, ""), converted, flow)
+            then = flow
+            for state in converted:
+                then, _ = after(then, state, "")
+            flow = then
         except InvalidTransition:
             converted = (RowState(row),)
         states += converted

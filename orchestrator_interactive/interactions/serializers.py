@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
-from orchestrator_interactive.interactions.records import DAMAGED
+from orchestrator_interactive.interactions.records import DAMAGED, as_json
 from orchestrator_interactive.interactions.states import state_type
 from orchestrator_interactive.json_limits import MAX_ROW_NESTING, may_be_deeper, nesting, parse_json
 
@@ -25,8 +24,6 @@ COMPRESSED_FROM_BYTES = 2048
 _MAX_BYTES = 256 * 1024 * 1024
 # Nesting limit of a row plus its state.
 _MAX_LEVELS = MAX_ROW_NESTING + 10
-
-_JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 class _Zstd(threading.local):
@@ -48,7 +45,7 @@ def encode(state: BaseState, ts: float | None = None) -> StateEnvelope:
     """
     kind = type(state)
     try:
-        text = _JSON.encode(state.data())
+        text = as_json(state.data())
     except (TypeError, ValueError, RecursionError) as e:
         raise ValueError(f"{kind.__name__} contains a value that JSON cannot represent: {e}.") from e
     if may_be_deeper(text, _MAX_LEVELS) and (depth := nesting(state.data())) > _MAX_LEVELS:

@@ -17,7 +17,7 @@ from orchestrator_interactive.interactions.errors import (
     UnreadableState,
     WriteConflict,
 )
-from orchestrator_interactive.interactions.flow import after, answers
+from orchestrator_interactive.interactions.flow import after
 from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, damaged
 from orchestrator_interactive.interactions.serializers import decode, encode, read_state
 from orchestrator_interactive.interactions.states import START, AssistantMessageState, UserMessageState
@@ -65,18 +65,6 @@ class StackEntry:
     parents: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """The log and its last node as of the last read."""
-
-    log: Log
-    last: Node | None
-
-    @property
-    def length(self) -> int:
-        return self.log.tree.head.end
-
-
 class InteractionStack:
     """The states of a conversation on its current branch.
 
@@ -96,16 +84,18 @@ class InteractionStack:
         self.key = Key(conversation_id, agent_id)
         self._store = store
         self._asked_by = asked_by
-        self._snapshot: _Snapshot | None = None
-        self._last_tree: Tree | None = None
-        self._moves = self._version = 0
+        # The log as of the last read or write, and its last node; `_is_read` is False if it must be read again.
+        self._log = Log(0, Tree.empty(0.0))
+        self._last: Node | None = None
+        self._is_read = False
+        self._moves: int | None = None
         self._fence: int | None = None
         self._lock = asyncio.Lock()
 
     @property
     def moves(self) -> int:
         """Number of times that the current branch's end changed other than by this stack's pushes."""
-        return self._moves
+        return self._moves or 0
 
     async def push(self, *states: BaseState, since: int | None = None) -> tuple[str, ...]:
         """Append states atomically; return the refs of their artifacts.
@@ -117,17 +107,17 @@ class InteractionStack:
             ValueError: a state is not representable as JSON.
         """
         async with self._lock:
-            snapshot = await self._load()
+            log = await self._load()
             if since not in (None, self._moves):
                 raise conflict(self.key)
             try:
-                return await self._push(snapshot, states)
+                return await self._push(log, states)
             except Fenced:
                 raise
             except WriteConflict:
                 now = await self._load()
-                if not _ends_alike(snapshot.log.tree, now.log.tree):
-                    self._snapshot = None
+                if not _ends_alike(log.tree, now.tree):
+                    self._is_read = False
                     raise
                 return await self._push(now, states)  # another writer forked or pruned, which does not conflict
 
@@ -148,11 +138,11 @@ class InteractionStack:
             UnreadableState: the state is damaged; use `rewind` to go back past it.
         """
         async with self._lock:
-            snapshot = await self._load()
-            if snapshot.last is None:
+            log = await self._load()
+            if self._last is None:
                 raise NoSuchState("The conversation is empty: there is nothing to pop.")
-            state = self._decoded(snapshot.last, snapshot.log.tree)
-            await self._rewind(snapshot, snapshot.length - 1)
+            state = self._decoded(self._last)
+            await self._rewind(log, log.tree.head.end - 1)
             return state
 
     async def rewind(self, index: int) -> str | None:
@@ -162,8 +152,8 @@ class InteractionStack:
             NoSuchState: no state has this index.
         """
         async with self._lock:
-            snapshot = await self._load()
-            return await self._rewind(snapshot, self._place(snapshot, index) + 1)
+            log = await self._load()
+            return await self._rewind(log, _place(log.tree, index) + 1)
 
     async def fork(self, index: int | None = None, name: str | None = None) -> str:
         """Create a branch with the states up to `index`, by default all; return its name.
@@ -175,10 +165,10 @@ class InteractionStack:
             BranchExists, BadBranchName: the name is taken or invalid.
         """
         async with self._lock:
-            snapshot = await self._load()
-            length = snapshot.length if index is None else self._place(snapshot, index) + 1
-            tree, name = snapshot.log.tree.forked(snapshot.log.tree.current, length, name, time.time())
-            await self._commit_tree(snapshot, tree, snapshot.last)
+            log = await self._load()
+            length = log.tree.head.end if index is None else _place(log.tree, index) + 1
+            tree, name = log.tree.forked(log.tree.current, length, name, time.time())
+            await self._commit(log, tree, self._last)
             return name
 
     async def checkout(self, name: str) -> None:
@@ -188,9 +178,9 @@ class InteractionStack:
             NoSuchBranch: the conversation has no branch of this name.
         """
         async with self._lock:
-            snapshot = await self._load()
-            tree = snapshot.log.tree.checked_out(name)
-            await self._commit_tree(snapshot, tree, await self._last(tree))
+            log = await self._load()
+            tree = log.tree.checked_out(name)
+            await self._commit(log, tree, await self._last_of(tree))
 
     async def prune(self, names: Iterable[str]) -> int:
         """Delete branches and the states that only they have; return the number of states. Keeps the current branch.
@@ -199,15 +189,15 @@ class InteractionStack:
             NoSuchBranch: the conversation has no branch of such a name.
         """
         async with self._lock:
-            snapshot = await self._load()
-            tree, cuts = snapshot.log.tree.pruned(names)
-            await self._commit_tree(snapshot, tree, snapshot.last, cuts=cuts)
+            log = await self._load()
+            tree, cuts = log.tree.pruned(names)
+            await self._commit(log, tree, self._last, cuts=cuts)
             return sum(cut.stop - cut.start for cut in cuts)
 
     async def refresh(self) -> None:
         """Read the log again."""
         async with self._lock:
-            self._snapshot = None
+            self._is_read = False
             await self._load()
 
     async def fence(self, token: int) -> None:
@@ -217,7 +207,7 @@ class InteractionStack:
             Fenced: the log has a higher token. All later writes of this stack raise it, too.
         """
         async with self._lock:
-            self._fence, self._snapshot = token, None
+            self._fence, self._is_read = token, False
             await self._store.fence(self.key, token)
 
     async def current(self) -> BaseState | None:
@@ -226,11 +216,11 @@ class InteractionStack:
         Raises:
             UnreadableState: the state is damaged.
         """
-        snapshot = await self._loaded()
-        return None if snapshot.last is None else self._decoded(snapshot.last, snapshot.log.tree)
+        await self._loaded()
+        return None if self._last is None else self._decoded(self._last)
 
     async def length(self) -> int:
-        return (await self._loaded()).length
+        return (await self._loaded()).head.end
 
     async def at(self, index: int) -> BaseState:
         """Return the state at an index; a negative one counts from the end.
@@ -239,9 +229,9 @@ class InteractionStack:
             NoSuchState: no state has this index.
             UnreadableState: the state is damaged.
         """
-        snapshot = await self._loaded()
-        place = self._place(snapshot, index)
-        return self._decoded((await self._read(snapshot.log.tree, place, place + 1))[0], snapshot.log.tree)
+        tree = await self._loaded()
+        place = _place(tree, index)
+        return self._decoded((await self._read(tree, place, place + 1))[0])
 
     async def iter_last_n(self, n: int) -> AsyncIterator[StackEntry]:
         """Yield the last `n` entries in order, including unreadable ones.
@@ -251,82 +241,84 @@ class InteractionStack:
         """
         if n < 0:
             raise ValueError("`n` must be 0 or more.")
-        snapshot = await self._loaded()
-        tree = snapshot.log.tree
-        pieces = tree.pieces(tree.current, max(snapshot.length - n, 0), snapshot.length)
+        tree = await self._loaded()
+        pieces = tree.pieces(tree.current, max(tree.head.end - n, 0), tree.head.end)
         async for node in nodes(self._store, self.key, pieces):
             yield StackEntry(**entry_fields(self.key, node))
 
     async def get_branch_info(self) -> list[Branch]:
         """Return all branches in order of creation."""
-        return (await self._loaded()).log.tree.branches()
+        return (await self._loaded()).branches()
 
-    async def _push(self, snapshot: _Snapshot, states: Sequence[BaseState]) -> tuple[str, ...]:
-        log = snapshot.log
-        nodes = self._nodes(snapshot.last, log.tree, states)
+    async def _push(self, log: Log, states: Sequence[BaseState]) -> tuple[str, ...]:
+        nodes = self._nodes(self._last, log.tree, states)
         if nodes:
-            end, now = log.tree.head.end + len(nodes), nodes[-1].envelope["ts"]
-            tree = log.tree.with_end(end, now)
-            await self._commit(Change(log.version, end, now, None if log.version else tree, nodes, fence=self._fence))
-            self._remember(Log(log.version + 1, tree), nodes[-1], pushed=True)
-        return tuple(node.ref(self.key) for node in nodes)
+            tree = log.tree.with_end(log.tree.head.end + len(nodes), nodes[-1].envelope["ts"])
+            await self._commit(log, tree, nodes[-1], nodes, is_push=True)
+        return tuple([node.ref(self.key) for node in nodes])
 
-    async def _rewind(self, snapshot: _Snapshot, length: int, states: Sequence[BaseState] = ()) -> str | None:
-        tree, left = snapshot.log.tree.rewound(length, time.time())
-        if tree is snapshot.log.tree and not states:
+    async def _rewind(self, log: Log, length: int, states: Sequence[BaseState] = ()) -> str | None:
+        tree, left = log.tree.rewound(length, time.time())
+        if tree is log.tree and not states:
             return None
-        last = await self._last(tree)
+        last = await self._last_of(tree)
         nodes = self._nodes(last, tree, states)
-        await self._commit_tree(
-            snapshot, tree.with_end(length + len(nodes), tree.head.written), nodes[-1] if nodes else last, nodes
-        )
+        tree = tree.with_end(length + len(nodes), tree.head.written)
+        await self._commit(log, tree, nodes[-1] if nodes else last, nodes)
         return left
 
-    async def _commit_tree(
-        self, snapshot: _Snapshot, tree: Tree, last: Node | None, nodes: Sequence[Node] = (), cuts: Sequence[Piece] = ()
+    async def _commit(  # noqa: PLR0913 - the parts of a change
+        self,
+        log: Log,
+        tree: Tree,
+        last: Node | None,
+        nodes: Sequence[Node] = (),
+        cuts: Sequence[Piece] = (),
+        *,
+        is_push: bool = False,
     ) -> None:
-        """Commit a change of the branches."""
-        head = tree.head
-        await self._commit(Change(snapshot.log.version, head.end, head.written, tree, nodes, cuts, fence=self._fence))
-        self._remember(Log(snapshot.log.version + 1, tree), last)
+        """Write a change of this log, after which its branches are `tree` and its last node is `last`."""
+        head, written = tree.head, None if is_push and log.version else tree
+        change = Change(log.version, head.end, head.written, written, nodes, cuts, fence=self._fence)
+        self._is_read = False  # a cancelled commit may have succeeded: the next use reads the log
+        await self._store.commit(self.key, change)
+        self._remember(Log(log.version + 1, tree), last, is_push=is_push)
 
     def _nodes(self, last: Node | None, tree: Tree, states: Sequence[BaseState]) -> list[Node]:
         """Build the nodes of states at the end of the current branch."""
         nodes: list[Node] = []
+        flow, episode, replayed = (last.flow, last.episode, last.replayed) if last else (Flow(), 0, 0)
         for index, state in enumerate(states, tree.head.end):
-            last = self._node(last, tree.current, index, state)
-            nodes.append(last)
+            begins = isinstance(state, UserMessageState) and not state.meanwhile and flow.last in _TASK_BEGINS_AFTER
+            envelope = encode(state)
+            flow, call = after(flow, state, f"{tree.current}/{index}")
+            cause = f"{self.key.path}/{call.place}" if call else self._asked_by if begins else None
+            episode += begins
+            replayed = 1 + replayed if len(flow.open) > _MAX_OPEN_WRITTEN else 0
+            nodes.append(Node(tree.current, index, envelope, episode, flow, (cause,) if cause else (), replayed))
         return nodes
 
-    def _node(self, last: Node | None, segment: int, index: int, state: BaseState) -> Node:
-        flow, episode = (last.flow, last.episode) if last else (Flow(), 0)
-        begins = isinstance(state, UserMessageState) and not state.meanwhile and flow.last in _TASK_BEGINS_AFTER
-        envelope = encode(state)
-        call = answers(flow, state)
-        asked_by = f"{self.key.path}/{call.place}" if call else self._asked_by if begins else None
-        then = after(flow, state, f"{segment}/{index}")
-        replayed = 1 + (last.replayed if last else 0) if len(then.open) > _MAX_OPEN_WRITTEN else 0
-        return Node(segment, index, envelope, episode + begins, then, (asked_by,) if asked_by else (), replayed)
-
-    async def _loaded(self) -> _Snapshot:
+    async def _loaded(self) -> Tree:
         async with self._lock:
-            return await self._load()
+            return (await self._load()).tree
 
-    async def _load(self) -> _Snapshot:
-        if self._snapshot is None:
+    async def _load(self) -> Log:
+        if not self._is_read:
             log = await self._store.load(self.key) or Log(0, Tree.empty(time.time(), self._asked_by))
-            if log.version < self._version:
-                logger.error("log.expired", conversation=self.key.conversation_id, had=self._version, has=log.version)
-            return self._remember(log, await self._last(log.tree))
-        return self._snapshot
+            if log.version < self._log.version:
+                had = self._log.version
+                logger.error("log.expired", conversation=self.key.conversation_id, had=had, has=log.version)
+            self._remember(log, await self._last_of(log.tree))
+        return self._log
 
-    def _remember(self, log: Log, last: Node | None, *, pushed: bool = False) -> _Snapshot:
-        if not pushed and self._last_tree is not None and not _ends_alike(self._last_tree, log.tree):
+    def _remember(self, log: Log, last: Node | None, *, is_push: bool = False) -> None:
+        if self._moves is None:
+            self._moves = 0
+        elif not is_push and not _ends_alike(self._log.tree, log.tree):
             self._moves += 1
-        self._snapshot, self._last_tree, self._version = _Snapshot(log, last), log.tree, log.version
-        return self._snapshot
+        self._log, self._last, self._is_read = log, last, True
 
-    async def _last(self, tree: Tree) -> Node | None:
+    async def _last_of(self, tree: Tree) -> Node | None:
         """Return the last node of the current branch; a damaged one gets the episode of the nodes before it."""
         end = tree.head.end
         nodes = await self._read(tree, max(end - 1, 0), end)
@@ -345,7 +337,7 @@ class InteractionStack:
         flow = nodes[0].flow
         for node in nodes[1:]:
             try:
-                flow = after(flow, decode(node.envelope), f"{node.segment}/{node.index}")
+                flow, _ = after(flow, decode(node.envelope), f"{node.segment}/{node.index}")
             except InvalidTransition:
                 flow = flow._replace(last=node.flow.last)
             except UnreadableState:
@@ -357,29 +349,23 @@ class InteractionStack:
         pieces = tree.pieces(tree.current, start, stop)
         return [node async for node in nodes(self._store, self.key, pieces)]
 
-    async def _commit(self, change: Change) -> None:
-        was_committed = False
-        try:
-            await self._store.commit(self.key, change)
-            was_committed = True
-        finally:
-            if not was_committed:  # a cancelled commit may have succeeded: the next use reads the log
-                self._snapshot = None
-
-    def _place(self, snapshot: _Snapshot, index: int) -> int:
-        place = index + snapshot.length if index < 0 else index
-        if not 0 <= place < snapshot.length:
-            name = snapshot.log.tree.head.name
-            states = f"has the states 0 to {snapshot.length - 1}" if snapshot.length else "is empty"
-            raise NoSuchState(f"There is no state {index}: branch {name} {states}.")
-        return place
-
-    def _decoded(self, node: Node, tree: Tree) -> BaseState:
+    def _decoded(self, node: Node) -> BaseState:
         try:
             return decode(node.envelope)
         except UnreadableState as e:
-            place = f"State {node.index} of branch {tree.head.name}, conversation {self.key.conversation_id}"
+            name = self._log.tree.head.name
+            place = f"State {node.index} of branch {name}, conversation {self.key.conversation_id}"
             raise type(e)(f"{place}: {e}") from e
+
+
+def _place(tree: Tree, index: int) -> int:
+    """Return the place of a state; a negative index counts from the end."""
+    length = tree.head.end
+    place = index + length if index < 0 else index
+    if not 0 <= place < length:
+        states = f"has the states 0 to {length - 1}" if length else "is empty"
+        raise NoSuchState(f"There is no state {index}: branch {tree.head.name} {states}.")
+    return place
 
 
 async def nodes(store: LogStore, key: Key, pieces: Iterable[Piece]) -> AsyncIterator[Node]:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from orchestrator_interactive.interactions.errors import BadBranchName, BranchExists, NoSuchBranch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 MAIN = "main"
 _MAX_NAME = 100
+# Sanity limit: a damaged length must not cause an endless loop.
+MAX_STATES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class Tree:
         asked_by: ref of another agent's request that the conversation answers, if any.
     """
 
-    segments: Mapping[int, Segment]
+    segments: dict[int, Segment]
     current: int
     next_segment: int
     asked_by: str | None = None
@@ -203,7 +207,7 @@ class Tree:
             at = self.segments[at].parent
         return at, length
 
-    def _with(self, segments: Mapping[int, Segment]) -> Tree:
+    def _with(self, segments: dict[int, Segment]) -> Tree:
         return replace(self, segments={**self.segments, **segments})
 
     def _free_name(self) -> str:
@@ -211,20 +215,33 @@ class Tree:
         return next(name for n in count(self.next_segment) if (name := f"branch-{n}") not in names)
 
 
-def to_dict(tree: Tree) -> dict[str, Any]:
-    """Return the tree as JSON values."""
-    segments = {
-        number: [each.name, each.parent, each.base, each.end, each.created, each.written, each.origin]
-        for number, each in tree.segments.items()
-    }
-    return {"current": tree.current, "next": tree.next_segment, "asked_by": tree.asked_by, "segments": segments}
+def to_json(tree: Tree) -> str:
+    return _TREE.dump_json(tree).decode()
 
 
-def from_dict(data: dict[str, Any]) -> Tree:
-    """Rebuild a tree from the result of `to_dict`."""
-    segments = {int(number): Segment(*each) for number, each in data["segments"].items()}
-    return Tree(segments, data["current"], data["next"], data["asked_by"])
+def from_json(text: str | bytes) -> Tree:
+    """Rebuild a tree from the result of `to_json`.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    tree = _TREE.validate_json(text, strict=True)
+    head = tree.segments.get(tree.current)
+    is_sound = head is not None and head.name is not None and tree.next_segment > max(tree.segments)
+    if not is_sound or not all(_is_sound(tree, number) for number in tree.segments):
+        raise ValueError("The segments contradict each other.")
+    return tree
+
+
+def _is_sound(tree: Tree, number: int) -> bool:
+    each = tree.segments[number]
+    # A parent is older than its children, which rules out cycles.
+    has_parent = each.parent is None or (each.parent < number and each.parent in tree.segments)
+    return has_parent and 0 <= each.base <= each.end <= MAX_STATES
 
 
 def _states(length: int) -> str:
     return "1 state" if length == 1 else f"{length} states"
+
+
+_TREE = TypeAdapter(Tree)

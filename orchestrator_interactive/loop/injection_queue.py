@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +11,7 @@ from uuid import uuid4
 from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 State = Literal["waiting", "delivered", "withdrawn"]
 
@@ -64,113 +63,6 @@ class Injection:
         return self.text.lstrip().startswith("!")
 
 
-class InjectionQueue:
-    """Pending injections of a conversation: a queue of ids in order of arrival, and the injections by id.
-
-    All operations are synchronous, so no other task runs between a check and its consequence. The queue outlives a run
-    and belongs to one event loop: other threads use `loop.call_soon_threadsafe(queue.offer, injection)`.
-    """
-
-    def __init__(self, bound: int = 100) -> None:
-        self._ids: asyncio.Queue[str] = asyncio.Queue()
-        self._pending: dict[str, Injection] = {}
-        self._bound = bound
-        self._watchers: list[Callable[[Injection], object]] = []
-        self.is_open = True
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    @property
-    def has_urgent(self) -> bool:
-        return bool(self._pending) and any(each.urgent for each in self._pending.values())
-
-    def waiting(self) -> tuple[Injection, ...]:
-        """Return the pending injections without taking them."""
-        return tuple(self._pending.values())
-
-    def open(self) -> None:
-        """Accept injections for a new run. Those that are still pending stay."""
-        self.is_open = True
-
-    def close(self) -> None:
-        """Accept no further injections. Those that are pending stay."""
-        self.is_open = False
-
-    def offer(self, injection: Injection) -> None:
-        """Add an injection.
-
-        Raises:
-            RunFinished: the queue is closed.
-            InjectionQueueFull: the bound is reached.
-        """
-        if not self.is_open:
-            raise RunFinished("The run has finished; this message starts a new one.")
-        if len(self) >= self._bound:
-            raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
-        self._ids.put_nowait(injection.id)
-        self._set(injection)
-
-    def drain(self) -> tuple[Injection, ...]:
-        """Take all pending injections, ordered by the time of writing; those without an `order` last, by arrival."""
-        if self._ids.empty():
-            return ()
-        arrived = [self._pending.pop(each) for each in self._take_ids()]
-        return tuple(sorted(arrived, key=lambda each: inf if each.order is None else each.order))
-
-    def drain_or_close(self) -> tuple[Injection, ...]:
-        """Take all pending injections, or close the queue if there are none."""
-        taken = self.drain()
-        if not taken:
-            self.close()
-        return taken
-
-    def restore(self, injections: Sequence[Injection]) -> None:
-        """Put back injections that were taken and not committed; they count as the earliest arrivals."""
-        for each in (*injections, *self.drain()):
-            self._ids.put_nowait(each.id)
-            self._set(each)
-
-    def edit(self, message_id: str, text: str) -> bool:
-        """Replace the text of a pending injection; its place stays. Returns False if it is not pending.
-
-        Raises:
-            ValueError: blank text.
-        """
-        if (injection := self._pending.get(message_id)) is None:
-            return False
-        self._set(replace(injection, text=text))
-        return True
-
-    def withdraw(self, message_id: str) -> bool:
-        """Remove a pending injection. Returns False if it is not pending."""
-        if self._pending.pop(message_id, None) is None:
-            return False
-        for each in self._take_ids():
-            if each != message_id:
-                self._ids.put_nowait(each)
-        return True
-
-    @contextmanager
-    def watch(self, callback: Callable[[Injection], object]) -> Iterator[None]:
-        """Call `callback`, synchronously, with each injection that is pending now, or offered or edited later."""
-        for injection in self.waiting():
-            callback(injection)
-        self._watchers.append(callback)
-        try:
-            yield
-        finally:
-            self._watchers.remove(callback)
-
-    def _take_ids(self) -> list[str]:
-        return [self._ids.get_nowait() for _ in range(self._ids.qsize())]
-
-    def _set(self, injection: Injection) -> None:
-        self._pending[injection.id] = injection
-        for watcher in tuple(self._watchers):
-            watcher(injection)
-
-
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The state of one message.
@@ -186,40 +78,106 @@ class Receipt:
     iteration: int | None = None
 
 
-class Receipts:
-    """The messages of the current or the last run, in the order in which they were accepted."""
+class InjectionQueue:
+    """Pending injections of a conversation: a queue of ids in order of arrival, and the injections by id.
 
-    def __init__(self) -> None:
-        self._by_id: dict[str, Receipt] = {}
+    All operations are synchronous, so no other task runs between a check and its consequence. The queue outlives a run
+    and belongs to one event loop: other threads use `loop.call_soon_threadsafe(queue.offer, injection)`.
 
-    def begin(self) -> None:
-        """Start a new run: keep only the pending messages."""
-        self._by_id = {each.id: each for each in self._by_id.values() if each.state == "waiting"}
+    Args:
+        pending: the pending injections by id.
+        receipts: the messages of the current or the last run by id, in the order in which they were accepted.
+        is_open: whether a run accepts injections; those that are pending stay when it is closed.
+        on_change: called, synchronously, with each injection that is offered, edited or restored.
+    """
 
-    def of(self, message_id: str) -> Receipt | None:
-        return self._by_id.get(message_id)
+    def __init__(self, bound: int = 100) -> None:
+        self._ids: asyncio.Queue[str] = asyncio.Queue()
+        self._bound = bound
+        self.pending: dict[str, Injection] = {}
+        self.receipts: dict[str, Receipt] = {}
+        self.on_change: Callable[[Injection], object] | None = None
+        self.is_open = True
 
-    def accept(self, message_id: str) -> Receipt:
-        receipt = self._by_id[message_id] = Receipt(message_id)
+    @property
+    def has_urgent(self) -> bool:
+        return any(each.urgent for each in self.pending.values())
+
+    def open(self) -> None:
+        """Accept injections for a new run. Those that are still pending stay, with their receipts."""
+        self.is_open = True
+        self.receipts = {each.id: each for each in self.receipts.values() if each.state == "waiting"}
+
+    def offer(self, injection: Injection) -> Receipt:
+        """Add an injection, unless its id is known.
+
+        Raises:
+            RunFinished: the queue is closed.
+            InjectionQueueFull: the bound is reached.
+        """
+        if known := self.receipts.get(injection.id):
+            return known
+        if not self.is_open:
+            raise RunFinished("The run has finished; this message starts a new one.")
+        if len(self.pending) >= self._bound:
+            raise InjectionQueueFull(f"{self._bound} messages are waiting already; send this one later.")
+        self._ids.put_nowait(injection.id)
+        self._set(injection)
+        receipt = self.receipts[injection.id] = Receipt(injection.id)
         return receipt
 
-    def deliver(self, message_ids: Iterable[str], iteration: int) -> None:
+    def drain(self) -> tuple[Injection, ...]:
+        """Take all pending injections, ordered by the time of writing; those without an `order` last, by arrival."""
+        if self._ids.empty():
+            return ()
+        arrived = [self.pending.pop(each) for each in self._take_ids()]
+        return tuple(sorted(arrived, key=lambda each: inf if each.order is None else each.order))
+
+    def drain_or_close(self) -> tuple[Injection, ...]:
+        """Take all pending injections, or close the queue if there are none."""
+        taken = self.drain()
+        self.is_open = self.is_open and bool(taken)
+        return taken
+
+    def restore(self, injections: Sequence[Injection]) -> None:
+        """Put back injections that were taken and not committed; they count as the earliest arrivals."""
+        for each in (*injections, *self.drain()):
+            self._ids.put_nowait(each.id)
+            self._set(each)
+
+    def note_delivered(self, message_ids: Iterable[str], iteration: int) -> None:
+        """Note that a committed row has these ids; model call `iteration` reads it."""
         for each in message_ids:
-            self._by_id[each] = Receipt(each, "delivered", iteration)
+            self.receipts[each] = Receipt(each, "delivered", iteration)
 
-    def withdraw(self, message_id: str) -> None:
-        self._by_id[message_id] = replace(self._by_id[message_id], state="withdrawn")
+    def edit(self, message_id: str, text: str) -> bool:
+        """Replace the text of a pending injection; its place stays. Returns False if it is not pending.
 
-    def forget(self, message_id: str) -> None:
-        """Forget a message; the caller keeps it."""
-        self._by_id.pop(message_id, None)
+        Raises:
+            ValueError: blank text.
+        """
+        if (injection := self.pending.get(message_id)) is None:
+            return False
+        self._set(replace(injection, text=text))
+        return True
 
-    def all(self) -> tuple[Receipt, ...]:
-        return tuple(self._by_id.values())
+    def withdraw(self, message_id: str) -> bool:
+        """Remove a pending injection. Returns False if it is not pending."""
+        if self.pending.pop(message_id, None) is None:
+            return False
+        for each in self._take_ids():
+            if each != message_id:
+                self._ids.put_nowait(each)
+        self.receipts[message_id] = Receipt(message_id, "withdrawn")
+        return True
 
-    def to_event(self) -> list[dict[str, Any]]:
-        """Return the form in progress events."""
-        return [{"id": each.id, "state": each.state, "iteration": each.iteration} for each in self._by_id.values()]
+    def _take_ids(self) -> list[str]:
+        return [self._ids.get_nowait() for _ in range(self._ids.qsize())]
+
+    def _set(self, injection: Injection) -> None:
+        self.pending[injection.id] = injection
+        if self.on_change is not None:
+            self.on_change(injection)
 
 
 def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:

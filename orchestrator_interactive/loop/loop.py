@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -20,31 +20,30 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolCallBlock,
 )
 from orchestrator_interactive.kernel.contracts.models import sendable
+from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.loop.injection_queue import injection_row, notice_row
-from orchestrator_interactive.loop.model_call import INTERRUPTED, Model, ModelCaller
-from orchestrator_interactive.loop.outcome import (
-    SUSPENDED,
-    Incomplete,
-    RunOutcome,
-    incomplete_row,
-    outcome_of,
-    usage_in,
-    with_usage,
-)
+from orchestrator_interactive.loop.model_call import INTERRUPTED, ModelCaller
+from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, usage_in, with_usage
 from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended, changed
 from orchestrator_interactive.loop.tool_calls import ToolExecutor
 from orchestrator_interactive.loop.tool_results import lost_results_row
 from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.framing import without_frames
-from orchestrator_interactive.transcript.rows import assistant_row, delivered_ids_in, distinct, refused_row, user_row
+from orchestrator_interactive.transcript.rows import (
+    assistant_row,
+    delivered_ids_in,
+    distinct,
+    marked,
+    refused_row,
+    user_row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from typing import Any
 
     from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ContentBlock
     from orchestrator_interactive.kernel.contracts.protocols import Provider
-    from orchestrator_interactive.loop.injection_queue import Injection, Receipts
+    from orchestrator_interactive.loop.injection_queue import Injection
     from orchestrator_interactive.loop.run import Run
     from orchestrator_interactive.transcript.answer_parts import PartialReason
 
@@ -82,13 +81,19 @@ class LoopState:
 class Loop:
     """One run: from the prompt, or from the state in the log, to the answer."""
 
-    def __init__(self, run: Run, receipts: Receipts) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
-        self.receipts = receipts
         self.state = LoopState()
         self.calls = ToolExecutor(run)
+        self._caller: ModelCaller | None = None
         self._began_s = asyncio.get_running_loop().time()
         self._is_out_of_time = False
+
+    def on_injection(self, injection: Injection) -> None:
+        """React to a pending message: an urgent one interrupts the model call in flight."""
+        self.calls.on_injection(injection)
+        if injection.urgent and self._caller is not None:
+            self._caller.interrupt()
 
     async def execute(self, begin: Callable[[Loop], Awaitable[None]], providers: Mapping[str, Provider]) -> RunOutcome:
         """Run `begin` and the loop, and settle all tool calls on every exit path.
@@ -97,14 +102,16 @@ class Loop:
             LLMError: the model could not answer.
         """
         run, calls = self.run, self.calls
-        with run.stop.watch(calls.begin_stop), self.run.inbox.watch(calls.on_injection):
+        with run.stop.watch(calls.begin_stop):
             try:
-                self._set_time_limit()
+                if (limit_s := run.options.max_duration_s) is not None:
+                    run.deadlines.set("last answer", limit_s, calls.begin_stop)
+                    run.deadlines.set("end", limit_s + _FINAL_ANSWER_S, self._run_out_of_time)
                 if run.coordinator is not None:
                     run.coordinator.reset_turn()
                 await begin(self)
-                caller = ModelCaller(run, providers, calls)
-                with run.inbox.watch(caller.on_injection), run.ending.watch(caller.cancel):
+                caller = self._caller = ModelCaller(run, providers, calls)
+                with run.ending.watch(caller.cancel):
                     return await self._loop(caller)
             except RunDenied as e:
                 await run.show(run.interim_texts.flush())
@@ -127,13 +134,8 @@ class Loop:
                 await calls.end()
                 run.deadlines.close()
 
-    def _set_time_limit(self) -> None:
-        """Cancel tools after `max_duration_s`, and stop the run when the time for its final answer is over."""
-        if (limit_s := self.run.options.max_duration_s) is not None:
-            self.run.deadlines.set("last answer", limit_s, self.calls.begin_stop)
-            self.run.deadlines.set("end", limit_s + _FINAL_ANSWER_S, self._run_out_of_time)
-
     def _run_out_of_time(self) -> None:
+        """Stop the run: the time for its final answer is over."""
         self._is_out_of_time = True
         self.run.stop.request_graceful()
 
@@ -143,38 +145,38 @@ class Loop:
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
         if not session_state.knows_log:
-            await self._load_log()
+            rows = await run.context.get_messages()
+            if run.inbox.pending:
+                await self.remove_delivered(rows)
+            if lost := lost_results_row(rows):
+                await run.context.add_message(lost)
+            if session_state.usage is None:
+                session_state.usage = usage_in(rows)
+            session_state.knows_log = True
         hook_result = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
+        if hook_result is not CONTINUE:
+            prompt = changed(hook_result, "prompt", prompt)
         if count := len(session_state.notices):
             await run.context.add_message(notice_row(session_state.notices[:count]))
             del session_state.notices[:count]
-        waiting = self.run.inbox.drain()
-        self.run.inbox.restore([each for each in waiting if each.id not in left_pending])  # written after the prompt
-        if left := tuple(each for each in waiting if each.id in left_pending):
-            await self.deliver(left)
-        await run.commit(user_row(without_frames(sendable(changed(hook_result, "prompt", prompt))), message_id))
-
-    async def _load_log(self) -> None:
-        """Restore the state from the log, and add a row for postponed calls whose results were lost."""
-        rows = await self.run.context.get_messages()
-        await self.remove_delivered(rows)
-        if lost := lost_results_row(rows):
-            await self.run.context.add_message(lost)
-        if self.run.session_state.usage is None:
-            self.run.session_state.usage = usage_in(rows)
-        self.run.session_state.knows_log = True
+        if waiting := run.inbox.drain():
+            run.inbox.restore([each for each in waiting if each.id not in left_pending])  # written after the prompt
+            if left := tuple(each for each in waiting if each.id in left_pending):
+                await self.deliver(left)
+        await run.commit(user_row(without_frames(sendable(prompt)), message_id))
 
     async def remove_delivered(self, rows: Sequence[dict[str, Any]]) -> None:
         """Remove pending messages whose row was committed just before the earlier run was interrupted."""
+        inbox = self.run.inbox
         committed = {message_id for row in rows for message_id in delivered_ids_in(row)}
-        if delivered := [each for each in self.run.inbox.waiting() if each.id in committed]:
+        if delivered := [each for each in inbox.pending.values() if each.id in committed]:
             for each in delivered:
-                self.run.inbox.withdraw(each.id)
-            self._note_delivered(delivered)
+                inbox.withdraw(each.id)
+            inbox.note_delivered([each.id for each in delivered], self.run.iterations + 1)
             await self._report_delivered(delivered)
 
     async def _loop(self, caller: ModelCaller) -> RunOutcome:
-        run, state = self.run, self.state
+        run, state, calls = self.run, self.state, self.calls
         if state.answered is not None and await self._is_done():
             return state.answered
         while True:
@@ -185,20 +187,15 @@ class Loop:
                 continue
             run.iterations += 1
             may_call = tools_allowed and answer.finish_reason not in _REFUSED
-            calls = caller.model.provider.parse_tool_calls(answer) if may_call else []
-            if calls:
-                await self._run_tools(caller, answer, calls)
+            if may_call and (requested := caller.model.provider.parse_tool_calls(answer)):
+                await self._run_tools(caller, answer, requested)
+            elif (outcome := await self._commit_text(answer)) is None:
                 continue
-            state.must_answer = False
-            await self.calls.drop_early()
-            outcome = await self._commit_text(answer)
-            if outcome is None:
-                continue
-            if self.calls.postponed:
-                await self.calls.wait_for_change()
+            elif calls.postponed:
+                await calls.wait_for_change()
             elif await self._is_done():
-                if self.run.options.max_cost_usd is not None and run.usage.cost_usd is None:
-                    log.warning("run.cost_unknown", max_cost_usd=str(self.run.options.max_cost_usd))
+                if run.options.max_cost_usd is not None and run.usage.cost_usd is None:
+                    log.warning("run.cost_unknown", max_cost_usd=str(run.options.max_cost_usd))
                 return outcome
 
     async def _commit_news(self) -> None:
@@ -206,8 +203,8 @@ class Loop:
         run = self.run
         run.check_end()
         if self.calls.postponed:
-            await self.calls.commit_finished()
-        if injections := self.run.inbox.drain():  # injection points 1 and, after tools, 3
+            await self.calls.commit_finished(run.commit)
+        if injections := run.inbox.drain():  # injection points 1 and, after tools, 3
             await self.deliver(injections)
         if run.on_progress is not None:
             await run.progress("thinking", iteration=run.iterations + 1)
@@ -224,66 +221,60 @@ class Loop:
         options, usage = self.run.options, self.run.usage
         if self.state.turns >= options.max_iterations:
             self.state.limit = "max_iterations"
-        elif options.max_tokens is not None and usage.tokens >= options.max_tokens:
+        elif options.max_tokens is not None and usage.input_tokens + usage.output_tokens >= options.max_tokens:
             self.state.limit = "max_tokens"
         elif options.max_cost_usd is not None and (usage.cost_usd or 0) >= options.max_cost_usd:
             self.state.limit = "max_cost_usd"
-        elif options.max_duration_s is not None and self._elapsed_s() >= options.max_duration_s:
+        elif asyncio.get_running_loop().time() - self._began_s >= (options.max_duration_s or inf):
             self.state.limit = "max_duration_s"
         return self.state.limit is None
 
-    def _elapsed_s(self) -> float:
-        return asyncio.get_running_loop().time() - self._began_s
-
     async def _run_tools(self, caller: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
         """Run the requested tools; after `force_respond_tools` the model must answer in text."""
-        state = self.state
+        state, forced, used_ids = self.state, self.run.options.force_respond_tools, self.calls.used_ids
         state.turns += 1
         state.continuations = 0
-        content, calls = distinct(answer.content, calls, partial(self._is_used, caller.model))
+        is_used = caller.model.requests.is_used
+        # The rendered conversation may omit calls of this run.
+        content, calls = distinct(answer.content, calls, lambda call_id: is_used(call_id) or call_id in used_ids)
         content, calls = _storable(content, calls)
         row = with_usage(assistant_row(content, calls), answer.usage)
         if answer.finish_reason == INTERRUPTED:
             row = mark_partial(row, "urgent")
         await self.calls.run_answer(row, calls)
-        if self.run.options.force_respond_tools:
-            for call in calls:
-                if call.name in self.run.options.force_respond_tools and problem_of(call.arguments) is None:
-                    state.must_answer = True
-
-    def _is_used(self, model: Model, call_id: str) -> bool:
-        # The rendered conversation may omit calls of this run.
-        return model.requests.is_used(call_id) or self.calls.is_used(call_id)
+        for call in calls if forced else ():
+            if call.name in forced and problem_of(call.arguments) is None:
+                state.must_answer = True
 
     async def _commit_text(self, answer: ChatResponse) -> RunOutcome | None:
         """Commit a text answer. Returns None if the model call is to be continued."""
+        run, state, reason = self.run, self.state, answer.finish_reason
+        state.must_answer = False
+        if self.calls.early:
+            await self.calls.drop_early()
         text_blocks = [block for block in answer.content if not isinstance(block, ToolCallBlock)]
         row = with_usage(assistant_row(text_blocks), answer.usage)
-        cut, incomplete = self._partial_reason(answer), self._incomplete(answer)
-        if answer.finish_reason in _REFUSED:
-            row = refused_row(row)
-        if answer.finish_reason in _REFUSED or not all(map(_is_thinking, text_blocks)):
-            await self.run.commit(mark_partial(row, cut) if cut else incomplete_row(row, incomplete))
-        self.run.check_end()
-        return None if cut else outcome_of(self.run.interim_texts.pending_text, incomplete)
-
-    def _partial_reason(self, answer: ChatResponse) -> PartialReason | None:
-        """Return why the answer was truncated, if the model is to continue it."""
-        if answer.finish_reason == INTERRUPTED:
-            return "urgent"
-        if answer.finish_reason not in _TRUNCATED:
-            self.state.continuations = 0
+        has_content = not all(isinstance(block, ThinkingBlock | RedactedThinkingBlock) for block in text_blocks)
+        # Why the model is to continue this answer, and why the run is incomplete if it is the last.
+        partial: PartialReason | None = "urgent" if reason == INTERRUPTED else None
+        incomplete = {"reason": state.limit, "detail": None} if state.limit else None
+        if reason in _TRUNCATED:
+            state.continuations += 1
+            partial = "length" if state.continuations <= _MAX_CONTINUATIONS else None
+            incomplete = {"reason": "length", "detail": None}
+        elif partial is None:
+            state.continuations = 0
+        if reason in _REFUSED:
+            row, has_content = refused_row(row), True
+            incomplete = {"reason": "refusal", "detail": (answer.metadata or {}).get("refusal")}
+        if has_content:
+            is_marked = partial is None and incomplete
+            await run.commit(marked(row, incomplete=incomplete) if is_marked else mark_partial(row, partial))
+        run.check_end()
+        if partial:
             return None
-        self.state.continuations += 1
-        return "length" if self.state.continuations <= _MAX_CONTINUATIONS else None
-
-    def _incomplete(self, answer: ChatResponse) -> Incomplete | None:
-        """Return why the run is incomplete if this answer is its last."""
-        if answer.finish_reason in _REFUSED:
-            return Incomplete("refusal", (answer.metadata or {}).get("refusal"))
-        if answer.finish_reason in _TRUNCATED:
-            return Incomplete("length")
-        return Incomplete(self.state.limit) if self.state.limit else None
+        text = run.interim_texts.pending_text
+        return RunOutcome(text, "incomplete", **incomplete) if incomplete else RunOutcome(text, "success")
 
     async def deliver(self, injections: tuple[Injection, ...]) -> None:
         """Commit drained injections as one user row.
@@ -291,21 +282,18 @@ class Loop:
         If the commit fails, they return to the front of the queue. A text completed by this row is shown before the
         delivery of the messages is reported.
         """
-        row = injection_row(injections)
+        run, row = self.run, injection_row(injections)
         with ExitStack() as undo:
-            undo.callback(self.run.inbox.restore, injections)
-            await self.run.context.add_message(row)
+            undo.callback(run.inbox.restore, injections)
+            await run.context.add_message(row)
             undo.pop_all()
         self.state.continuations = 0
-        self._note_delivered(injections)
-        await self.run.emit_text(row)
+        run.inbox.note_delivered([each.id for each in injections], run.iterations + 1)
+        await run.emit_text(row)
         await self._report_delivered(injections)
 
-    def _note_delivered(self, injections: Sequence[Injection]) -> None:
-        """Note in the receipts that the next model call reads these messages."""
-        self.receipts.deliver([injection.id for injection in injections], self.run.iterations + 1)
-
     async def _report_delivered(self, injections: Sequence[Injection]) -> None:
+        """Report that the next model call reads these messages."""
         ids = [injection.id for injection in injections]
         data = {"messages": [injection.text for injection in injections], "count": len(injections), "ids": ids}
         await self.run.announce(INJECTION_APPLIED, data)
@@ -329,7 +317,3 @@ def _storable(
             given = block.input if same else writable(block.input)
             blocks.append(block if given is block.input else block.model_copy(update={"input": given}))
     return blocks, list(made.values())
-
-
-def _is_thinking(block: ContentBlock) -> bool:
-    return isinstance(block, ThinkingBlock | RedactedThinkingBlock)

@@ -1,7 +1,9 @@
-"""One model call: the request, its hooks, the streamed answer, and the kept part of a cancelled one."""
+"""One model call: the request, its hooks, the streamed answer, and the recovery from a failed or cancelled one."""
 
 from __future__ import annotations
 
+import asyncio
+import random
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -9,19 +11,26 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import structlog
 
 from orchestrator_interactive.kernel.contracts import events
-from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError, ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.errors import (
+    ContentFilterError,
+    ContextLengthError,
+    InvalidRequestError,
+    LLMError,
+    LLMTimeoutError,
+    ProviderUnavailableError,
+    RateLimitError,
+)
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ResponseStream, ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
 from orchestrator_interactive.kernel.timeout import with_timeout
-from orchestrator_interactive.loop.outcome import usage_totals, with_usage
-from orchestrator_interactive.loop.retry import RetryPolicy
+from orchestrator_interactive.loop.outcome import Copies, usage_totals, with_usage
 from orchestrator_interactive.loop.run import RunStopped, RunSuspended, changed, injected_row, lasting_rows
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.transcript.answer_parts import mark_partial
 from orchestrator_interactive.transcript.framing import without_frames
-from orchestrator_interactive.transcript.rows import assistant_row, marked
-from orchestrator_interactive.transcript.transcript import RequestBuilder, unreadable
+from orchestrator_interactive.transcript.rows import assistant_row, estimate, marked
+from orchestrator_interactive.transcript.transcript import RequestBuilder, Transcript, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,18 +38,26 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, Usage
     from orchestrator_interactive.kernel.contracts.models import ContextInjection, HookResult
     from orchestrator_interactive.kernel.contracts.protocols import Provider
-    from orchestrator_interactive.loop.injection_queue import Injection
-    from orchestrator_interactive.loop.run import LoopOptions, Run
+    from orchestrator_interactive.loop.run import Run
     from orchestrator_interactive.loop.tool_calls import ToolExecutor
 
+    Row = dict[str, Any]
+
 log = structlog.get_logger(__name__)
+
+PROVIDER_FALLBACK = "provider:fallback"
 
 # Finish reason of an answer that an urgent message interrupted.
 INTERRUPTED = "interrupted"
 # Reading may include a summary by the model.
 _MAX_READ_S = 3600.0
-
-Row = dict[str, Any]
+_MAX_BACKOFF_S = 30.0
+# If `Retry-After` is longer, fall back to another provider: a run that shows nothing for minutes looks dead.
+_MAX_WAIT_S = 60.0
+# Factor for the token budget after a request that was too long: estimates are off by tens of percent.
+_SHRINK_TO = 0.85
+# Errors without fallback: another provider would, or should, refuse the request too.
+_FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +82,21 @@ class ModelCaller:
         self._run = run
         self._providers = providers
         self._calls = calls
-        self._retry_policy = RetryPolicy(run, _in_order(providers, run.options.default_provider))
+        self._retry_policy = RetryPolicy(run, providers)
         self._models: dict[str, Model] = {}
         self.model: Model  # of the last call
-        self._call: StreamingCall | None = None
+        self._call: _StreamingCall | None = None
 
     def cancel(self) -> None:
         """Cancel the call in flight, because the run ends."""
         if self._call is not None:
             self._call.task.cancel()
 
-    def on_injection(self, injection: Injection) -> None:
-        """Interrupt the call in flight if the message is urgent."""
-        if injection.urgent and self._call is not None:
-            self._call.interrupt()
-
-    def _model_to_call(self) -> Model:
-        name = self._retry_policy.provider
-        if name not in self._models:
-            provider = to_local_provider(self._providers[name])
-            stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._run.options.stall_timeout_s
-            model = provider.get_info().defaults.get("model")
-            requests = RequestBuilder(provider, self._run.tools, self._run.session_state.cached_messages().transcript)
-            self._models[name] = Model(name, provider, model, requests, stall_timeout_s)
-        return self._models[name]
+    def interrupt(self) -> None:
+        """Cancel the call in flight, because an urgent message is pending; the answer so far is kept."""
+        if self._call is not None and not self._call.task.is_over:
+            self._call.was_interrupted = True
+            self._call.task.cancel()
 
     async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:
         """Call the model with the current conversation. Returns None if the call is to be repeated.
@@ -101,43 +109,41 @@ class ModelCaller:
             RunDenied: a hook denied the request or the answer.
             LLMError: the provider failed or stalled, and neither retries nor fallback helped.
         """
+        run = self._run
         model = self.model = self._model_to_call()
-        ephemeral = self._run.take_ephemeral()
+        ephemeral, run.ephemeral = run.ephemeral, []
         rows, request = await self._request(model, ephemeral, tools_allowed=tools_allowed)
-        if self._run.inbox.has_urgent:  # it arrived during hooks or compaction
-            self._run.restore_ephemeral(ephemeral)
+        if run.inbox.pending and run.inbox.has_urgent:  # it arrived during hooks or compaction
+            run.ephemeral = ephemeral + run.ephemeral
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
         stream = ResponseStream(early)
-        call = self._call = StreamingCall(self._run, model, request, stream)
+        call = self._call = _StreamingCall(run, model, request, stream)
         try:
-            if self._run.ending.is_cancelled:
+            if run.ending.is_cancelled:
                 call.task.cancel()
             await call.task.wait()
         finally:
             self._call = None
-            self._run.deadlines.clear(call)
+            run.deadlines.clear(call)
             stream.close()  # ignore what the provider still sends
-        answer = call.answer
+        answer = value if call.task.is_finished and isinstance(value := call.task.value, ChatResponse) else None
         usage = answer.usage if answer else stream.usage
         if usage is not None:
-            self._run.usage = self._run.usage.plus(usage_totals(usage))
-        if self._run.is_suspended:
+            run.usage = run.usage.plus(usage_totals(usage))
+        if run.is_suspended:
             raise RunSuspended
-        if self._run.is_stopped:
+        if run.is_stopped:
             await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
-        if answer is None and call.was_interrupted:
-            # Tool calls that began early continue.
-            answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early_ids), usage)
-            self._run.restore_ephemeral(ephemeral)
         if answer is None:
-            await self._calls.drop_early()
-            self._run.restore_ephemeral(ephemeral)
-            await self._run.announce(events.PROVIDER_ERROR, {"provider": model.name, "error": call.error})
-            await self._retry_policy.recover(call.error, rows)
-            return None
-        self._retry_policy.succeeded()
-        if not self._run.hooks.listens(events.PROVIDER_RESPONSE):
+            run.ephemeral = ephemeral + run.ephemeral
+            if not call.was_interrupted:
+                await self._recover(model, call.error, rows)
+                return None
+            # Tool calls that began early continue.
+            answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early), usage)
+        self._retry_policy.failures, self._retry_policy.has_shrunk = 0, False
+        if not run.hooks.listens(events.PROVIDER_RESPONSE):
             return answer
         return await self._checked(model, answer, stream)
 
@@ -151,6 +157,23 @@ class ModelCaller:
             await self._keep(stream.valid_blocks(changed(e.hook_result, "response", answer).content), answer.usage)
         return changed(hook_result, "response", answer)
 
+    def _model_to_call(self) -> Model:
+        name = self._retry_policy.provider
+        if name in self._models:
+            return self._models[name]
+        provider, state = to_local_provider(self._providers[name]), self._run.session_state
+        stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._run.options.stall_timeout_s
+        if state.transcript is None:
+            state.transcript = Transcript()
+        requests = RequestBuilder(provider, self._run.tools, state.transcript)
+        model = provider.get_info().defaults.get("model")
+        return self._models.setdefault(name, Model(name, provider, model, requests, stall_timeout_s))
+
+    async def _recover(self, model: Model, error: Exception, rows: Sequence[Row]) -> None:
+        await self._calls.drop_early()
+        await self._run.announce(events.PROVIDER_ERROR, {"provider": model.name, "error": error})
+        await self._retry_policy.recover(error, rows)
+
     async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:
         if kept:
             await self._run.commit(mark_partial(with_usage(assistant_row(kept), usage), "stopped"))
@@ -159,21 +182,20 @@ class ModelCaller:
     async def _request(
         self, model: Model, ephemeral: list[ContextInjection], *, tools_allowed: bool
     ) -> tuple[Sequence[Row], ChatRequest]:
-        run = self._run
+        run, state = self._run, self._run.session_state
         rows = await self._rows(model)
         hook_result = CONTINUE
         if run.hooks.listens(events.PROVIDER_REQUEST):
             # Hooks get copies of the context's rows, and change them through their result.
-            payload = {
-                "provider": model.name,
-                "messages": self._run.session_state.cached_messages().copies.of(rows),
-                "model": model.model,
-            }
+            if state.copies is None:
+                state.copies = Copies()
+            payload = {"provider": model.name, "messages": state.copies.of(rows), "model": model.model}
             hook_result = await run.consult(events.PROVIDER_REQUEST, payload)
             modified, lasting = _changed_rows(hook_result, rows), lasting_rows(hook_result)
             # The context has the lasting injections by now; modified rows lack them.
             rows = await self._rows(model) if lasting and modified is rows else [*modified, *lasting]
-            ephemeral = ephemeral + run.take_ephemeral()
+            added, run.ephemeral = run.ephemeral, []
+            ephemeral = ephemeral + added
         shown, after = _with_ephemeral(rows, ephemeral) if ephemeral else (rows, ())
         request = model.requests.build(shown, after, tools_allowed=tools_allowed)
         if hook_result.data and hook_result.data.get("model") is not None:
@@ -192,32 +214,34 @@ class ModelCaller:
             raise
 
 
-class StreamingCall:
+class _StreamingCall:
     """A call in flight, with a stall timeout."""
 
     def __init__(self, run: Run, model: Model, request: ChatRequest, stream: ResponseStream) -> None:
+        self._run = run
         self._model = model
         self._stream = stream
-        self._deadlines = run.deadlines
         self._seen_pieces = 0
         self._has_stalled = False
         self.was_interrupted = False
-        self.task = CancellableTask(_completed(model, request, stream, run.options))
+        self.task = CancellableTask(self._complete(request))
         if model.stall_timeout_s is not None:
             run.deadlines.set(self, model.stall_timeout_s, self._check_progress)
 
-    def interrupt(self) -> None:
-        if not self.task.is_over:
-            self.was_interrupted = True
-            self.task.cancel()
+    async def _complete(self, request: ChatRequest) -> ChatResponse:
+        thinking = {"extended_thinking": True} if self._run.options.extended_thinking else {}
+        try:
+            return await self._model.provider.complete(request, stream=self._stream, **thinking)
+        except SystemExit as e:  # a provider must not end the process
+            raise ProviderUnavailableError("The provider tried to end the process.", provider=self._model.name) from e
 
-    @property
-    def answer(self) -> ChatResponse | None:
-        """The answer, if it is complete."""
-        if not self.task.is_finished or self.task.error is not None:
-            return None
-        answer = self.task.result()
-        return answer if isinstance(answer, ChatResponse) else None
+    def _check_progress(self) -> None:
+        if self._stream.pieces == self._seen_pieces:
+            self._has_stalled = True
+            self.task.cancel()
+        else:
+            self._seen_pieces = self._stream.pieces
+            self._run.deadlines.set(self, self._model.stall_timeout_s or 0, self._check_progress)
 
     @property
     def error(self) -> Exception:
@@ -230,39 +254,89 @@ class StreamingCall:
             return ProviderUnavailableError("The call to the model was cancelled.", provider=name)
         if self.task.error is not None:
             return self.task.error
-        kind = type(self.task.result()).__name__
-        return LLMError(f"The provider returned {kind} instead of a ChatResponse.", provider=name)
+        return LLMError(
+            f"The provider returned {type(self.task.value).__name__} instead of a ChatResponse.", provider=name
+        )
 
-    def _check_progress(self) -> None:
-        if self._stream.pieces == self._seen_pieces:
-            self._has_stalled = True
-            self.task.cancel()
+
+class RetryPolicy:
+    """Recovers from a failed call: retry after a back-off, fall back to another provider, or shrink the request.
+
+    Args:
+        provider: name of the provider to call.
+        failures: failures of this provider since its last answer.
+        has_shrunk: the request was shrunk since then.
+    """
+
+    def __init__(self, run: Run, providers: Mapping[str, Provider]) -> None:
+        default = run.options.default_provider
+        if default is not None and default not in providers:
+            raise RuntimeError(f"There is no provider '{default}'. Mounted: {', '.join(providers)}.")
+        if not providers:
+            raise RuntimeError("No provider is mounted.")
+        self._run = run
+        self._others = [name for name in providers if name != default]
+        self.provider = self._others.pop(0) if default is None else default
+        self.failures = 0
+        self.has_shrunk = False
+        self._first_error: Exception | None = None
+
+    async def recover(self, error: BaseException, rows: Sequence[dict[str, Any]]) -> None:
+        """Return when the call may be repeated; `rows` are the conversation's rows in the failed request.
+
+        Raises:
+            RunStopped, RunSuspended: the run was stopped or suspended during the wait.
+            Exception: the error, if neither a retry nor a fallback can help.
+        """
+        if isinstance(error, ContextLengthError) and not self.has_shrunk:
+            self.has_shrunk = True
+            budget = self._run.session_state.token_budgets[self.provider] = int(sum(map(estimate, rows)) * _SHRINK_TO)
+            log.warning("context.too_long", provider=self.provider, token_budget=budget)
+        elif isinstance(error, LLMError) and (delay_s := self._delay_s(error)) is not None:
+            await self._wait(error, delay_s)
+        elif isinstance(error, Exception) and not isinstance(error, _FINAL) and self._others:
+            await self._fall_back(error)
         else:
-            self._seen_pieces = self._stream.pieces
-            self._deadlines.set(self, self._model.stall_timeout_s or 0, self._check_progress)
+            raise error from self._first_error or error.__cause__
 
+    def _delay_s(self, error: LLMError) -> float | None:
+        """Return the delay before the retry, in seconds; None if this provider is not to be retried."""
+        if not error.retryable or self.failures >= self._run.options.max_retries:
+            return None
+        doubled = 2.0 ** min(self.failures, 60)  # a larger exponent may overflow
+        backoff_s = min(self._run.options.retry_base_delay_s * doubled, _MAX_BACKOFF_S)
+        jitter_s = random.uniform(0, backoff_s / 2)  # noqa: S311 - jitter, not security
+        if error.retry_after is None:
+            return backoff_s - jitter_s
+        return max(error.retry_after, 0) + jitter_s if error.retry_after <= _MAX_WAIT_S else None
 
-async def _completed(model: Model, request: ChatRequest, stream: ResponseStream, options: LoopOptions) -> ChatResponse:
-    thinking = {"extended_thinking": True} if options.extended_thinking else {}
-    try:
-        return await model.provider.complete(request, stream=stream, **thinking)
-    except SystemExit as e:  # a provider must not end the process
-        raise ProviderUnavailableError("The provider tried to end the process.", provider=model.name) from e
+    async def _wait(self, error: LLMError, delay_s: float) -> None:
+        self.failures += 1
+        data = {"provider": self.provider, "attempt": self.failures, "delay_s": delay_s, "error": str(error)}
+        log.info("provider.retry", **data)
+        await self._run.announce(events.PROVIDER_RETRY, data)
+        reasons = {RateLimitError: "rate_limit", LLMTimeoutError: "timeout"}
+        reason = next((name for kind, name in reasons.items() if isinstance(error, kind)), "unavailable")
+        await self._run.progress("retrying", **data, max_attempts=self._run.options.max_retries, reason=reason)
+        waiting = CancellableTask(asyncio.sleep(delay_s))
+        with self._run.ending.watch(waiting.cancel):
+            await waiting.wait()
+        self._run.check_end()
+
+    async def _fall_back(self, error: Exception) -> None:
+        given_up, self.provider = self.provider, self._others.pop(0)
+        self.failures, self.has_shrunk = 0, False
+        self._first_error = self._first_error or error
+        data = {"provider": given_up, "to": self.provider, "error": str(error)}
+        log.warning("provider.fallback", **data)
+        await self._run.announce(PROVIDER_FALLBACK, data)
+        await self._run.progress("fallback", **data)
 
 
 def _answered_so_far(kept: list[ContentBlock], usage: Usage | None) -> ChatResponse:
     blocks = [block for block in kept if isinstance(block, ToolCallBlock)]
     calls = [ToolCall(id=block.id, name=block.name, arguments=block.input) for block in blocks]
     return ChatResponse(content=kept, tool_calls=calls or None, usage=usage, finish_reason=INTERRUPTED)
-
-
-def _in_order(providers: Mapping[str, Provider], default: str | None) -> list[str]:
-    """Return the names of the providers, the default first."""
-    if default is not None and default not in providers:
-        raise RuntimeError(f"There is no provider '{default}'. Mounted: {', '.join(providers)}.")
-    if not providers:
-        raise RuntimeError("No provider is mounted.")
-    return sorted(providers, key=lambda name: name != default)
 
 
 def _changed_rows(hook_result: HookResult, rows: list[Row]) -> list[Row]:

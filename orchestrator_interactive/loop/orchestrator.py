@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import structlog
 
@@ -14,10 +15,10 @@ from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import to_local_coordinator, to_local_hooks, to_local_tool
-from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue, Receipts
+from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
 from orchestrator_interactive.loop.loop import Loop
 from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, SessionState, usage_from_dict
-from orchestrator_interactive.loop.resume import resume_run, text_since
+from orchestrator_interactive.loop.resume import logged_run, resume_run
 from orchestrator_interactive.loop.run import LoopOptions, Run
 from orchestrator_interactive.loop.tasks import CancellableTask
 
@@ -52,7 +53,6 @@ class InteractiveOrchestrator:
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self._options = validate(LoopOptions, config or {}, NAME)
         self._queue = InjectionQueue(self._options.max_waiting)
-        self._receipts = Receipts()
         self._session_state = SessionState()
         self._running: Run | None = None
         self._unconfirmed: tuple[ContextManager, int] | None = None
@@ -69,11 +69,7 @@ class InteractiveOrchestrator:
             InjectionQueueFull: the bound of pending messages is reached.
             ValueError: the text is blank.
         """
-        injection = Injection.of(content)
-        if known := self._receipts.of(injection.id):
-            return known
-        self._queue.offer(injection)
-        return self._receipts.accept(injection.id)
+        return self._queue.offer(Injection.of(content))
 
     def edit_message(self, message_id: str, text: str) -> bool:
         """Replace the text of a pending message. Returns False if it is delivered or unknown.
@@ -88,17 +84,14 @@ class InteractiveOrchestrator:
 
         A message withdrawn after its run ended may be injected into another run.
         """
-        if not self._queue.withdraw(message_id):
-            return False
-        if self._running is None:
-            self._receipts.forget(message_id)
-        else:
-            self._receipts.withdraw(message_id)
-        return True
+        was_pending = self._queue.withdraw(message_id)
+        if was_pending and self._running is None:
+            del self._queue.receipts[message_id]
+        return was_pending
 
     def receipts(self) -> tuple[Receipt, ...]:
         """Return the state of each message injected into the current or the last run, in order."""
-        return self._receipts.all()
+        return tuple(self._queue.receipts.values())
 
     def notify(self, content: str) -> None:
         """Keep a notice for the next run; it never reaches the running one."""
@@ -130,7 +123,7 @@ class InteractiveOrchestrator:
         if self._unconfirmed is None:
             return ""
         (context, number), self._unconfirmed = self._unconfirmed, None
-        return text_since(await context.get_messages(), number)
+        return logged_run(await context.get_messages()).text_since(number)
 
     async def execute(  # noqa: PLR0913, PLR0917 - the signature is the contract's
         self,
@@ -153,7 +146,7 @@ class InteractiveOrchestrator:
             RuntimeError: a run is already active.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        left_pending = frozenset(each.id for each in self._queue.waiting())
+        left_pending = frozenset(self._queue.pending)
         return await self._run_loop(run, providers, lambda loop: loop.start(prompt, message_id, left_pending))
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`
@@ -189,7 +182,7 @@ class InteractiveOrchestrator:
         if self._running is not None:
             raise RuntimeError("This orchestrator is running; inject the message instead.")
         home = to_local_coordinator(coordinator) if coordinator else None
-        return Run(
+        run = Run(
             context,
             {name: to_local_tool(tool) for name, tool in tools.items()},
             to_local_hooks(hooks),
@@ -199,113 +192,106 @@ class InteractiveOrchestrator:
             self._options,
             self._queue,
             self._session_state,
-            secret_filter=home.get_capability("secrets.filter") if home else None,
+            uuid4().hex,
+            home.get_capability("secrets.filter") if home else None,
         )
+        run.stop.register_child(run.ending)
+        return run
 
     async def _run_loop(
         self, run: Run, providers: Mapping[str, Provider], begin: Callable[[Loop], Awaitable[None]]
     ) -> str:
-        """Run the loop with this start."""
-        loop = self._activate(run)
+        """Run the loop with this start, report its end, and become free for the next run."""
+        self._running, self._unconfirmed = run, None
+        self._queue.open()
+        self._session_state.cancel_release()
+        loop = Loop(run)
+        self._queue.on_change = loop.on_injection
         # A separate task: cancelling the caller stops the loop in order, and interrupts no step of it.
-        loop_task = CancellableTask(loop.execute(begin, providers))
+        task = CancellableTask(loop.execute(begin, providers))
+
+        def enforce_deadline() -> None:
+            # After a stop, so that a log that hangs cannot block the caller of the stop.
+            grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
+            asyncio.get_running_loop().call_later(grace_s + _DEADLINE_S, task.cancel)
+
+        outcome = RunOutcome("", "error")
         with run.session_stop.watch(run.follow):
-            outcome = await self._run_to_end(run, loop, loop_task)
-        if loop_task.is_finished:
-            loop_task.result()  # raises what the loop raised
+            try:
+                with run.stop.watch(enforce_deadline), _observe_compaction(run):
+                    await task.wait(run.stop.request_immediate)
+            finally:
+                if not task.is_finished:
+                    text = run.interim_texts.pending_text
+                    outcome = SUSPENDED if run.is_suspended else RunOutcome(text, "cancelled")
+                elif task.error is None:
+                    outcome = task.result()
+                await self._end_run(run, loop, outcome, is_finished=task.is_finished)
+        if task.is_finished:
+            task.result()  # raises what the loop raised
         return outcome.text
+
+    async def _end_run(self, run: Run, loop: Loop, outcome: RunOutcome, *, is_finished: bool) -> None:
+        self._queue.is_open = False
+        reporting = CancellableTask(self._report_end(run, loop, outcome))
+        try:
+            await reporting.wait(run.stop.request_immediate)
+        finally:
+            if reporting.error is not None:
+                log.error("run.end_not_reported", run_id=run.id, exc_info=reporting.error)
+            home = run.coordinator
+            if not is_finished:
+                if run.is_in_doubt and outcome.status == "cancelled":
+                    self._unconfirmed = run.context, run.interim_texts.next_number
+                run.detach()
+            self._running = self._queue.on_change = None
+            self._session_state.schedule_release(home.get_capability("context.compress") if home else None)
 
     def close(self) -> None:
         """Cancel the timer that would keep the cached conversation in memory."""
         self._session_state.cancel_release()
 
-    def _activate(self, run: Run) -> Loop:
-        """Make this the active run, and return its loop."""
-        self._running, self._unconfirmed = run, None
-        self._queue.open()
-        self._receipts.begin()
-        self._session_state.cancel_release()
-        return Loop(run, self._receipts)
-
-    async def _run_to_end(self, run: Run, loop: Loop, loop_task: CancellableTask[RunOutcome]) -> RunOutcome:
-        """Wait for the run, report its end, and become free for the next one."""
-        try:
-            with run.stop.watch(partial(self._enforce_deadline, run, loop_task)), _observe_compaction(run, NAME):
-                await loop_task.wait(run.cancel)
-        finally:
-            self._queue.close()
-            outcome, home = _outcome_of(loop_task, run), run.coordinator
-            try:
-                await self._emit_end(run, loop, outcome)
-            finally:
-                if not loop_task.is_finished:
-                    if run.is_in_doubt and outcome.status == "cancelled":
-                        self._unconfirmed = run.context, run.interim_texts.next_number
-                    run.detach()
-                self._running = None
-                self._session_state.schedule_release(home.get_capability("context.compress") if home else None)
-        return outcome
-
-    async def _emit_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        end_task = CancellableTask(self._report_end(run, loop, outcome))
-        try:
-            await end_task.wait(run.cancel)
-        finally:
-            error = end_task.error
-            if error is not None:
-                log.error("run.end_not_reported", run_id=run.id, exc_info=error)
-
-    def _enforce_deadline(self, run: Run, loop_task: CancellableTask[RunOutcome]) -> None:
-        """Cancel the run some time after a stop, so that a log that hangs cannot block the caller of the stop."""
-        grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
-        asyncio.get_running_loop().call_later(grace_s + _DEADLINE_S, loop_task.cancel)
-
     async def _report_end(self, run: Run, loop: Loop, outcome: RunOutcome) -> None:
-        self._session_state.note_end(run.usage, outcome)
+        state = self._session_state
+        if state.usage is not None:
+            state.usage = state.usage.plus(run.usage)
+        # After any other outcome, the log may differ from the state.
+        state.knows_log = state.knows_log and outcome.status in ("success", "incomplete")
         ended = _ENDED.get(outcome.status, "completed")
         response = outcome.text if ended == "completed" else ""
         status = "incomplete" if outcome.status in ("error", "suspended") else outcome.status
         complete = {"orchestrator": NAME, "turn_count": run.iterations, "status": status}
         await run.announce(events.EXECUTION_END, {"response": response, "status": ended})
         await run.announce(events.ORCHESTRATOR_COMPLETE, complete)
-        await run.progress("complete", **self._end_data(run, loop, outcome))
-
-    def _end_data(self, run: Run, loop: Loop, outcome: RunOutcome) -> dict[str, Any]:
         why = {"reason": outcome.reason, "detail": outcome.detail}
-        return {
-            "iterations": run.iterations,
-            "status": outcome.status,
-            "part": run.interim_texts.next_number,
+        await run.progress(
+            "complete",
+            iterations=run.iterations,
+            status=outcome.status,
+            part=run.interim_texts.next_number,
             **{key: value for key, value in why.items() if value is not None},
-            "waiting": len(self._queue),
-            "messages": self._receipts.to_event(),
-            "tools": loop.calls.to_event(),
-            "usage": run.usage.to_dict(),
-            "conversation_usage": (self._session_state.usage or run.usage).to_dict(),
-        }
-
-
-def _outcome_of(loop_task: CancellableTask[RunOutcome], run: Run) -> RunOutcome:
-    if not loop_task.is_finished:
-        return SUSPENDED if run.is_suspended else RunOutcome(run.interim_texts.pending_text, "cancelled")
-    return RunOutcome("", "error") if loop_task.error else loop_task.result()
+            waiting=len(self._queue.pending),
+            messages=[asdict(receipt) for receipt in self._queue.receipts.values()],
+            tools=loop.calls.to_event(),
+            usage=run.usage.to_dict(),
+            conversation_usage=(state.usage or run.usage).to_dict(),
+        )
 
 
 @contextmanager
-def _observe_compaction(run: Run, name: str) -> Iterator[None]:
-    """Report compaction as progress, and add its usage to that of the run; `name` is the hooks' name."""
+def _observe_compaction(run: Run) -> Iterator[None]:
+    """Report compaction as progress, and add its usage to that of the run."""
 
-    async def report(_event: str, _data: dict[str, Any]) -> HookResult:
-        await run.progress("compacting")
-        return CONTINUE
-
-    async def count(_event: str, data: dict[str, Any]) -> HookResult:
-        run.usage = run.usage.plus(usage_from_dict(data.get("usage")))  # of the model's summary
+    async def observe(event: str, data: dict[str, Any]) -> HookResult:
+        if event == events.CONTEXT_PRE_COMPACT:
+            await run.progress("compacting")
+        else:
+            run.usage = run.usage.plus(usage_from_dict(data.get("usage")))  # of the model's summary
         return CONTINUE
 
     with ExitStack() as registrations:
         if hasattr(run.hooks, "register"):  # amplifier-core's recorder for tests can only emit
-            for event, handler in ((events.CONTEXT_PRE_COMPACT, report), (events.CONTEXT_POST_COMPACT, count)):
+            for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
                 # First: another handler may deny the event, which ends its dispatch.
-                registrations.callback(run.hooks.register(event, handler, priority=_FIRST, name=name))
+                registrations.callback(run.hooks.register(event, observe, priority=_FIRST, name=NAME))
         yield

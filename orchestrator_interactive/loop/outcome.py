@@ -6,17 +6,17 @@ import asyncio
 from copy import deepcopy
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from operator import add
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import ref
 
-from orchestrator_interactive.transcript.answer_parts import partial_reason_of
 from orchestrator_interactive.transcript.rows import marked, metadata_of
-from orchestrator_interactive.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from orchestrator_interactive.kernel.contracts.messages import Usage
+    from orchestrator_interactive.transcript.transcript import Transcript
 
 Row = dict[str, Any]
 RunStatus = Literal["success", "incomplete", "cancelled", "suspended", "error"]
@@ -39,40 +39,7 @@ class RunOutcome:
 SUSPENDED = RunOutcome("", "suspended")
 
 
-@dataclass(frozen=True, slots=True)
-class Incomplete:
-    """Why an answer is incomplete."""
-
-    reason: str
-    detail: str | None = None
-
-
-def outcome_of(text: str, incomplete: Incomplete | None) -> RunOutcome:
-    """Return the outcome of a run with this last text."""
-    return (
-        RunOutcome(text, "incomplete", incomplete.reason, incomplete.detail)
-        if incomplete
-        else RunOutcome(text, "success")
-    )
-
-
-def incomplete_row(row: Row, incomplete: Incomplete | None) -> Row:
-    """Record in the row of an answer why it is incomplete; used if the answer is the run's last."""
-    return marked(row, incomplete={"reason": incomplete.reason, "detail": incomplete.detail}) if incomplete else row
-
-
-def outcome_in(row: Row, text: str) -> RunOutcome:
-    """Return the outcome of a run that ended with this row."""
-    if partial_reason_of(row) == "stopped":
-        return RunOutcome(text, "cancelled")
-    match metadata_of(row).get("incomplete"):
-        case {"reason": str(reason), "detail": str() | None as detail}:
-            return outcome_of(text, Incomplete(reason, detail))
-    return outcome_of(text, None)
-
-
-@dataclass(frozen=True, slots=True)
-class UsageTotals:
+class UsageTotals(NamedTuple):
     """Sums of tokens and cost. `cost_usd` sums the calls with a known cost; `None`: no call has one."""
 
     input_tokens: int = 0
@@ -81,46 +48,24 @@ class UsageTotals:
     cache_write_tokens: int = 0
     cost_usd: Decimal | None = None
 
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
-
     def plus(self, other: UsageTotals) -> UsageTotals:
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return UsageTotals(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            sum(costs, Decimal()) if costs else None,
-        )
+        return UsageTotals._make((*map(add, self[:-1], other[:-1]), sum(costs, Decimal()) if costs else None))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form in progress events and in the log's rows."""
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cache_read_tokens": self.cache_read_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-            "cost_usd": None if self.cost_usd is None else str(self.cost_usd),
-        }
+        return {**self._asdict(), "cost_usd": None if self.cost_usd is None else str(self.cost_usd)}
 
 
 NO_USAGE = UsageTotals()
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 def usage_totals(usage: Usage | None) -> UsageTotals:
     """Return the usage of one model call."""
     if usage is None:
         return NO_USAGE
-    return UsageTotals(
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens or 0,
-        usage.cache_write_tokens or 0,
-        usage.cost_usd,
-    )
+    cache = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    return UsageTotals(usage.input_tokens, usage.output_tokens, *cache, usage.cost_usd)
 
 
 def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -140,12 +85,11 @@ def usage_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
 def usage_from_dict(data: Any) -> UsageTotals:
     """Parse the form of `UsageTotals.to_dict`; zero if it is malformed."""
     try:
-        input_, output, cache_read, cache_write = (int(data.get(count) or 0) for count in _COUNTS)
+        counts = [int(data.get(count) or 0) for count in UsageTotals._fields[:-1]]
         cost = None if data.get("cost_usd") is None else Decimal(data["cost_usd"])
     except (AttributeError, ValueError, TypeError, ArithmeticError):
         return NO_USAGE
-    known = cost is not None and cost.is_finite()
-    return UsageTotals(input_, output, cache_read, cache_write, cost if known else None)
+    return UsageTotals._make((*counts, cost if cost is not None and cost.is_finite() else None))
 
 
 class Copies:
@@ -168,14 +112,6 @@ class Copies:
         return self._copies.copy()
 
 
-@dataclass(frozen=True, slots=True)
-class MessageCache:
-    """The conversation in the form for providers and in the form for hooks."""
-
-    transcript: Transcript = field(default_factory=Transcript)
-    copies: Copies = field(default_factory=Copies)
-
-
 @dataclass(slots=True, weakref_slot=True)
 class SessionState:
     """State between runs.
@@ -185,34 +121,21 @@ class SessionState:
         usage: usage of all runs so far; `None`: not read from the log yet.
         knows_log: this state reflects every row of the log.
         token_budgets: by provider, after a request that was too long for it.
-        message_cache: the cached conversation; `None`: not cached.
+        transcript: the cached conversation in the form for providers; `copies`: in the form for hooks.
     """
 
     notices: list[str] = field(default_factory=list)
     usage: UsageTotals | None = None
     knows_log: bool = False
     token_budgets: dict[str, int] = field(default_factory=dict)
-    message_cache: MessageCache | None = None
-
+    transcript: Transcript | None = None
+    copies: Copies | None = None
     _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
 
-    def cached_messages(self) -> MessageCache:
-        """Return the cached conversation, for the next run."""
-        if self.message_cache is None:
-            self.message_cache = MessageCache()
-        return self.message_cache
-
-    def note_end(self, usage: UsageTotals, outcome: RunOutcome) -> None:
-        """Add the usage of a run that has ended."""
-        if self.usage is not None:
-            self.usage = self.usage.plus(usage)
-        # After any other outcome, the log may differ from this state.
-        self.knows_log = self.knows_log and outcome.status in ("success", "incomplete")
-
     def schedule_release(self, release_context: Callable[[], object] | None) -> None:
         """Schedule the release of the cache, and of the context's, if no run starts in time."""
-        rows = self.message_cache.transcript.length if self.message_cache else 0
+        rows = self.transcript.length if self.transcript else 0
         lifetime_s = _LONG_LIFETIME_S if rows > _MANY_ROWS else _SHORT_LIFETIME_S
         self._release_context = release_context
         # A weak reference: the timer must not keep a dropped session alive.
@@ -226,7 +149,7 @@ class SessionState:
 
     def release(self) -> None:
         """Release everything that can be read again."""
-        self.message_cache, self._timer = None, None
+        self.transcript = self.copies = self._timer = None
         if self._release_context is not None:
             self._release_context()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
-from orchestrator_interactive.loop.outcome import outcome_in, usage_in
+from orchestrator_interactive.kernel.hooks import CONTINUE, without_denial
+from orchestrator_interactive.loop.outcome import RunOutcome, usage_in
 from orchestrator_interactive.loop.run import RunSuspended
 from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_of
 from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in, unknown_row
@@ -25,179 +26,147 @@ from orchestrator_interactive.transcript.rows import (
 from orchestrator_interactive.transcript.transcript import UNREADABLE, message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from orchestrator_interactive.kernel.contracts.protocols import Tool
     from orchestrator_interactive.loop.loop import Loop
-    from orchestrator_interactive.loop.outcome import RunOutcome, UsageTotals
+    from orchestrator_interactive.loop.tool_results import ToolOutcome
     from orchestrator_interactive.transcript.answer_parts import InterimText
 
     Row = dict[str, Any]
-
-_NO_RUN = "There is no run to resume: this conversation has no prompt."
 
 
 async def resume_run(loop: Loop) -> None:
     """Announce a run, and resume it from its log: emit its texts again, and settle its unanswered tool calls.
 
-    Calls of tools marked `side_effect_free` are repeated; the others get the result "outcome unknown". The `resumed`
-    event lists all calls of the run with an unknown outcome, also those of earlier takeovers. Hook injections of
-    `execution:start` are added after the missing tool results.
+    Calls of tools marked `side_effect_free` are repeated; the others get the result "outcome unknown". Hook injections
+    of `execution:start` are added after the missing tool results.
 
     Raises:
         RuntimeError: the conversation has no run.
     """
     run = loop.run
-    prompt = prompt_in(await run.context.get_messages())
-    hook_result = await run.emit(events.EXECUTION_START, {"prompt": prompt, "resumed": True})
+    rows = await run.context.get_messages()
+    prompt = "" if (begin := _last_prompt(rows)) is None else text_of(rows[begin])
+    data = {"prompt": prompt, "resumed": True}
+    hook_result = (
+        await run.await_hooks(run.hooks.emit(events.EXECUTION_START, data), events.EXECUTION_START) or CONTINUE
+    )
     rows = await run.context.get_messages()  # hooks may have changed them
-    state = resume_state_of(rows)
-    run.session_state.usage = state.earlier_usage
-    run.usage, run.iterations, run.interim_texts = state.usage, state.iterations, state.interim_texts
-    for ids, iteration in state.deliveries:
-        loop.receipts.deliver(ids, iteration)
-    await run.progress("executing", prompt=state.prompt, run=run.id)
-    await loop.remove_delivered(rows)
-    await _settle_calls(loop, state)
+    logged = logged_run(rows)
+    run.session_state.usage = usage_in(logged.earlier_rows)
+    run.usage, run.iterations, run.interim_texts = usage_in(logged.rows), logged.iterations, logged.interim_texts
+    loop.state.turns, loop.state.continuations = logged.turns, logged.continuations
+    for ids, iteration in logged.deliveries:
+        run.inbox.note_delivered(ids, iteration)
+    await run.progress("executing", prompt=logged.prompt, run=run.id)
+    if run.inbox.pending:
+        await loop.remove_delivered(rows)
+    await _settle_calls(loop, logged)
     run.session_state.knows_log = True
+    hook_result = without_denial(hook_result, events.EXECUTION_START)
     await run.await_hooks(run.route(hook_result, events.EXECUTION_START), events.EXECUTION_START)
 
 
-async def _settle_calls(loop: Loop, state: ResumeState) -> None:
+async def _settle_calls(loop: Loop, logged: LoggedRun) -> None:
+    """Report the calls with an unknown outcome, also those of earlier takeovers, and settle the unanswered ones."""
     run, calls, tools = loop.run, loop.calls, loop.run.tools
-    loop.state.turns, loop.state.continuations = state.turns, state.continuations
-    loop.state.must_answer = not state.last_tools.isdisjoint(run.options.force_respond_tools)
-    repeated, unknown = state.unanswered(tools)
-    calls.add_completed([*state.completed(tools), *unknown, *state.late(tools)])
-    lost = calls.lost
-    retried = [each.name for each in repeated if problem_of(each.call.arguments) is None]
-    names = {"unknown": [each.name for each in lost], "retried": retried}
-    await run.progress("resumed", **names, tools=[each.to_event() for each in lost])
-    for part in state.texts:
+    invalid = {call.id for call in logged.last_calls if problem_of(call.arguments) is not None}
+    forced = run.options.force_respond_tools
+    loop.state.must_answer = any(call.name in forced and call.id not in invalid for call in logged.last_calls)
+    # Calls that have no effect, or did not start, are repeated.
+    repeated = {
+        call_id: call
+        for call_id, call in logged.unanswered.items()
+        if call_id in invalid or is_side_effect_free(tools.get(call.name))
+    }
+    unknown = [call for call_id, call in logged.unanswered.items() if call_id not in repeated]
+
+    def labelled(call: ToolCall, label: str | None = None) -> str | None:
+        tool = tools.get(call.name)
+        return label or (label_of(tool, call.arguments) if tool else None)
+
+    calls.completed += [CompletedCall(call, labelled(call, label), end) for call, end, label in logged.completed]
+    calls.completed += [CompletedCall(call, labelled(call), "lost") for call in (*unknown, *logged.lost_calls)]
+    calls.used_ids.update(each.call.id for each in calls.completed)
+    lost = [each for each in calls.completed if each.outcome == "lost"]
+    await run.progress(
+        "resumed",
+        unknown=[each.label or each.call.name for each in lost],
+        retried=[labelled(call) or call.name for call_id, call in repeated.items() if call_id not in invalid],
+        tools=[each.to_event() for each in lost],
+    )
+    for part in logged.texts:
         await run.show(part)
     if run.is_suspended:
         raise RunSuspended
-    for each in unknown:
-        await run.commit(unknown_row(each.call))
-    await calls.repeat([each.call for each in repeated], state.last_calls - len(repeated))
-    if state.lost:
-        await run.commit(state.lost)
-    loop.state.answered = state.outcome
+    for call in unknown:
+        await run.commit(unknown_row(call))
+    await calls.repeat(list(repeated.values()), len(logged.last_calls) - len(repeated))
+    if logged.lost:
+        await run.commit(logged.lost)
+    loop.state.answered = logged.outcome
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeState:
+@dataclass(slots=True)
+class LoggedRun:
     """The last run of a conversation, derived from its rows.
 
     Args:
-        prompt: text of the prompt.
-        earlier_usage: usage of all earlier runs.
-        usage: usage of this run.
-        texts: texts that the run has shown to people.
-        interim_texts: continues their numbering.
+        earlier_rows: rows of earlier runs.
         rows: rows of the run, from the prompt on, without hook rows.
         lost: row to add for postponed calls whose results were lost.
         lost_calls: these calls.
+        iterations: number of the model's answers.
+        turns: number of answers with tool calls.
+        continuations: consecutive answers, up to now, that were truncated at the length limit.
+        calls: all calls by id.
+        last_calls: those of the last answer.
+        unanswered: those of them without a result row, by id; none if another row follows them.
+        completed: calls with a result, their outcome and label, in the order of their rows.
+        deliveries: ids of the messages delivered by each row, and the number of the model call that reads them.
+        texts: texts that the run has shown to people; `interim_texts` continues their numbering.
     """
 
-    prompt: str
-    earlier_usage: UsageTotals
-    usage: UsageTotals
-    texts: tuple[InterimText, ...]
-    interim_texts: InterimTexts
+    earlier_rows: Sequence[Row]
     rows: Sequence[Row]
     lost: Row | None
     lost_calls: Sequence[ToolCall]
+    iterations: int = 0
+    turns: int = 0
+    continuations: int = 0
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    last_calls: Sequence[ToolCall] = ()
+    unanswered: dict[str, ToolCall] = field(default_factory=dict)
+    completed: list[tuple[ToolCall, ToolOutcome, str | None]] = field(default_factory=list)
+    deliveries: list[tuple[list[str], int]] = field(default_factory=list)
+    texts: list[InterimText] = field(default_factory=list)
+    interim_texts: InterimTexts = field(default_factory=InterimTexts)
 
     @property
-    def _answers(self) -> list[Row]:
-        return [row for row in self.rows if row["role"] == "assistant"]
-
-    @property
-    def iterations(self) -> int:
-        """The number of the model's answers."""
-        return sum(partial_reason_of(row) != "stopped" for row in self._answers)
-
-    @property
-    def turns(self) -> int:
-        """The number of answers with tool calls."""
-        return sum(bool(call_ids(row)) for row in self._answers)
-
-    @property
-    def continuations(self) -> int:
-        """The number of consecutive answers, up to now, that were truncated at the length limit."""
-        count = 0
-        for row in self.rows:
-            is_answer = row["role"] == "assistant" and not call_ids(row)
-            if is_answer and partial_reason_of(row) == "length":
-                count += 1
-            elif (is_answer and partial_reason_of(row) is None) or call_ids(row) or "injections" in metadata_of(row):
-                count = 0
-        return count
-
-    @property
-    def last_tools(self) -> frozenset[str]:
-        """The names of the tools that the last answer calls with valid arguments."""
-        calls = _calls(self._answers[-1]) if self._answers else []
-        return frozenset(call.name for call in calls if problem_of(call.arguments) is None)
-
-    @property
-    def last_calls(self) -> int:
-        """The number of calls in the last answer."""
-        return len(_calls(self._answers[-1])) if self._answers else 0
-
-    @property
-    def deliveries(self) -> list[tuple[list[str], int]]:
-        """The ids of the messages delivered by each row, with the number of the model call that reads them."""
-        deliveries, answers = [], 0
-        for row in self.rows:
-            answers += row["role"] == "assistant"
-            if (ids := delivered_ids_in(row)) and not is_prompt(row):
-                deliveries.append((ids, answers + 1))
-        return deliveries
+    def prompt(self) -> str:
+        return text_of(self.rows[0])
 
     @property
     def outcome(self) -> RunOutcome | None:
         """The outcome of the run, if its last row is a final answer."""
         last = self.rows[-1]
         continues = last["role"] != "assistant" or call_ids(last) or partial_reason_of(last) in ("length", "urgent")
-        return None if continues or self.lost else outcome_in(last, self.interim_texts.pending_text)
+        if continues or self.lost:
+            return None
+        text = self.interim_texts.pending_text
+        if partial_reason_of(last) == "stopped":
+            return RunOutcome(text, "cancelled")
+        match metadata_of(last).get("incomplete"):
+            case {"reason": str(reason), "detail": str() | None as detail}:
+                return RunOutcome(text, "incomplete", reason, detail)
+        return RunOutcome(text, "success")
 
-    def completed(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
-        """Return the calls with a result, in the order of their rows."""
-        made = {call.id: call for row in self._answers for call in _calls(row)}
-        ends = [
-            (made[call_id], outcome) for row in self.rows for call_id, outcome in results_in(row) if call_id in made
-        ]
-        return [CompletedCall(call, outcome.label or _label(call, tools), outcome.outcome) for call, outcome in ends]
-
-    def late(self, tools: Mapping[str, Tool]) -> list[CompletedCall]:
-        """Return the postponed calls whose results were lost."""
-        return [CompletedCall(call, _label(call, tools), "lost") for call in self.lost_calls]
-
-    def unanswered(self, tools: Mapping[str, Tool]) -> tuple[list[CompletedCall], list[CompletedCall]]:
-        """Return the calls without a result: those to repeat (side-effect free or never started), and the others."""
-        again: list[CompletedCall] = []
-        others: list[CompletedCall] = []
-        for call in self._unanswered():
-            is_harmless_again = problem_of(call.arguments) is not None or is_side_effect_free(tools.get(call.name))
-            kind = again if is_harmless_again else others
-            kind.append(CompletedCall(call, _label(call, tools), "lost"))
-        return again, others
-
-    def _unanswered(self) -> list[ToolCall]:
-        """Return the calls of the last answer without a result row; none if another row follows them."""
-        answered: set[str] = set()
-        for row in reversed(self.rows):
-            if row["role"] == "assistant":
-                return [call for call in _calls(row) if call.id not in answered]
-            if row["role"] != "tool":
-                break
-            answered.add(str(row.get("tool_call_id")))
-        return []
+    def text_since(self, number: int) -> str:
+        """Return the text for people from the part with this number on."""
+        return "".join(part.text for part in self.texts if part.number >= number) + self.interim_texts.pending_text
 
 
-def resume_state_of(rows: Sequence[Row]) -> ResumeState:
+def logged_run(rows: Sequence[Row]) -> LoggedRun:
     """Return the state of the last run of a conversation.
 
     Raises:
@@ -206,51 +175,43 @@ def resume_state_of(rows: Sequence[Row]) -> ResumeState:
     rows = [row for row in rows if isinstance(row, dict) and isinstance(row.get("role"), str) and not is_of_hook(row)]
     begin = _last_prompt(rows)
     if begin is None:
-        raise RuntimeError(_NO_RUN)
-    own, parts = rows[begin:], InterimTexts()
-    texts = tuple(part for row in own if (part := parts.add(row)))
-    lost = lost_results_row(rows)
-    return ResumeState(
-        prompt=text_of(own[0]),
-        earlier_usage=usage_in(rows[:begin]),
-        usage=usage_in(own),
-        texts=texts,
-        interim_texts=parts,
-        rows=own,
-        lost=lost,
-        lost_calls=_calls_with(rows, metadata_of(lost)["results"]) if lost else (),
-    )
+        raise RuntimeError("There is no run to resume: this conversation has no prompt.")
+    lost_calls: list[ToolCall] = []
+    if lost := lost_results_row(rows):
+        calls = {call.id: call for row in rows if row["role"] == "assistant" for call in _calls(row)}
+        lost_calls = [calls[call_id] for call_id in metadata_of(lost)["results"] if call_id in calls]
+    run = LoggedRun(rows[:begin], rows[begin:], lost, lost_calls)
+    for row in run.rows:
+        _add(run, row)
+    return run
 
 
-def text_since(rows: Sequence[Row], number: int) -> str:
-    """Return the text of the last run of a conversation, from the part with this number on.
-
-    Raises:
-        RuntimeError: there is no run.
-    """
-    state = resume_state_of(rows)
-    return "".join(part.text for part in state.texts if part.number >= number) + state.interim_texts.pending_text
-
-
-def prompt_in(rows: Sequence[Row]) -> str:
-    """Return the prompt of the last run of a conversation; blank if there is none."""
-    begin = _last_prompt(rows)
-    return "" if begin is None else text_of(rows[begin])
+def _add(run: LoggedRun, row: Row) -> None:
+    """Add one of its rows to the state of a run."""
+    is_answer, partial, has_calls = row["role"] == "assistant", partial_reason_of(row), bool(call_ids(row))
+    if is_answer:
+        run.iterations += partial != "stopped"
+        run.turns += has_calls
+        run.last_calls = _calls(row)
+        run.unanswered = {call.id: call for call in run.last_calls}
+        run.calls |= run.unanswered
+    elif row["role"] == "tool":
+        run.unanswered.pop(str(row.get("tool_call_id")), None)
+    else:
+        run.unanswered = {}
+    if is_answer and not has_calls and partial == "length":
+        run.continuations += 1
+    elif (is_answer and partial is None) or has_calls or "injections" in metadata_of(row):
+        run.continuations = 0
+    run.completed += [(run.calls[id_], outcome, label) for id_, outcome, label in results_in(row) if id_ in run.calls]
+    if (ids := delivered_ids_in(row)) and not is_prompt(row):
+        run.deliveries.append((ids, run.iterations + 1))
+    if part := run.interim_texts.add(row):
+        run.texts.append(part)
 
 
 def _last_prompt(rows: Sequence[Row]) -> int | None:
     return next((place for place in range(len(rows) - 1, -1, -1) if is_prompt(rows[place])), None)
-
-
-def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str | None:
-    tool = tools.get(call.name)
-    return label_of(tool, call.arguments) if tool else None
-
-
-def _calls_with(rows: Iterable[Row], ids: Iterable[str]) -> list[ToolCall]:
-    """Return the calls with these ids, in any assistant row."""
-    made = {call.id: call for row in rows if row["role"] == "assistant" for call in _calls(row)}
-    return [made[call_id] for call_id in ids if call_id in made]
 
 
 def _calls(row: Row) -> list[ToolCall]:
@@ -262,9 +223,10 @@ def _calls(row: Row) -> list[ToolCall]:
     blocks = [] if isinstance(message.content, str) else message.content
     calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
     inside = {call.id for call in calls}
-    return calls + [_beside(call) for call in calls_in_field(message) if is_call(call) and call["id"] not in inside]
-
-
-def _beside(call: dict[str, Any]) -> ToolCall:
-    arguments = function_of(call).get("arguments")
-    return ToolCall(id=call["id"], name=function_of(call)["name"], arguments={} if arguments is None else arguments)
+    for call in calls_in_field(message):
+        if is_call(call) and call["id"] not in inside:
+            function = function_of(call)
+            arguments = function.get("arguments")
+            arguments = {} if arguments is None else arguments
+            calls.append(ToolCall(id=call["id"], name=function["name"], arguments=arguments))
+    return calls

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal  # noqa: TC003 - pydantic reads the annotation at run time
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import structlog
 from pydantic import BaseModel, Field, ValidationError
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.loop.injection_queue import InjectionQueue
     from orchestrator_interactive.loop.outcome import SessionState
+    from orchestrator_interactive.loop.tool_results import SecretFilter
     from orchestrator_interactive.transcript.answer_parts import InterimText
 
 log = structlog.get_logger(__name__)
@@ -83,12 +83,6 @@ class LoopOptions(Options):
     default_provider: str | None = None
 
 
-class SecretFilter(Protocol):
-    """The capability `secrets.filter`: replaces known secrets in a text and, unless `known_only`, likely ones."""
-
-    def __call__(self, text: str, *, known_only: bool = False) -> str: ...
-
-
 class RunStopped(Exception):  # noqa: N818 - a stop is no error
     """The run was stopped. `hook_result` is the result of the hooks that were running, if they finished."""
 
@@ -127,6 +121,7 @@ class Run:
         usage: usage of the model calls so far.
         interim_texts: texts for people so far.
         is_in_doubt: a row with text was interrupted on its way to the log.
+        ephemeral: hook injections for the next request only.
     """
 
     context: ContextManager
@@ -138,8 +133,8 @@ class Run:
     options: LoopOptions
     inbox: InjectionQueue
     session_state: SessionState
-    id: str = field(default_factory=lambda: uuid4().hex)
-    secret_filter: SecretFilter | None = None
+    id: str
+    secret_filter: SecretFilter | None
     deadlines: Deadlines = field(default_factory=Deadlines)
     iterations: int = 0
     usage: UsageTotals = NO_USAGE
@@ -148,10 +143,7 @@ class Run:
     is_in_doubt: bool = False
     stop: CancellationToken = field(default_factory=CancellationToken)
     ending: CancellationToken = field(default_factory=CancellationToken)
-    _ephemeral_injections: list[ContextInjection] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.stop.register_child(self.ending)
+    ephemeral: list[ContextInjection] = field(default_factory=list)
 
     def follow(self) -> None:
         """Apply the session's stop to the run, at the same stage."""
@@ -159,10 +151,6 @@ class Run:
             self.stop.request_immediate()
         else:
             self.stop.request_graceful()
-
-    def cancel(self) -> None:
-        """Stop the run because its caller was cancelled."""
-        self.stop.request_immediate()
 
     def suspend(self) -> bool:
         """End the run at its next boundary, so that another process can resume it. Returns False if it is ending."""
@@ -197,15 +185,6 @@ class Run:
     def without_secrets(self, text: str, *, known_only: bool = False) -> str:
         """Return the text without the host's secrets, for a model or a person."""
         return text if self.secret_filter is None else self.secret_filter(text, known_only=known_only)
-
-    def take_ephemeral(self) -> list[ContextInjection]:
-        """Take the ephemeral injections for the next request."""
-        ephemeral, self._ephemeral_injections = self._ephemeral_injections, []
-        return ephemeral
-
-    def restore_ephemeral(self, ephemeral: list[ContextInjection]) -> None:
-        """Put back the ephemeral injections of a failed request; the next request includes them."""
-        self._ephemeral_injections = ephemeral + self._ephemeral_injections
 
     async def commit(self, row: dict[str, Any]) -> None:
         """Add a row to the log, and show the text that it completes."""
@@ -250,7 +229,7 @@ class Run:
         """
         if not self.hooks.listens(event):
             return CONTINUE
-        work = CancellableTask(self._consult(event, data))
+        work = CancellableTask(self._emit(event, data, may_deny=True))
         with self.ending.watch(work.cancel):
             await work.wait()
         if self.is_suspended:
@@ -266,13 +245,11 @@ class Run:
         A stop cancels the hooks after a short grace period.
         """
         if self.hooks.listens(event):
-            await self.await_hooks(self._announce(event, data), event)
+            await self.await_hooks(self._emit(event, data, may_deny=False), event)
 
-    async def emit(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Emit an event like `announce`, and return the hooks' result for later processing."""
-        if not self.hooks.listens(event):
-            return CONTINUE
-        return await self.await_hooks(self._emit(event, data), event) or CONTINUE
+    async def _emit(self, event: str, data: dict[str, Any], *, may_deny: bool) -> HookResult:
+        result = await self.hooks.emit(event, data)
+        return await self.route(result if may_deny else without_denial(result, event), event)
 
     async def await_hooks(self, hooks: Awaitable[T], event: str) -> T | None:
         """Await hooks; a stop cancels them after a short grace period. Returns None if they were cancelled."""
@@ -281,15 +258,6 @@ class Run:
         except TimeoutError:
             log.warning("hook.cancelled", hook_event=event)
             return None
-
-    async def _announce(self, event: str, data: dict[str, Any]) -> None:
-        await self.route(await self._emit(event, data), event)
-
-    async def _emit(self, event: str, data: dict[str, Any]) -> HookResult:
-        return without_denial(await self.hooks.emit(event, data), event)
-
-    async def _consult(self, event: str, data: dict[str, Any]) -> HookResult:
-        return await self.route(await self.hooks.emit(event, data), event)
 
     async def route(self, result: HookResult, event: str) -> HookResult:
         """Process a hook's result; ephemeral injections are kept for the next request.
@@ -312,7 +280,7 @@ class Run:
             injections = result.injections()
         if result.action == "deny":
             raise RunDenied(result.reason or "A hook denied it.")
-        self._ephemeral_injections += [injection for injection in injections if injection.ephemeral]
+        self.ephemeral += [injection for injection in injections if injection.ephemeral]
         return result
 
     async def _process(self, result: HookResult, event: str) -> HookResult:

@@ -23,7 +23,7 @@ class CancellableTask(Generic[T]):
     """A task that can be cancelled. One that ignores it is abandoned, but stays referenced until it ends.
 
     `is_over`: it has ended or was abandoned; `on_over` is called then. `is_finished`: it ended with a result or an
-    error, not by cancellation.
+    error, not by cancellation; then it has a `value` or an `error`.
     """
 
     _abandoned: ClassVar[set[asyncio.Task[Any]]] = set()
@@ -32,7 +32,7 @@ class CancellableTask(Generic[T]):
         self.is_over = False
         self.is_finished = False
         self.error: Exception | None = None
-        self._result: T | None = None
+        self.value: T | None = None
         self._coroutine = coroutine
         self._on_over = on_over
         self._has_begun = False
@@ -79,12 +79,12 @@ class CancellableTask(Generic[T]):
             raise self.error
         if not self.is_finished:
             raise asyncio.CancelledError
-        return self._result  # type: ignore[return-value] # a finished task without an error has one
+        return self.value  # type: ignore[return-value] # a finished task without an error has one
 
     async def _run(self) -> None:
         self._has_begun = True
         try:
-            self._result = await self._coroutine
+            self.value = await self._coroutine
             self.is_finished = not self.is_over
         except Exception as e:  # noqa: BLE001 - the waiter gets it
             self.error, self.is_finished = e, not self.is_over

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import traceback
 from copy import deepcopy
@@ -18,7 +17,6 @@ from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_
 from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
 from orchestrator_interactive.kernel.tool_support import reporting
-from orchestrator_interactive.loop.large_results import examined, is_large, moved_to_file
 from orchestrator_interactive.loop.run import RunDenied, changed
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import (
@@ -26,18 +24,20 @@ from orchestrator_interactive.loop.tool_results import (
     TIMED_OUT,
     UNCHECKED,
     UNKNOWN_OUTCOME,
-    CallOutcome,
     CompletedCall,
     ToolOutcome,
     as_result,
-    changed_result,
+    examined,
     failure,
+    is_large,
+    moved_to_file,
     result_row,
+    with_outcome,
 )
 from orchestrator_interactive.transcript.rows import truncate_middle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
     from orchestrator_interactive.kernel.contracts.messages import ToolCall
     from orchestrator_interactive.kernel.contracts.protocols import Tool
@@ -56,32 +56,36 @@ class ToolExecution:
     """One tool call: prepare (hooks may modify or deny it), execute, finalise.
 
     It starts with `begin`, and can be cancelled at any `stage`, also by its time limit, which starts with the tool.
-    `result` is None until a result is known. `on_over` is called when it has ended or was cancelled.
+    `on_over` is called when it has ended or was cancelled. `close` completes it.
+
+    Args:
+        group: number of the postponements in the run before this call.
     """
 
-    def __init__(self, run: Run, call: ToolCall, on_over: Callable[[ToolExecution], object]) -> None:
-        self._run = run
+    completed: CompletedCall  # set by `close`
+
+    def __init__(self, run: Run, call: ToolCall, group: int, on_over: Callable[[ToolExecution], object]) -> None:
         self.call = call
+        self.group = group
         self.stage: Stage = "waiting"
-        self.result: ToolResult | None = None
+        self.is_over = False
+        self.was_dropped = False  # it began early, but the complete answer does not contain it
+        self.lacks_events = False  # it was cancelled after it was announced
         self.hook_results: list[tuple[str, HookResult]] = []
+        self._run = run
+        self._on_over = on_over
         self._tool: Tool | None = run.tools.get(call.name)
-        self._timeout_s = run.options.tool_timeout_s
-        self._timed_out = False
+        self._task: CancellableTask[None] | None = None
         self._input = call.arguments
         self._label: str | None = None
         self._announced_at = 0.0
-        self._stage_at_close: Stage = "waiting"
-        self.lacks_events = False  # it was cancelled after it was announced
-        self._row: dict[str, Any] | None = None
-        self._is_dropped = False
-        self._outcome: ToolOutcome = "cancelled"
-        self._reports: _Reports | None = None
+        self._was_running = False  # when it was closed
+        self._why_cancelled = NOT_STARTED
+        self._result: ToolResult | None = None
         self._is_filtered = False
-        self._on_over = on_over
-        self.is_over = False
-        self._task: CancellableTask[None] | None = None
-        self._has_begun: asyncio.Future[None] | None = None
+        self._row: dict[str, Any] | None = None
+        self._line: str | None = None  # the last progress line that is not emitted yet
+        self._emitting: CancellableTask[None] | None = None
 
     def problem(self) -> str | None:
         """Return why the call cannot begin; None if it can."""
@@ -94,41 +98,16 @@ class ToolExecution:
 
     def refuse(self, problem: str) -> None:
         """Fail without having begun."""
-        self.result, self.is_over = failure(problem), True
+        self._result, self.is_over = failure(problem), True
 
     def begin(self) -> None:
         self._task = CancellableTask(self._execute_call(), self._set_over)
-        if self._has_begun is not None:
-            self._signal_begin()
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
         elif not self.is_over:
             self._set_over()
-            if self._has_begun is not None:
-                self._signal_begin()
-
-    def drop(self) -> None:
-        """Cancel an early call that the complete answer does not contain."""
-        self._is_dropped = True
-        self.cancel()
-
-    async def end(self) -> None:
-        """Wait until it is over. Cancelling the waiter cancels the call."""
-        if self._task is None and not self.is_over:
-            self._has_begun = asyncio.get_running_loop().create_future()
-            try:
-                await self._has_begun
-            except asyncio.CancelledError:
-                self.cancel()
-                raise
-        if self._task is not None:
-            await self._task.wait()
-
-    def _signal_begin(self) -> None:
-        if self._has_begun is not None and not self._has_begun.done():
-            self._has_begun.set_result(None)
 
     def _set_over(self) -> None:
         self.is_over = True
@@ -142,9 +121,9 @@ class ToolExecution:
             try:
                 self._input = changed(await self._consult(events.TOOL_PRE), "tool_input", self._input)
             except RunDenied as e:
-                self.result = failure(f"Denied: {e}")
+                self._result = failure(f"Denied: {e}")
                 return
-            if self._is_closed():  # a hook ignored cancellation, and the run has ended
+            if self._row is not None:  # a hook ignored cancellation, and the run has ended
                 return
         self.stage, self._announced_at = "announced", time.monotonic()
         if hasattr(tool, "label"):
@@ -154,81 +133,134 @@ class ToolExecution:
             await run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
         if run.is_stopped:
             return
-        self.stage = "running"
+        self.stage, self._why_cancelled = "running", UNKNOWN_OUTCOME
         run.session_stop.register_tool_start(self.call.id, self.call.name)
         own_s = getattr(tool, "timeout_s", None)
-        self._timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else self._timeout_s
-        self._run.deadlines.set(self, self._timeout_s, self._on_timeout)
+        timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else run.options.tool_timeout_s
+        run.deadlines.set(self, timeout_s, partial(self._on_timeout, timeout_s))
         try:
             with reporting(self._report):
-                result = self.result = await examined(await _result_of(tool, self._input))
+                result = self._result = await examined(await _result_of(tool, self._input))
         finally:
-            self._run.deadlines.clear(self)
+            run.deadlines.clear(self)
             run.session_stop.register_tool_complete(self.call.id)
-        if not self._is_closed():
+        if self._row is None:
             await self._finalise(result)
 
-    def _on_timeout(self) -> None:
-        log.warning("tool.timed_out", tool=self.call.name, timeout_s=self._timeout_s)
-        self._timed_out = True
+    def _on_timeout(self, timeout_s: float) -> None:
+        log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
+        self._why_cancelled = TIMED_OUT.format(timeout_s=timeout_s)
         self.cancel()
 
     def _report(self, text: str) -> None:
-        if self._is_closed():
-            return
-        if self._reports is None:
-            self._reports = _Reports(self._emit_progress)
-        self._reports.report(text)
+        """Emit a progress line; of the lines that arrive while another is being emitted, only the last."""
+        if self._row is None:
+            self._line = text
+            if self._emitting is None:
+                self._emitting = CancellableTask(self._emit_lines())
+
+    async def _emit_lines(self) -> None:
+        while self._line is not None and self.stage in {"running", "known"}:
+            text, self._line = self._run.without_secrets(self._line), None
+            await self._run.progress("tool:progress", tool=self.call.name, id=self.call.id, text=text)
+        self._emitting = None
+
+    async def _finalise(self, result: ToolResult) -> None:
+        run = self._run
+        self.stage, event = "known", _event_of(result)
+        if run.hooks.listens(event):
+            try:
+                hook_result = await self._consult(event, tool_result=result, error=result.error)
+            except RunDenied as e:
+                self._result = result = failure(f"The result was withheld: {e}")
+            else:
+                modified = _changed_result(hook_result, result)
+                self._result = result = result if modified is result else await examined(modified)
+            if self._row is not None:
+                return
+        self.stage = "checked"
+        if is_large(result):
+            save = run.coordinator.get_capability("workspace.save") if run.coordinator else None
+            limit = run.options.max_result_chars
+            self._result = await moved_to_file(result, self.call.id, limit, save, run.without_secrets)
+            self._is_filtered = True
+            if self._row is not None:
+                return
+        await self._report_end()
+
+    async def _consult(self, event: str, **more: Any) -> HookResult:
+        """Emit a hook event; injections are kept until all calls of the answer have their results."""
+        result = await self._run.hooks.emit(event, self._payload(**more))
+        if result.action == "inject_context":
+            self.hook_results.append((event, result))
+            return result
+        if injections := result.injections():
+            self.hook_results.append((event, HookResult(action="inject_context", context_injections=injections)))
+            result = result.model_copy(update={"context_injections": []})
+        return await self._run.route(result, event)
+
+    def _payload(self, **more: Any) -> dict[str, Any]:
+        # Hooks get a copy of the input, and change it through their result.
+        given = deepcopy(self._input)
+        return {"tool_name": self.call.name, "tool_input": given, "tool_call_id": self.call.id, **more}
+
+    async def _report_end(self) -> None:
+        if self._emitting is not None:
+            await self._emitting.wait()
+        if self.stage == "checked":
+            self.stage = "reported"
+        if self._run.on_progress is not None:
+            success = self._result is not None and self._result.success
+            duration = time.monotonic() - self._announced_at
+            await self._run.progress(
+                "tool:end", tool=self.call.name, duration=duration, id=self.call.id, success=success
+            )
 
     def close(self) -> dict[str, Any]:
         """Close the call with its current outcome, and return its row. A later result of the tool is ignored."""
-        if self._row is None:
-            if self._task is not None and self._task.error is not None:
-                self._record_crash(self._task.error)
-            self._stage_at_close, self.stage = self.stage, "closed"
-            self.lacks_events = self._stage_at_close in {"announced", "running", "known", "checked"}
-            self._outcome = self._outcome_at_close()
-            if self.result is None:
-                self.result = failure(self._cancel_reason())
-            elif self._stage_at_close == "known" and self._run.hooks.listens(_event_of(self.result)):
-                self.result = failure(UNCHECKED)  # a hook might have modified or withheld it
-            label = None if self._input is self.call.arguments else self._label
-            is_clean = self._is_filtered or self._run.secret_filter is None
-            hide = str if is_clean else partial(self._run.without_secrets, known_only=self.result.success)
-            row = result_row(self.call, self.result, self._run.options.max_result_chars, hide)
-            self._row = CallOutcome(self._outcome, label).mark(row)
+        if self._row is not None:
+            return self._row
+        run, stage, tool = self._run, self.stage, self._tool
+        self.stage = "closed"
+        self.lacks_events = stage in {"announced", "running", "known", "checked"}
+        self._was_running = stage == "running"
+        if self._task is not None and self._task.error is not None:  # a hook failed, or the result is invalid
+            log.error("tool.execution_failed", tool=self.call.name, exc_info=self._task.error)
+            error = self._task.error
+            self._result = self._result or failure(f"{type(error).__name__}: {error_text(error)}")
+        outcome: ToolOutcome
+        if self._result is not None:
+            outcome = "finished" if self._result.success else "failed"
+            if stage == "known" and run.hooks.listens(_event_of(self._result)):
+                self._result = failure(UNCHECKED)  # a hook might have modified or withheld it
+        else:
+            self._result = failure(self._why_cancelled)
+            if stage != "running" or is_side_effect_free(tool):
+                outcome = "cancelled"
+            else:
+                outcome = "lost" if run.is_suspended and self._why_cancelled is UNKNOWN_OUTCOME else "unknown"
+        if stage == "waiting" and tool is not None:
+            self._label = self._label_for(tool)
+        self.completed = CompletedCall(self.call, self._label, outcome, self.was_dropped)
+        is_clean = self._is_filtered or run.secret_filter is None
+        hide = str if is_clean else partial(run.without_secrets, known_only=self._result.success)
+        row = result_row(self.call, self._result, run.options.max_result_chars, hide)
+        self._row = with_outcome(row, outcome, None if self._input is self.call.arguments else self._label)
         return self._row
-
-    def _cancel_reason(self) -> str:
-        if self._stage_at_close != "running":
-            return NOT_STARTED
-        return TIMED_OUT.format(timeout_s=self._timeout_s) if self._timed_out else UNKNOWN_OUTCOME
-
-    def _outcome_at_close(self) -> ToolOutcome:
-        if self.result is not None:
-            return "finished" if self.result.success else "failed"
-        if self._stage_at_close != "running" or is_side_effect_free(self._tool):
-            return "cancelled"
-        return "lost" if self._run.is_suspended and not self._timed_out else "unknown"
-
-    def completed_call(self) -> CompletedCall:
-        """Return the outcome of the closed call."""
-        if self._stage_at_close == "waiting" and self._tool is not None:
-            self._label = self._label_for(self._tool)
-        return CompletedCall(self.call, self._label, self._outcome, was_dropped=self._is_dropped)
-
-    def _record_crash(self, error: Exception) -> None:
-        """Turn an error outside the tool (a hook, an invalid result) into a failed call."""
-        log.error("tool.execution_failed", tool=self.call.name, exc_info=error)
-        self.result = self.result or failure(f"{type(error).__name__}: {error_text(error)}")
 
     async def report_cancelled(self) -> None:
         """Emit the missing end events of a cancelled call, with a short time limit for each."""
-        if self._stage_at_close == "running":
+        if self._was_running:
             await self._within_grace(self._emit_cancelled())
-        if self._reports is not None:
-            await self._within_grace(self._reports.end())
+        if self._emitting is not None:
+            await self._within_grace(self._emitting.wait())
         await self._within_grace(self._report_end())
+
+    async def _emit_cancelled(self) -> None:
+        payload = self._payload(tool_result=self._result, error=self._result.error if self._result else None)
+        hook_result = await self._run.hooks.emit(events.TOOL_ERROR, payload)
+        # Processed, like all hook results, after all calls of the answer have their results.
+        self.hook_results.append((events.TOOL_ERROR, without_denial(hook_result, events.TOOL_ERROR)))
 
     async def _within_grace(self, emitting: Coroutine[Any, Any, None]) -> None:
         task = CancellableTask(emitting)
@@ -240,106 +272,9 @@ class ToolExecution:
         if not task.is_finished:
             log.warning("tool.progress_abandoned", tool=self.call.name)
 
-    async def _emit_cancelled(self) -> None:
-        error = self.result.error if self.result else None
-        hook_result = await self._run.hooks.emit(events.TOOL_ERROR, self._payload(tool_result=self.result, error=error))
-        # Processed, like all hook results, after all calls of the answer have their results.
-        self.hook_results.append((events.TOOL_ERROR, without_denial(hook_result, events.TOOL_ERROR)))
-
-    def _is_closed(self) -> bool:
-        return self.stage == "closed"
-
     def _label_for(self, tool: Tool) -> str | None:
         label = label_of(tool, self._input)
         return None if label is None else self._run.without_secrets(label)
-
-    async def _emit_progress(self, text: str) -> None:
-        text = self._run.without_secrets(text)
-        await self._run.progress("tool:progress", tool=self.call.name, id=self.call.id, text=text)
-
-    async def _finalise(self, result: ToolResult) -> None:
-        self.stage = "known"
-        event = _event_of(result)
-        if self._run.hooks.listens(event):
-            try:
-                hook_result = await self._consult(event, tool_result=result, error=result.error)
-            except RunDenied as e:
-                self.result = result = failure(f"The result was withheld: {e}")
-            else:
-                modified = changed_result(hook_result, result)
-                self.result = result = result if modified is result else await examined(modified)
-            if self._is_closed():
-                return
-        self.stage = "checked"
-        if is_large(result):
-            coordinator = self._run.coordinator
-            save = coordinator.get_capability("workspace.save") if coordinator else None
-            self.result = await moved_to_file(
-                result, self.call.id, self._run.options.max_result_chars, save, self._run.without_secrets
-            )
-            self._is_filtered = True
-            if self._is_closed():
-                return
-        await self._report_end()
-
-    async def _consult(self, event: str, **more: Any) -> HookResult:
-        """Emit a hook event; injections are kept until all calls of the answer have their results."""
-        result = await self._run.hooks.emit(event, self._payload(**more))
-        if result.action == "inject_context":
-            self.hook_results.append((event, result))
-            return result
-        if injections := result.injections():
-            hook_result = HookResult(action="inject_context", context_injections=injections)
-            self.hook_results.append((event, hook_result))
-            result = result.model_copy(update={"context_injections": []})
-        return await self._run.route(result, event)
-
-    async def _report_end(self) -> None:
-        if self._reports is not None:
-            await self._reports.end()
-        if self.stage == "checked":
-            self.stage = "reported"
-        if self._run.on_progress is None:
-            return
-        await self._run.progress(
-            "tool:end",
-            tool=self.call.name,
-            duration=time.monotonic() - self._announced_at,
-            id=self.call.id,
-            success=self.result is not None and self.result.success,
-        )
-
-    def _payload(self, **more: Any) -> dict[str, Any]:
-        # Hooks get a copy of the input, and change it through their result.
-        given = deepcopy(self._input)
-        return {"tool_name": self.call.name, "tool_input": given, "tool_call_id": self.call.id, **more}
-
-
-class _Reports:
-    """Progress lines of a tool: emits one at a time; of the lines that arrive in between, only the last."""
-
-    def __init__(self, emit: Callable[[str], Awaitable[None]]) -> None:
-        self._emit = emit
-        self._latest: str | None = None
-        self._emitting: CancellableTask[None] | None = None
-        self._ended = False
-
-    def report(self, text: str) -> None:
-        self._latest = text
-        if self._emitting is None and not self._ended:
-            self._emitting = CancellableTask(self._emit_all())
-
-    async def end(self) -> None:
-        """Accept no more lines, and wait for the line being emitted."""
-        self._ended = True
-        if self._emitting is not None:
-            await self._emitting.wait()
-
-    async def _emit_all(self) -> None:
-        while self._latest is not None and not self._ended:
-            text, self._latest = self._latest, None
-            await self._emit(text)
-        self._emitting = None
 
 
 async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
@@ -351,6 +286,14 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
         log.error("tool.failed", tool=tool.name, exception=truncate_middle(lines, _MAX_TRACEBACK_CHARS))  # noqa: TRY400 - cut
         message = truncate_middle(error_text(e), _MAX_ERROR_CHARS)
         return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
+
+
+def _changed_result(hook_result: HookResult, result: ToolResult) -> ToolResult:
+    """Return the result as the hooks modified it; a text or other data in its place becomes its output."""
+    value = (hook_result.data or {}).get("tool_result")
+    if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
+        return result.model_copy(update={"output": value})
+    return changed(hook_result, "tool_result", result)
 
 
 def is_side_effect_free(tool: Tool | None) -> bool:

@@ -32,51 +32,41 @@ _MAX_AT_ONCE = 3
 class ToolExecutor:
     """All calls of a run, from their start until they are settled: closed, with a row in the log.
 
-    A graceful stop cancels calls that have not started at once, and running calls after the grace period. An immediate
-    stop cancels all calls at once.
+    At most `max_parallel_tools` calls run at once, and as many again after each postponement, up to three times as many
+    in the run. The others wait in order. A graceful stop cancels calls that have not started at once, and running calls
+    after the grace period. An immediate stop cancels all calls at once.
+
+    Args:
+        early: calls that began before their answer was complete and are not part of an answer yet, by id.
+        postponed: running calls whose answer has got its row.
+        completed: settled calls.
+        used_ids: ids of the calls in the run's answers.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._slots = _Slots(run.options.max_parallel_tools)
+        self.early: dict[str, ToolExecution] = {}
+        self.postponed: list[ToolExecution] = []
+        self.completed: list[CompletedCall] = []
+        self.used_ids: set[str] = set()
         self._open: dict[ToolExecution, None] = {}
-        self._ids: set[str] = set()
-        self._early: dict[str, ToolExecution] = {}
-        self.postponed: list[ToolExecution] = []  # running calls whose answer has got its row
-        self._completed: list[CompletedCall] = []
+        # Calls that wait for others to end, and the number of running calls by group; see `_start`.
+        self._waiting: dict[ToolExecution, None] = {}
+        self._running: Counter[int] = Counter()
+        self._group = 0
         # Calls that are over, in the order of their ends; `_collect` takes those of its answer.
         self._ended: deque[ToolExecution] = deque()
         self._changed: asyncio.Future[None] | None = None
         self._is_urgent = False
         self._is_stopping = False
-        self._is_cancelled = False
-
-    @property
-    def early_ids(self) -> Collection[str]:
-        """The ids of calls that began before their answer was complete and are not part of an answer yet."""
-        return self._early.keys()
-
-    def add_completed(self, completed: Iterable[CompletedCall]) -> None:
-        """Add calls that the run made in earlier processes."""
-        self._completed.extend(completed)
-        self._ids.update(each.call.id for each in self._completed)
-
-    @property
-    def lost(self) -> list[CompletedCall]:
-        """The calls whose process ended while they were running."""
-        return [each for each in self._completed if each.outcome == "lost"]
 
     def to_event(self) -> list[dict[str, Any]]:
         """Return the settled calls for progress events, without dropped calls that were repeated later."""
         return [
             each.to_event()
-            for place, each in enumerate(self._completed)
-            if not (each.was_dropped and any(map(each.is_same_as, self._completed[place + 1 :])))
+            for place, each in enumerate(self.completed)
+            if not (each.was_dropped and any(map(each.is_same_as, self.completed[place + 1 :])))
         ]
-
-    def is_used(self, call_id: str) -> bool:
-        """Return whether a call of the run has this id, not counting early calls."""
-        return call_id in self._ids and call_id not in self._early
 
     async def run_answer(self, row: dict[str, Any], calls: Sequence[ToolCall]) -> None:
         """Commit the answer's row, run its calls in parallel, and commit each result as it arrives.
@@ -88,7 +78,7 @@ class ToolExecutor:
         await self._run.write(row)
         executions = self._begin_all(calls, 0)
         await self._run.emit_text(row)
-        if self._early:
+        if self.early:
             await self.drop_early()
         await self._collect(executions)
 
@@ -104,23 +94,23 @@ class ToolExecutor:
 
         Calls beyond `max_calls_per_answer` are refused.
         """
-        early = {call.id: self._early.pop(call.id) for call in calls if self._has_begun(call)} if self._early else {}
+        early = {}
+        if self.early:
+            begun = [call.id for call in calls if call.id in self.early and self.early[call.id].call == call]
+            early = {call_id: self.early.pop(call_id) for call_id in begun}
         most = self._run.options.max_calls_per_answer
         room = max(most - earlier_calls - len(early), 0)
         if len(calls) - len(early) > room:
             log.warning("tool.calls_refused", calls=earlier_calls + len(calls), max_calls_per_answer=most)
         executions = []
         for call in calls:
+            self.used_ids.add(call.id)
             execution = early.get(call.id)
             if execution is None:
                 execution = self._begin(call, None if room > 0 else TOO_MANY.format(most=most))
                 room -= 1
             executions.append(execution)
         return executions
-
-    def _has_begun(self, call: ToolCall) -> bool:
-        early = self._early.get(call.id)
-        return early is not None and early.call == call
 
     def begin_early(self, block: ContentBlock, is_used: Callable[[str], bool], seen: set[str]) -> None:
         """Begin a call of a side-effect-free tool before its answer is complete.
@@ -130,30 +120,50 @@ class ToolExecutor:
         """
         if not isinstance(block, ToolCallBlock) or not is_plain(block.id) or block.id in seen:
             return
-        if is_used(block.id) or self.is_used(block.id):
+        if is_used(block.id) or block.id in self.used_ids:
             return
         seen.add(block.id)
-        if len(self._early) >= self._run.options.max_calls_per_answer:
+        if len(self.early) >= self._run.options.max_calls_per_answer:
             return
         is_wanted = is_side_effect_free(self._run.tools.get(block.name)) and problem_of(block.input) is None
         if is_wanted and not self._run.ending.is_cancelled and not self._is_stopping:
-            self._early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
+            self.early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall, refusal: str | None = None) -> ToolExecution:
-        execution = ToolExecution(self._run, call, self._on_over)
+        execution = ToolExecution(self._run, call, self._group, self._on_over)
         self._open[execution] = None
-        self._ids.add(call.id)
         if (problem := refusal or execution.problem()) is not None:
             execution.refuse(problem)
-        elif self._is_stopping or self._is_cancelled:
-            execution.cancel()
         else:
-            self._slots.begin(execution)
+            self._waiting[execution] = None
+            if self._is_stopping:
+                execution.cancel()
+            else:
+                self._start(execution)
         return execution
+
+    def _start(self, execution: ToolExecution) -> bool:
+        """Start a waiting call if there is room for it: in its group, and in the run.
+
+        A group is the calls since the last postponement.
+        """
+        most = self._run.options.max_parallel_tools
+        if self._running[execution.group] >= most or sum(self._running.values()) >= _MAX_AT_ONCE * most:
+            return False
+        del self._waiting[execution]
+        self._running[execution.group] += 1
+        execution.begin()
+        return True
 
     def _on_over(self, execution: ToolExecution) -> None:
         # Also for a tool that ignores its cancellation: it must not block waiting calls.
-        self._slots.free(execution)
+        if execution in self._waiting:
+            del self._waiting[execution]
+        else:
+            self._running[execution.group] -= 1
+            for following in self._waiting:
+                if self._start(following):
+                    break
         self._ended.append(execution)
         self.wake()
 
@@ -175,11 +185,8 @@ class ToolExecutor:
 
     async def _collect(self, executions: list[ToolExecution]) -> None:
         left = dict.fromkeys(executions)
-        self._ended.clear()
-        for execution in executions:
-            if execution.is_over:
-                self._ended.append(execution)
-        self._is_urgent = self._run.inbox.has_urgent
+        self._ended = deque(execution for execution in executions if execution.is_over)
+        self._is_urgent = bool(self._run.inbox.pending) and self._run.inbox.has_urgent
         while left:
             if self._ended:
                 execution = self._ended.popleft()
@@ -193,22 +200,19 @@ class ToolExecutor:
                 break
             else:
                 await self._wait()
-        await self._route_hook_results(executions if not left else [each for each in executions if each not in left])
+        await self._route_hook_results(each for each in executions if each not in left)
 
     async def _postpone(self, executions: Collection[ToolExecution]) -> None:
-        """Postpone the results of running calls to a later row.
-
-        Calls of the next answer do not wait for them, up to the run's limit of running calls.
-        """
+        """Postpone the results of running calls to a later row. Calls of the next answer do not wait for them."""
         for execution in executions:
             await self._run.commit(still_running_row(execution.call))
         self.postponed += executions
-        self._slots.begin_group()
+        self._group += 1
 
     async def _complete(self, execution: ToolExecution, row: dict[str, Any] | None) -> None:
         """Commit the row of a closed call, if given, and emit its missing end events."""
         del self._open[execution]
-        self._completed.append(execution.completed_call())
+        self.completed.append(execution.completed)
         try:
             if row is not None:
                 await self._run.commit(row)
@@ -218,33 +222,39 @@ class ToolExecutor:
 
     async def drop_early(self) -> None:
         """Cancel early calls that the answer does not contain, because it failed or was modified."""
-        if not self._early:
-            return
-        dropped, self._early = list(self._early.values()), {}
-        self._ids.difference_update(execution.call.id for execution in dropped)
+        dropped, self.early = list(self.early.values()), {}
         for execution in dropped:
-            execution.drop()
+            execution.was_dropped = True
         await self._drop(dropped)
 
-    async def _drop(self, executions: Iterable[ToolExecution]) -> None:
-        dropped = list(executions)
+    async def _drop(self, dropped: Collection[ToolExecution]) -> None:
         for execution in dropped:
             execution.cancel()
-        for execution in dropped:
-            await execution.end()
+        await self._end_of(dropped)
+        for execution in list(dropped):
             execution.close()
             await self._complete(execution, None)
 
-    async def commit_finished(self) -> None:
-        """Commit the results of all postponed calls that have ended, as one row."""
-        if any(execution.is_over for execution in self.postponed):
-            await self._commit_late(self._run.commit)
+    async def _end_of(self, executions: Collection[ToolExecution]) -> None:
+        """Wait until the calls are over. Cancelling the waiter cancels them, and still waits for them."""
+        cancelled: asyncio.CancelledError | None = None
+        while not all(execution.is_over for execution in executions):
+            try:
+                await self._wait()
+            except asyncio.CancelledError as e:
+                cancelled = e
+                for execution in executions:
+                    execution.cancel()
+        if cancelled is not None:
+            raise cancelled
 
-    async def _commit_late(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+    async def commit_finished(self, commit: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+        """Commit the results of all postponed calls that have ended, as one row."""
         over = [execution for execution in self.postponed if execution.is_over]
+        if not over:
+            return
         await commit(late_results_row([execution.close() for execution in over]))
-        settled = set(over)
-        self.postponed = [execution for execution in self.postponed if execution not in settled]
+        self.postponed = [execution for execution in self.postponed if execution not in over]
         for execution in over:
             await self._complete(execution, None)
         await self._route_hook_results(over)
@@ -260,12 +270,10 @@ class ToolExecutor:
 
     async def wait_for_change(self) -> None:
         """Wait until a postponed call ends, a message is pending, or the run is to end."""
-        with self._run.ending.watch(self.wake):
-            while not self._has_changed():
+        run = self._run
+        with run.ending.watch(self.wake):
+            while not (run.is_ending or run.inbox.pending or any(execution.is_over for execution in self.postponed)):
                 await self._wait()
-
-    def _has_changed(self) -> bool:
-        return self._run.is_ending or len(self._run.inbox) > 0 or any(execution.is_over for execution in self.postponed)
 
     def begin_stop(self) -> None:
         """Cancel calls that have not started, and running calls after the grace period."""
@@ -278,7 +286,6 @@ class ToolExecutor:
 
     def cancel(self) -> None:
         """Cancel every call."""
-        self._is_cancelled = True
         for execution in self._open:
             execution.cancel()
 
@@ -292,52 +299,9 @@ class ToolExecutor:
         if not self._run.ending.is_cancelled:
             self.cancel()
         await self.drop_early()
-        for execution in self.postponed:
-            await execution.end()
+        await self._end_of(self.postponed)
         try:
-            if self.postponed:
-                # Not `commit`: this row must not complete the run's last text, which is the run's result.
-                await self._commit_late(self._run.context.add_message)
+            # Not `commit`: this row must not complete the run's last text, which is the run's result.
+            await self.commit_finished(self._run.context.add_message)
         finally:
             await self._drop(self._open)
-
-
-class _Slots:
-    """Bounds the running calls: `most` per group, and three times as many in the run. The others wait in order.
-
-    A group is the calls since the last postponement.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._group = 0
-        self._running: dict[ToolExecution, int] = {}
-        self._running_of: Counter[int] = Counter()
-        self._waiting: dict[ToolExecution, int] = {}
-
-    def begin_group(self) -> None:
-        self._group += 1
-
-    def begin(self, execution: ToolExecution) -> None:
-        self._waiting[execution] = self._group
-        if self._has_room(self._group):
-            self._start(execution)
-
-    def free(self, execution: ToolExecution) -> None:
-        self._waiting.pop(execution, None)
-        group = self._running.pop(execution, None)
-        if group is None:
-            return
-        self._running_of[group] -= 1
-        for following, its_group in self._waiting.items():
-            if self._has_room(its_group):
-                self._start(following)
-                break
-
-    def _has_room(self, group: int) -> bool:
-        return len(self._running) < _MAX_AT_ONCE * self._most and self._running_of[group] < self._most
-
-    def _start(self, execution: ToolExecution) -> None:
-        group = self._running[execution] = self._waiting.pop(execution)
-        self._running_of[group] += 1
-        execution.begin()

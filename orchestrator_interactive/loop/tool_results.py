@@ -1,27 +1,40 @@
-"""The outcome of a tool call, and its rows in the log."""
+"""Tool results: their sentences, their limits of size, and their rows in the log.
+
+A result that is too large for the log goes to a file. Large results are processed in a thread.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from operator import is_not
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 import structlog
 
+from orchestrator_interactive.json_limits import MAX_NESTING, bounded, expanded_size
+from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local
-from orchestrator_interactive.loop.large_results import MAX_KEPT_CHARS
-from orchestrator_interactive.loop.run import changed
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, listed, without_frames
 from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ToolCall
-    from orchestrator_interactive.kernel.contracts.models import HookResult
+
+    Row = dict[str, Any]
+    Block = dict[str, Any]
+    Save = Callable[[str, str], Awaitable[str]]
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 _CHECK_FIRST = "It may have taken effect: check before you repeat it."
 
@@ -38,11 +51,31 @@ TOO_MANY = (
 )
 STILL_RUNNING = "Still running. A later message has the result; do not repeat the call."
 
-Block = dict[str, Any]
+# The log keeps a result up to this size whole, and the beginning and the end of a larger one.
+MAX_KEPT_CHARS = 5_000_000
+# A larger result becomes a failed result.
+MAX_CHARS = 50_000_000
+# A larger result is processed in a thread.
+_SMALL_CHARS = 200_000
+# Size of the text processed in one step: each step holds the GIL.
+_PIECE_CHARS = 1_000_000
+_PIECE = re.compile(rf"(?s:.){{1,{_PIECE_CHARS}}}(?:(?<=\s)|\Z)|(?s:.){{1,{_PIECE_CHARS}}}")
+_PARTS = 64
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
+_MARK_CHARS = 100
+# One thread for all results: more threads would make the event loop wait longer for the GIL.
+_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-results")
+
 # finished, failed: the result is known. cancelled: no effect. unknown: may have taken effect. lost: unknown because its
 # process ended; the run's next owner reports it.
 ToolOutcome = Literal["finished", "failed", "cancelled", "unknown", "lost"]
 _OUTCOMES: tuple[ToolOutcome, ...] = get_args(ToolOutcome)
+
+
+class SecretFilter(Protocol):
+    """The capability `secrets.filter`: replaces known secrets in a text and, unless `known_only`, likely ones."""
+
+    def __call__(self, text: str, *, known_only: bool = False) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +86,6 @@ class CompletedCall:
     label: str | None
     outcome: ToolOutcome
     was_dropped: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name for people."""
-        return self.label or self.call.name
 
     def to_event(self) -> dict[str, Any]:
         """Return the form in progress events."""
@@ -80,61 +108,10 @@ def as_result(returned: Any) -> ToolResult:
     return result if isinstance(result, ToolResult) else ToolResult(output=result)
 
 
-def changed_result(hook_result: HookResult, result: ToolResult) -> ToolResult:
-    """Return the result as the hooks modified it; a text or other data in its place becomes its output."""
-    if not hook_result.data:
-        return result
-    value = (hook_result.data or {}).get("tool_result")
-    if isinstance(value, str) or (isinstance(value, dict) and not value.keys() <= ToolResult.model_fields.keys()):
-        return result.model_copy(update={"output": value})
-    return changed(hook_result, "tool_result", result)
+# Rows
 
 
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """The outcome of a call; `label` is its label for people, if hooks changed its arguments."""
-
-    outcome: ToolOutcome
-    label: str | None = None
-
-    def mark(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the result's row with this outcome in its metadata, unless the row implies it."""
-        implied = "failed" if "metadata" in row and row["metadata"].get("is_error") else "finished"
-        return row if self.outcome == implied and self.label is None else marked(row, call_outcome=self.to_dict())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {"outcome": self.outcome, **({} if self.label is None else {"label": sendable(self.label)})}
-
-
-def results_in(row: dict[str, Any]) -> list[tuple[str, CallOutcome]]:
-    """Return the ids and outcomes of the calls whose results are in a row."""
-    metadata = metadata_of(row)
-    if row["role"] == "tool":
-        return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), _outcome_in_row(row))]
-    ids, call_outcome = metadata.get("results"), metadata.get("call_outcome")
-    if not isinstance(ids, list):
-        return []
-    outcomes = call_outcome if isinstance(call_outcome, dict) else {}
-    return [(str(each), _from_dict(outcomes.get(str(each))) or CallOutcome("finished")) for each in ids]
-
-
-def _outcome_in_row(row: dict[str, Any]) -> CallOutcome:
-    """Return the outcome of the call whose result is this row."""
-    metadata = metadata_of(row)
-    recorded = _from_dict(metadata.get("call_outcome"))
-    return recorded or CallOutcome("failed" if metadata.get("is_error") else "finished")
-
-
-def _from_dict(data: Any) -> CallOutcome | None:
-    match data:
-        case {"outcome": outcome, **more} if outcome in _OUTCOMES:
-            label = more.get("label")
-            return CallOutcome(outcome, label if isinstance(label, str) else None)
-    return None
-
-
-def result_row(call: ToolCall, result: ToolResult, max_chars: int, hide: Callable[[str], str] = str) -> dict[str, Any]:
+def result_row(call: ToolCall, result: ToolResult, max_chars: int, hide: Callable[[str], str] = str) -> Row:
     """Return the row of a result.
 
     A result longer than `max_chars` is truncated; the metadata keep it whole, up to `MAX_KEPT_CHARS`. Lines that look
@@ -143,64 +120,21 @@ def result_row(call: ToolCall, result: ToolResult, max_chars: int, hide: Callabl
     content, failed = _serialized(result)
     if isinstance(content, str):
         content = hide(content)
+        shown: str | list[Block] = without_frames(
+            content if len(content) <= max_chars else truncate_middle(content, max_chars)
+        )
     else:
-        content = [{**block, "text": hide(block["text"])} if "text" in block else block for block in content]
-        content = _without_large_images(content)
-    shown = _capped(content, max_chars)
+        content = _without_large_images([{**b, "text": hide(b["text"])} if "text" in b else b for b in content])
+        shown = content
+        if sum(len(block.get("text", "")) for block in content) > max_chars:
+            text = "\n".join(block["text"] for block in content if block.get("type") == "text")
+            others = [block for block in content if block.get("type") != "text"]
+            shown = [{"type": "text", "text": truncate_middle(text, max_chars)}, *others]
+        shown = [{**block, "text": without_frames(block["text"])} if "text" in block else block for block in shown]
     row = tool_row(call, shown, failed=failed)
     if shown != content and len(text_of(row | {"content": content})) <= MAX_KEPT_CHARS:
         row["metadata"] = {**row.get("metadata", {}), "whole": content}
     return row
-
-
-def still_running_row(call: ToolCall) -> dict[str, Any]:
-    return marked(tool_row(call, STILL_RUNNING), pending=True)
-
-
-def unknown_row(call: ToolCall) -> dict[str, Any]:
-    """Return the row of a call that was running when its process ended."""
-    return CallOutcome("lost").mark(tool_row(call, PROCESS_ENDED, failed=True))
-
-
-def late_results_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one user row for the results of postponed calls; `rows` are their tool rows.
-
-    Their text is indented, so that none of its lines can imitate a person's message.
-    """
-    text = f"{LATE_PREFIX}\n{listed([_late_text(row) for row in rows])}"
-    images = [block for row in rows for block in _blocks(row) if block.get("type") == "image"]
-    late: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
-    call_outcome = {row["tool_call_id"]: _outcome_in_row(row).to_dict() for row in rows}
-    late["metadata"] = {"results": [row["tool_call_id"] for row in rows], "call_outcome": call_outcome}
-    if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
-        late["metadata"]["whole"] = whole
-    return late
-
-
-def lost_results_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the row for postponed calls whose process ended before their results; None if there are none."""
-    pending: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        metadata = metadata_of(row)
-        if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
-            pending[call_id] = CallOutcome("lost").mark(
-                {**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}
-            )
-        ids = metadata.get("results")
-        for call_id in ids if isinstance(ids, list) else ():
-            pending.pop(str(call_id), None)
-    return late_results_row(list(pending.values())) if pending else None
-
-
-def _late_text(row: dict[str, Any]) -> str:
-    text = "\n".join(block["text"] for block in _blocks(row) if block.get("type") == "text")
-    failed = "failed: " if metadata_of(row).get("is_error") else ""
-    return indented(f"call {row['tool_call_id']}, {row.get('name')}: {failed}{text}")  # id and name are untrusted
-
-
-def _blocks(row: dict[str, Any]) -> list[Block]:
-    content = row["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _serialized(result: ToolResult) -> tuple[str | list[Block], bool]:
@@ -216,20 +150,228 @@ def _serialized(result: ToolResult) -> tuple[str | list[Block], bool]:
 
 def _without_large_images(content: list[Block]) -> list[Block]:
     """Replace the images of a result by a note if they are too large for the log."""
-    texts = [block for block in content if block.get("type") == "text"]
     images = [block for block in content if block.get("type") != "text"]
     size = sum(len(str(value)) for image in images for value in image.get("source", {}).values())
     if size <= MAX_KEPT_CHARS:
         return content
     note = f"[{len(images)} images are left out: they have {size:,} characters; the limit is {MAX_KEPT_CHARS:,}.]"
-    return [*texts, {"type": "text", "text": note}]
+    return [*(block for block in content if block.get("type") == "text"), {"type": "text", "text": note}]
 
 
-def _capped(content: str | list[Block], max_chars: int) -> str | list[Block]:
-    if isinstance(content, str):
-        return without_frames(content if len(content) <= max_chars else truncate_middle(content, max_chars))
-    if sum(len(block.get("text", "")) for block in content) > max_chars:
-        text = "\n".join(block["text"] for block in content if block.get("type") == "text")
-        others = [block for block in content if block.get("type") != "text"]
-        content = [{"type": "text", "text": truncate_middle(text, max_chars)}, *others]
-    return [{**block, "text": without_frames(block["text"])} if "text" in block else block for block in content]
+def with_outcome(row: Row, outcome: ToolOutcome, label: str | None = None) -> Row:
+    """Record the outcome of a call in its result's row, unless the row implies it.
+
+    `label` is the call's label for people, if hooks changed its arguments.
+    """
+    if label is not None:
+        return marked(row, call_outcome={"outcome": outcome, "label": sendable(label)})
+    implied = "failed" if "metadata" in row and row["metadata"].get("is_error") else "finished"
+    return row if outcome == implied else marked(row, call_outcome={"outcome": outcome})
+
+
+def results_in(row: Row) -> list[tuple[str, ToolOutcome, str | None]]:
+    """Return the calls whose results are in a row: id, outcome and label."""
+    metadata = metadata_of(row)
+    if row["role"] == "tool":
+        return [] if metadata.get("pending") is True else [(str(row.get("tool_call_id")), *_recorded(metadata))]
+    ids, outcomes = metadata.get("results"), metadata.get("call_outcome")
+    if not isinstance(ids, list):
+        return []
+    outcomes = outcomes if isinstance(outcomes, dict) else {}
+    return [(str(each), *_recorded({"call_outcome": outcomes.get(str(each))})) for each in ids]
+
+
+def _recorded(metadata: dict[str, Any]) -> tuple[ToolOutcome, str | None]:
+    match metadata.get("call_outcome"):
+        case {"outcome": outcome, **more} if outcome in _OUTCOMES:
+            return outcome, label if isinstance(label := more.get("label"), str) else None
+    return "failed" if metadata.get("is_error") else "finished", None
+
+
+def still_running_row(call: ToolCall) -> Row:
+    return marked(tool_row(call, STILL_RUNNING), pending=True)
+
+
+def unknown_row(call: ToolCall) -> Row:
+    """Return the row of a call that was running when its process ended."""
+    return with_outcome(tool_row(call, PROCESS_ENDED, failed=True), "lost")
+
+
+def late_results_row(rows: Sequence[Row]) -> Row:
+    """Return one user row for the results of postponed calls; `rows` are their tool rows.
+
+    Their text is indented, so that none of its lines can imitate a person's message.
+    """
+    contents = [row["content"] for row in rows]
+    blocks = [[{"type": "text", "text": each}] if isinstance(each, str) else each for each in contents]
+    texts = []
+    for row, row_blocks in zip(rows, blocks, strict=True):
+        text = "\n".join(block["text"] for block in row_blocks if block.get("type") == "text")
+        failed = "failed: " if metadata_of(row).get("is_error") else ""
+        texts.append(indented(f"call {row['tool_call_id']}, {row.get('name')}: {failed}{text}"))  # untrusted
+    text = f"{LATE_PREFIX}\n{listed(texts)}"
+    images = [block for row_blocks in blocks for block in row_blocks if block.get("type") == "image"]
+    outcomes = {}
+    for row in rows:
+        outcome, label = _recorded(metadata_of(row))
+        outcomes[row["tool_call_id"]] = {"outcome": outcome, **({} if label is None else {"label": label})}
+    late: Row = {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
+    late["metadata"] = {"results": list(outcomes), "call_outcome": outcomes}
+    if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
+        late["metadata"]["whole"] = whole
+    return late
+
+
+def lost_results_row(rows: Iterable[Row]) -> Row | None:
+    """Return the row for postponed calls whose process ended before their results; None if there are none."""
+    pending: dict[str, Row] = {}
+    for row in rows:
+        metadata = metadata_of(row)
+        if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
+            pending[call_id] = with_outcome({**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}, "lost")
+        ids = metadata.get("results")
+        for call_id in ids if isinstance(ids, list) else ():
+            pending.pop(str(call_id), None)
+    return late_results_row(list(pending.values())) if pending else None
+
+
+# Limits
+
+
+def size_of(result: ToolResult, most: int = MAX_CHARS) -> int:
+    """Estimate the characters of a result without serializing it; stop counting past `most`."""
+    return expanded_size(result.content or result.output or result.error, most)
+
+
+def is_large(result: ToolResult) -> bool:
+    """Return whether processing a result would block the event loop."""
+    if type(result.output) is str and not result.content:
+        return len(result.output) > _SMALL_CHARS
+    return size_of(result, _SMALL_CHARS) > _SMALL_CHARS
+
+
+async def _off_the_loop(function: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_WORKER, function, *arguments)
+
+
+async def examined(result: ToolResult) -> ToolResult:
+    """Return the result without values that are nested too deeply, or a failed result if it is too large."""
+    if not is_large(result):
+        return _bounded_result(result)
+    size = await _off_the_loop(size_of, result)
+    if size <= MAX_CHARS:
+        return await _off_the_loop(_bounded_result, result)
+    found = f"{size:,}" if isinstance(result.output, str) else f"more than {MAX_CHARS:,}"
+    return failure(
+        f"The tool ran, but its result is too large: it has {found} characters; the limit is {MAX_CHARS:,}. "
+        "Request less: a part, a filter, or output to a file."
+    )
+
+
+def _bounded_result(result: ToolResult) -> ToolResult:
+    """Return the result with values that are nested too deeply replaced by placeholders."""
+    if type(result.output) is str and not result.content and not result.error:
+        return result
+    parts = (("output", result.output), ("error", result.error))
+    cut: dict[str, Any] = {name: kept for name, part in parts if (kept := bounded(part)) is not part}
+    content = [
+        block
+        if isinstance(block, TextBlock) or (source := bounded(block.source)) is block.source
+        else block.model_copy(update={"source": source})
+        for block in result.content or ()
+    ]
+    if any(map(is_not, content, result.content or ())):
+        cut["content"] = content
+    if not cut:
+        return result
+    log.warning("tool.result_nested_too_deeply", most=MAX_NESTING)
+    return result.model_copy(update=cut)
+
+
+async def moved_to_file(
+    result: ToolResult, call_id: str, max_chars: int, save: Save | None, hide: SecretFilter
+) -> ToolResult:
+    """Save the text of a result that is too large for the log to a file, and name the file in the result.
+
+    The model reads `max_chars` of the text. `save` takes a name and a text, and returns the path of the file; it
+    raises ValueError with a sentence for the model. The result is returned as a copy without secrets.
+    """
+    result, text = await _off_the_loop(_read, result, hide)
+    if len(text) <= MAX_KEPT_CHARS:
+        return result
+    if save is None:
+        where = "Only this part is kept: there is no workspace for the rest."
+    else:
+        try:
+            where = (
+                f"The whole result is in the file {await save(call_id, text)}: read it with read_file (offset, limit) "
+                "or search_files. The file breaks lines of more than 10,000 characters."
+            )
+        except ValueError as e:
+            where = f"Only this part is kept: the rest cannot be saved in the workspace. {e}"
+    note = f"[The result has {len(text):,} characters. {where}]"
+    shown = f"{truncate_middle(text, max(max_chars - len(note) - _MARK_CHARS, 0))}\n{note}"
+    if not result.content:
+        return result.model_copy(update={"output": shown})
+    images = [block for block in result.content if not isinstance(block, TextBlock)]
+    return result.model_copy(update={"content": [TextBlock(text=shown), *images]})
+
+
+def _read(result: ToolResult, hide: SecretFilter) -> tuple[ToolResult, str]:
+    """Return the result without secrets, and its whole text."""
+
+    def readable(text: str) -> str:
+        starts = range(0, len(text), _PIECE_CHARS)
+        text = hide("".join(sendable(text[start : start + _PIECE_CHARS]) for start in starts), known_only=True)
+        # A token has no white space, and each piece ends with one, so no token is split.
+        return text if result.success else "".join(hide(piece[0]) for piece in _PIECE.finditer(text))
+
+    if result.content:
+        blocks = [
+            block.model_copy(update={"text": readable(block.text)}) if isinstance(block, TextBlock) else block
+            for block in result.content
+        ]
+        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+        return result.model_copy(update={"content": blocks}), "\n".join(texts)
+    text = readable(_text_of(result))
+    return result.model_copy(update={"output": text or result.output}), text
+
+
+def _text_of(result: ToolResult) -> str:
+    """Return the text of the output; blank if it cannot be serialized."""
+    output = result.output
+    try:
+        if isinstance(output, dict | list):
+            return "".join(_json_of(output))
+        return output if isinstance(output, str) else result.get_serialized_output()
+    except Exception:  # noqa: BLE001 - logged when the row is built
+        return ""
+
+
+def _json_of(value: Any) -> Iterator[str]:
+    """Serialize a value as JSON in pieces; serializing one piece holds the GIL."""
+    match value:
+        case dict():
+            yield from ("{", *_json_items(value), "}")
+        case list() | tuple():
+            yield from ("[", *_json_items(value), "]")
+        case _:
+            yield _JSON.encode(value)
+
+
+def _json_items(value: Any) -> Iterator[str]:
+    """Serialize the items of an object or a list, without the brackets."""
+    items = list(value.items()) if isinstance(value, dict) else value
+    if expanded_size(value, _PIECE_CHARS) <= _PIECE_CHARS:
+        yield _JSON.encode(value)[1:-1]
+    elif len(items) > 1:
+        step = -(-len(items) // _PARTS)
+        for start in range(0, len(items), step):
+            part = items[start : start + step]
+            yield from (", " if start else "", *_json_items(dict(part) if isinstance(value, dict) else part))
+    elif isinstance(value, dict):
+        [(key, inner)] = items
+        yield _JSON.encode({key: 0})[1:-2]
+        yield from _json_of(inner)
+    else:
+        yield from _json_of(items[0])

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.loop.large_results import size_of
 from orchestrator_interactive.loop.tasks import CancellableTask
+from orchestrator_interactive.loop.tool_results import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

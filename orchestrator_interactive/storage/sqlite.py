@@ -108,14 +108,14 @@ class Database:
     def __init__(
         self, path: Path, thread: WorkerThread, connection: sqlite3.Connection, writer: sqlite3.Connection
     ) -> None:
-        self._path = path
+        self._path, self._name = path, str(path)
         self._thread = thread
         self._connection = connection
         self._writer = writer
         self._since_checkpoint, self._is_behind = 0, False
         # Writes handed to the thread, and those it has finished. Each counter is written by one thread.
         self._handed = self._finished = 0
-        self._identity = _identity(path)
+        self._identity = _identity(self._name)
         self._is_open = True
 
     @classmethod
@@ -143,26 +143,30 @@ class Database:
         `work` gets a connection and must not await.
         """
         is_far_behind = self._is_behind and self._since_checkpoint >= _CHECKPOINT_EVERY
-        if not is_far_behind and not self._is_busy:
-            try:
-                result = self._do(self._writer, partial(_transaction, work))
-            except StoreUnavailable as e:
-                if not _name(e.__cause__).startswith("SQLITE_BUSY"):
-                    raise
-            else:
-                self._count_write()
-                return result
-        return await self.write_in_thread(work)
+        if is_far_behind or self._handed > self._finished:  # the write must not overtake those in the thread
+            return await self.write_in_thread(work)
+        try:
+            result = self._do(self._writer, work, is_write=True)
+        except StoreUnavailable as e:
+            if _name(e.__cause__).startswith("SQLITE_BUSY"):
+                return await self.write_in_thread(work)
+            raise
+        self._since_checkpoint += 1
+        if self._since_checkpoint >= _CHECKPOINT_EVERY and not self._is_behind:
+            self._since_checkpoint, self._is_behind = 0, True
+            self._thread.do(self._checkpoint)
+        return result
 
     async def write_in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a write of any size in a transaction, in the thread."""
         self._refuse_closed()
         self._handed += 1
-        return await self._thread.run(self._count_finished, work)
+        return await self._thread.run(partial(self._do, is_write=True), self._connection, work)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a small read, on the loop's thread if no write is queued."""
-        return await self.read_in_thread(work) if self._is_busy else self._do(self._writer, work)
+        is_busy = self._handed > self._finished
+        return await self.read_in_thread(work) if is_busy else self._do(self._writer, work)
 
     async def read_in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._refuse_closed()
@@ -175,23 +179,6 @@ class Database:
             self._writer.close()
             await self._thread.run(self._connection.close)
             self._thread.end()
-
-    @property
-    def _is_busy(self) -> bool:
-        """Whether the thread has pending writes; a later one must not overtake them."""
-        return self._handed > self._finished
-
-    def _count_finished(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return self._do(self._connection, partial(_transaction, work))
-        finally:
-            self._finished += 1
-
-    def _count_write(self) -> None:
-        self._since_checkpoint += 1
-        if self._since_checkpoint >= _CHECKPOINT_EVERY and not self._is_behind:
-            self._since_checkpoint, self._is_behind = 0, True
-            self._thread.do(self._checkpoint)
 
     def _checkpoint(self) -> None:
         """Copy the write-ahead log into the file, so that its size stays bounded; do nothing if the file is in use.
@@ -207,21 +194,27 @@ class Database:
         if not self._is_open:
             raise StoreError("The conversation log has been closed: open it again.")
 
-    def _do(self, file: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call `work` with the connection; convert errors, except those about the value to be written."""
+    def _do(self, file: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], *, is_write: bool = False) -> T:
+        """Call `work` with the connection; convert errors, except those about the value to be written.
+
+        A write is done as a whole or not at all.
+        """
         if file is self._writer:
             self._refuse_closed()  # the thread's work was accepted before the file was closed
-        if _identity(self._path) != self._identity:
-            raise StoreReplaced(
-                f"The conversation log {self._path} was removed or replaced while it was open: nothing is saved. "
-                "Restart the process."
-            )
         try:
-            return work(file)
+            if _identity(self._name) != self._identity:
+                raise StoreReplaced(
+                    f"The conversation log {self._path} was removed or replaced while it was open: nothing is saved. "
+                    "Restart the process."
+                )
+            return _transaction(work, file) if is_write else work(file)
         except (UnicodeEncodeError, TransactionError):
             raise
         except (sqlite3.Error, *_BAD_VALUES) as e:
             raise _store_error(self._path, e) from e
+        finally:
+            if is_write and file is self._connection:
+                self._finished += 1
 
 
 class _OnDatabase(Protocol):
@@ -330,7 +323,6 @@ def problem(path: Path, error: Exception) -> str:
 
 
 def _transaction(work: Callable[[sqlite3.Connection], T], file: sqlite3.Connection) -> T:
-    """Do all of `work` or nothing."""
     file.execute("BEGIN IMMEDIATE")
     try:
         result = work(file)
@@ -352,7 +344,7 @@ def _name(error: BaseException | None) -> str:
     return str(getattr(error, "sqlite_errorname", ""))
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Return device and inode of the file; `None` if it does not exist."""
     try:
         found = os.stat(path)  # noqa: PTH116 - takes half as long as Path.stat, and runs before every write

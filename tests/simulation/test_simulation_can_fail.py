@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -90,13 +89,14 @@ def log(**members: Any) -> Parts:
     return Parts(wrap_log=proxy(**members))
 
 
-def close_and_drop(self: InjectionQueue) -> None:
+def close_and_drop(self: InjectionQueue) -> tuple[()]:
     self.drain()
-    InjectionQueue.close(self)
+    self.is_open = False
+    return ()
 
 
 def is_waiting(loop: Any, message_id: str) -> bool:
-    return message_id in {each.id for each in loop._queue.waiting()}
+    return message_id in loop._queue.pending
 
 
 async def interrupt(self: Proxy, row: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ def defect(violation: str, parts: Parts, *features: str) -> tuple[str, Parts]:
 
 
 DEFECTS = {
-    "the queue drops pending messages at the end": defect("it is lost", queue(close=close_and_drop)),
+    "the queue drops pending messages at the end": defect("it is lost", queue(drain_or_close=close_and_drop)),
     "the queue returns the newest first": defect(
         "which is older", queue(drain=lambda self: InjectionQueue.drain(self)[::-1])
     ),
@@ -247,7 +247,9 @@ DEFECTS = {
         queue(drain=lambda self: tuple(each for each in InjectionQueue.drain(self) for _ in range(2))),
     ),
     "the queue does not report urgent messages": defect(
-        "was not read for", queue(has_urgent=False, watch=lambda _self, _callback: nullcontext()), "urgent steers"
+        "was not read for",
+        queue(has_urgent=False, on_change=property(lambda _: None, lambda _, __: None)),
+        "urgent steers",
     ),
     "inject_message drops messages": defect(
         "it is lost",

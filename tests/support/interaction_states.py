@@ -66,7 +66,7 @@ def valid(states: list[BaseState]) -> list[BaseState]:
     flow, fitting = Flow(), []
     for state in states:
         try:
-            flow = after(flow, state, "")
+            flow, _ = after(flow, state, "")
         except InvalidTransition:
             continue
         fitting.append(state)

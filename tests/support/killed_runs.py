@@ -22,7 +22,7 @@ from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Chat
 from orchestrator_interactive.kernel.contracts.request_validation import check
 from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.loop import tool_results
-from orchestrator_interactive.loop.resume import resume_state_of
+from orchestrator_interactive.loop.resume import logged_run
 from orchestrator_interactive.modules import context_stack
 from orchestrator_interactive.modules.context_stack import StackContext, StackOptions
 from orchestrator_interactive.transcript.rows import delivered_ids_in, is_of_hook
@@ -206,7 +206,7 @@ class Process:
 
 def texts_in(rows: Iterable[Row]) -> list[Text]:
     """Return the texts for users in the rows."""
-    state = resume_state_of(list(rows))
+    state = logged_run(list(rows))
     told, rest = state.texts, state.interim_texts.flush()
     return [(part.number, part.text) for part in (*told, *([rest] if rest else ()))]
 

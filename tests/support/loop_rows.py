@@ -1,8 +1,9 @@
 """Rows and texts of the loop that tests compare with."""
 
 from orchestrator_interactive.loop.injection_queue import injection_row, notice_row
-from orchestrator_interactive.loop.large_results import MAX_CHARS, MAX_KEPT_CHARS
 from orchestrator_interactive.loop.tool_results import (
+    MAX_CHARS,
+    MAX_KEPT_CHARS,
     NOT_STARTED,
     PROCESS_ENDED,
     STILL_RUNNING,

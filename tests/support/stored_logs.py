@@ -28,6 +28,13 @@ async def plant(store: LogStore, key: Key, nodes: Sequence[Node] = (), *, writte
     await store.commit(key, Change(0, len(nodes), written, replace(TREE.with_end(len(nodes), written)), nodes))
 
 
+async def every_node(store: LogStore, key: Key, longest: int) -> list[Node]:
+    """Return the stored states of all segments, including unreachable ones; `longest` is the longest segment's end."""
+    log = await store.load(key)
+    numbers = range(log.tree.next_segment if log else 0)
+    return [node for number in numbers for node in await store.read(key, number, 0, longest)]
+
+
 async def indices(store: LogStore, key: Key, start: int = 0, stop: int = 100, segment: int = 0) -> list[int]:
     """Return the indices of the states in a segment."""
     return [node.index for node in await store.read(key, segment, start, stop)]

@@ -8,8 +8,9 @@ store has no such conversation, NoSuchBranch if it has no branch of this name. T
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.artifacts import NoSuchConversation, metadata_of, owners
 from orchestrator_interactive.interactions.errors import UnreadableState
@@ -27,17 +28,32 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json_lines", "as_page", "as_text"]
 
-FORMAT, FORMAT_VERSION = "amplifier-conversation", 1
 _PIECE_CHARS = 16_384
 
 
 async def as_json_lines(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
     """Yield a branch as one JSON object per line: the conversation, then its artifacts."""
     exported = await _ExportedBranch.of(store, key, branch)
-    yield f"{json.dumps(exported.head())}\n"
+    head = {
+        "format": "amplifier-conversation",
+        "version": 1,
+        "conversation": key.conversation_id,
+        "agent": key.agent_id,
+        "asked_by": exported.tree.asked_by,
+        "branch": exported.branch,
+        "states": exported.length,
+        "branches": [asdict(branch) for branch in exported.tree.branches()],
+    }
+    yield f"{json.dumps(head)}\n"
     owned_by = owners(exported.tree)
     async for node in exported.nodes():
-        yield f"{json.dumps(_artifact(key, owned_by[node.segment], node))}\n"
+        fields = entry_fields(key, node)
+        metadata = metadata_of(node, fields.pop("state"))
+        data = None
+        with suppress(UnreadableState):  # the data of a type that is unknown in this process can be read
+            data = read_data(node.envelope)
+        rest = {"branch": owned_by[node.segment], "v": node.envelope["v"], "data": data, "metadata": metadata}
+        yield f"{json.dumps(fields | rest)}\n"
 
 
 async def as_text(
@@ -93,32 +109,3 @@ class _ExportedBranch:
 
     def nodes(self, start: int = 0) -> AsyncIterator[Node]:
         return nodes(self.store, self.key, self.tree.pieces(self.tree.named(self.branch), start, self.length))
-
-    def head(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            "conversation": self.key.conversation_id,
-            "agent": self.key.agent_id,
-            "asked_by": self.tree.asked_by,
-            "branch": self.branch,
-            "states": self.length,
-            "branches": [asdict(branch) for branch in self.tree.branches()],
-        }
-
-
-def _artifact(key: Key, branch: str, node: Node) -> dict[str, Any]:
-    """Return an artifact as JSON values, with its data even if its type is unknown in this process."""
-    fields = entry_fields(key, node)
-    state = fields.pop("state")
-    try:
-        data = read_data(node.envelope)
-    except UnreadableState:
-        data = None
-    return {
-        **fields,
-        "branch": branch,
-        "v": node.envelope["v"],
-        "data": data,
-        "metadata": metadata_of(node, state),
-    }

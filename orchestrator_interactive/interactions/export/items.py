@@ -14,6 +14,7 @@ from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
+    BaseState,
     FinishedState,
     ToolCallState,
     ToolResultState,
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from orchestrator_interactive.interactions.records import Node
-    from orchestrator_interactive.interactions.states import BaseState
 
+# A message; a call of a tool or a request to another agent; the outcome of one; an event in one line; a task
+Message = Literal["person", "agent", "note"]
+Kind = (
+    Message | Literal["call", "request", "done", "failed", "at work", "waiting", "finished", "damaged", "other", "task"]
+)
 # Maximum number of items to hold back for the result of an earlier call.
 _MAX_HELD = 500
 _AWAITED = {"llm": "the model", "user_input": "a person", "agent": "another agent", "tool": "a tool"}
@@ -45,66 +50,32 @@ class ExportPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """The start of a task."""
+class Item:
+    """A state, or the start of a task.
 
-    episode: int
-    ts: float
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedText:
-    """A message of a person or the agent, or a note; `name` is its heading, `notes` are details."""
-
-    index: int
-    ts: float
-    who: Literal["person", "agent", "note"]
-    name: str
-    parts: tuple[ExportPart, ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedResult:
-    """The result of a call."""
-
-    index: int
-    ts: float
-    outcome: Literal["done", "failed", "at work"]
-    parts: tuple[ExportPart, ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedQuestion:
-    """A call of a tool, or a request to another agent, with its result if there is one.
-
-    A call without `has_begun` is only declared in an answer, whose position it has.
+    Args:
+        kind: what it is.
+        index: position of the state; the number of a task.
+        ts: seconds since the epoch.
+        title: name of a speaker or a tool; the text of an event.
+        parts: content; the arguments of a call.
+        notes: details.
+        call_id: of a call.
+        has_begun: False for a call that is only declared in an answer; it has the answer's position.
+        result: of a call.
+        until: deadline in seconds since the epoch.
     """
 
+    kind: Kind
     index: int
     ts: float
-    target: Literal["tool", "agent"]
-    name: str
-    call_id: str
-    arguments: str
-    result: ExportedResult | None = None
-    has_begun: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ExportMark:
-    """An event shown in one line; `until` is a deadline in seconds since the epoch."""
-
-    index: int
-    ts: float
-    kind: Literal["waiting", "finished", "damaged", "other"]
-    text: str
+    title: str = ""
     parts: tuple[ExportPart, ...] = ()
+    notes: tuple[str, ...] = ()
+    call_id: str = ""
+    has_begun: bool = True
+    result: Item | None = None
     until: float | None = None
-
-
-Item = Section | ExportedText | ExportedQuestion | ExportMark
 
 
 async def items_of(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
@@ -114,23 +85,23 @@ async def items_of(nodes: AsyncIterator[Node]) -> AsyncIterator[Item]:
     async for node in nodes:
         if node.episode not in (0, episode):
             episode = node.episode
-            held.items.append(Section(episode, node.envelope["ts"]))
+            held.items.append(Item("task", episode, node.envelope["ts"]))
         held.take(node)
         if not held.waits_for or len(held.items) > _MAX_HELD:
             for item in held.flush():
                 yield item
     held.flush_declared()
-    for item in held.flush():
+    for item in held.items:
         yield item
 
 
 class _Held:
-    """Items that are held back until the result of an earlier call arrives."""
+    """The items to hold back, the places of calls among them, and the calls that were declared but have not begun."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.waits_for: dict[str, int] = {}  # index in `items` by call id
-        self._declared: dict[str, tuple[Node, DeclaredCall]] = {}
+        self._declared: dict[str, Item] = {}
 
     def flush(self) -> list[Item]:
         items, self.items, self.waits_for = self.items, [], {}
@@ -138,99 +109,95 @@ class _Held:
 
     def flush_declared(self) -> None:
         """Append the calls that were declared but never began."""
-        for node, call in self._declared.values():
-            self.items.append(_question(node, call, has_begun=False))
+        self.items += self._declared.values()
         self._declared, self.waits_for = {}, {}
 
     def take(self, node: Node) -> None:
+        index, ts = node.index, node.envelope["ts"]
         state, problem = read_state(node)
         match state:
-            case AssistantMessageState(content=content, tool_calls=tool_calls):
+            case None:
+                self.items.append(Item("damaged", index, ts, f"Damaged: {problem}"))
+            case ToolCallState(call_id, name, arguments):
+                self._declared.pop(call_id, None)
+                self._add_call(_call(node, DeclaredCall(call_id, name, as_json(arguments))))
+            case AgentCallState(agent_id, message, call_id):
+                question = (ExportPart("text", message),)
+                self._add_call(Item("request", index, ts, agent_id, question, call_id=call_id))
+            case ToolResultState(call_id, name) | AgentResultState(call_id, name):
+                self._add_result(call_id, name if isinstance(state, ToolResultState) else None, _result(node, state))
+            case AssistantMessageState(content, tool_calls):
                 self.flush_declared()
                 self.items.append(_item_of(node, state))
-                self._declared = {call.id: (node, call) for call in declared_calls(content, tool_calls)}
-            case ToolCallState():
-                self._declared.pop(state.id, None)
-                self._add_call(_question(node, DeclaredCall(state.id, state.function_name, as_json(state.arguments))))
-            case AgentCallState():
-                call = DeclaredCall(state.correlation_id, state.agent_id, state.message)
-                self._add_call(_question(node, call, target="agent"))
-            case ToolResultState(tool_call_id=call_id) | AgentResultState(correlation_id=call_id):
-                self._add_result(node, state, call_id)
-            case None:
-                self.items.append(ExportMark(node.index, node.envelope["ts"], "damaged", problem or ""))
+                calls = declared_calls(content, tool_calls)
+                self._declared = {call.id: replace(_call(node, call), has_begun=False) for call in calls}
             case _:
                 self.items.append(_item_of(node, state))
 
-    def _add_call(self, question: ExportedQuestion) -> None:
-        self.waits_for[question.call_id] = len(self.items)
-        self.items.append(question)
+    def _add_call(self, call: Item) -> None:
+        self.waits_for[call.call_id] = len(self.items)
+        self.items.append(call)
 
-    def _add_result(self, node: Node, state: ToolResultState | AgentResultState, call_id: str) -> None:
+    def _add_result(self, call_id: str, tool: str | None, result: Item) -> None:
         if declared := self._declared.pop(call_id, None):
-            self._add_call(_question(*declared, has_begun=False))
+            self._add_call(declared)
         place = self.waits_for.pop(call_id, None)
-        question = None if place is None else self.items[place]
-        result = _call_result(node, state)
-        if place is not None and isinstance(question, ExportedQuestion):
-            self.items[place] = replace(question, result=result)
+        if place is not None:
+            self.items[place] = replace(self.items[place], result=result)
         else:
-            name = getattr(state, "tool_name", None) or "another agent"
-            notes = (f"of the call {call_id}", *result.notes)
-            self.items.append(ExportedText(result.index, result.ts, "note", f"Result of {name}", result.parts, notes))
+            title, notes = f"Result of {tool or 'another agent'}", (f"of the call {call_id}", *result.notes)
+            self.items.append(replace(result, kind="note", title=title, notes=notes))
 
 
-def _question(
-    node: Node, call: DeclaredCall, *, target: Literal["tool", "agent"] = "tool", has_begun: bool = True
-) -> ExportedQuestion:
-    ts = node.envelope["ts"]
-    return ExportedQuestion(node.index, ts, target, call.name, call.id, call.arguments, has_begun=has_begun)
+def _call(node: Node, call: DeclaredCall) -> Item:
+    arguments = (ExportPart("code", call.arguments),)
+    return Item("call", node.index, node.envelope["ts"], call.name, arguments, call_id=call.id)
 
 
-def _call_result(node: Node, state: ToolResultState | AgentResultState) -> ExportedResult:
+def _result(node: Node, state: ToolResultState | AgentResultState) -> Item:
     meta = _meta(state)
-    outcome: Literal["done", "failed", "at work"] = "at work" if meta.get("pending") else "done"
+    kind: Kind = "failed" if meta.get("is_error") else "at work" if meta.get("pending") else "done"
     ratings = {name: getattr(state, name, None) for name in ("reward", "score")}
     notes = [f"{name} {value}" for name, value in ratings.items() if value is not None]
     if "whole" in meta:
         notes.append("shortened for the model")
-    parts = tuple(_result_parts(state.result))
-    return ExportedResult(
-        node.index, node.envelope["ts"], "failed" if meta.get("is_error") else outcome, parts, tuple(notes)
-    )
+    content = state.result
+    if isinstance(content, list) and content and all(isinstance(each, dict) and "type" in each for each in content):
+        parts = [replace(part, kind="code") if part.kind == "text" else part for part in _parts_of(content)]
+    else:
+        parts = [ExportPart("code", content if isinstance(content, str) else as_json(content))]
+    return Item(kind, node.index, node.envelope["ts"], kind, tuple(parts), tuple(notes))
 
 
 def _item_of(node: Node, state: BaseState) -> Item:
     """Return the item of a state that is neither a call nor a result."""
     index, ts, details = node.index, node.envelope["ts"], tuple(_details(state))
     match state:
-        case UserMessageState(text=content):
-            who, name, notes = _speaker(node, _meta(state))
-            return ExportedText(index, ts, who, name, tuple(_parts_of(content)), (*notes, *details))
-        case UserResponseState(text=content):
-            return ExportedText(index, ts, "person", "Person", tuple(_parts_of(content)), ("in response", *details))
-        case AssistantMessageState(content=content):
-            name = "Judgement" if state.is_reflection else "Agent"
-            kind: Literal["agent", "note"] = "note" if state.is_reflection else "agent"
-            return ExportedText(index, ts, kind, name, tuple(_parts_of(content)), details)
-        case WaitingState():
+        case UserMessageState(content):
+            kind, name, notes = _speaker(node, _meta(state))
+            return Item(kind, index, ts, name, tuple(_parts_of(content)), (*notes, *details))
+        case UserResponseState(content):
+            return Item("person", index, ts, "Person", tuple(_parts_of(content)), ("in response", *details))
+        case AssistantMessageState(content):
+            kind, name = ("note", "Judgement") if state.is_reflection else ("agent", "Agent")
+            return Item(kind, index, ts, name, tuple(_parts_of(content)), details)
+        case WaitingState(kind=awaited):
             which = f" ({state.correlation_id})" if state.correlation_id else ""
-            return ExportMark(index, ts, "waiting", f"Waiting for {_AWAITED[state.kind]}{which}", until=state.deadline)
+            return Item("waiting", index, ts, f"Waiting for {_AWAITED[awaited]}{which}", until=state.deadline)
         case FinishedState():
-            return ExportMark(index, ts, "finished", "Finished")
-    return _custom(node, state)
+            return Item("finished", index, ts, "Finished")
+    return _custom(index, ts, state)
 
 
-def _custom(node: Node, state: BaseState) -> Item:
-    index, ts = node.index, node.envelope["ts"]
+def _custom(index: int, ts: float, state: BaseState) -> Item:
     message = _call_method(state, "message")
     if isinstance(message, dict):
         name = f"{str(message.get('role')).capitalize()} message"
-        return ExportedText(index, ts, "note", name, tuple(_parts_of(message.get("content"))))
+        return Item("note", index, ts, name, tuple(_parts_of(message.get("content"))))
     note = _call_method(state, "note")
     if isinstance(note, str):
-        return ExportMark(index, ts, "other", note)
-    return ExportMark(index, ts, "other", node.envelope["t"], (ExportPart("code", as_json(state.data())),))
+        return Item("other", index, ts, note)
+    return Item("other", index, ts, type(state).__name__, (ExportPart("code", as_json(state.data())),))
 
 
 def _call_method(state: BaseState, method: str) -> Any:
@@ -240,16 +207,17 @@ def _call_method(state: BaseState, method: str) -> Any:
     return None
 
 
-def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Literal["person", "note"], str, tuple[str, ...]]:
-    if isinstance(meta.get("results"), list):
-        return "note", "Late result", ()
-    if "notices" in meta:
-        return "note", "Notice", ()
-    if meta.get("source") == "hook":
-        return "note", "Remark of a hook", ()
-    if isinstance(ids := meta.get("injections"), list):
-        which = (f"message {', '.join(map(str, ids))}",) if ids else ()
-        return "person", "Person", ("while the agent was at work", *which)
+def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Message, str, tuple[str, ...]]:
+    match meta:
+        case {"results": list()}:
+            return "note", "Late result", ()
+        case {"notices": _}:
+            return "note", "Notice", ()
+        case {"source": "hook"}:
+            return "note", "Remark of a hook", ()
+        case {"injections": list(ids)}:
+            which = (f"message {', '.join(map(str, ids))}",) if ids else ()
+            return "person", "Person", ("while the agent was at work", *which)
     if node.parents:
         return "person", "Another agent", (f"asked by {node.parents[0]}",)
     return "person", "Person", ()
@@ -262,8 +230,7 @@ def _details(state: BaseState) -> Iterator[str]:
         yield raw
     if isinstance(usage, dict):
         counts = [(usage.get("input_tokens"), "in"), (usage.get("output_tokens"), "out")]
-        tokens = [f"{count:,} {name}" for count, name in counts if isinstance(count, int)]
-        if tokens:
+        if tokens := [f"{count:,} {name}" for count, name in counts if isinstance(count, int)]:
             yield f"tokens: {', '.join(tokens)}"
         if usage.get("cost_usd") is not None:
             yield f"${usage['cost_usd']}"
@@ -293,14 +260,6 @@ def _parts_of(content: Any) -> Iterator[ExportPart]:
                 continue
             case _:
                 yield ExportPart("code", as_json(block))
-
-
-def _result_parts(result: Any) -> Iterator[ExportPart]:
-    if isinstance(result, list) and result and all(isinstance(each, dict) and "type" in each for each in result):
-        for part in _parts_of(result):
-            yield replace(part, kind="code") if part.kind == "text" else part
-    else:
-        yield ExportPart("code", result if isinstance(result, str) else as_json(result))
 
 
 def as_json(value: Any) -> str:

@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from orchestrator_interactive.interactions.export.text import day_and_time, local, time_of_day, truncate, visible
+from orchestrator_interactive.interactions.export.text import day_and_time, local, time_of_day, visible
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -35,9 +35,8 @@ def page() -> Template:
         undefined=StrictUndefined,
     )
     environment.globals.update(
-        cut=lambda text: truncate(text, _MAX_CHARS),
+        max_chars=_MAX_CHARS,
         day_and_time=day_and_time,
-        form_of=lambda item: type(item).__name__,
         is_shown=lambda url: url.startswith(_IMAGES),
         markdown=lambda text: Markup(_MARKDOWN.render(visible(text))),  # noqa: S704 - the renderer escapes HTML
         iso=lambda ts: moment.isoformat(timespec="seconds") if (moment := local(ts)) else "",

@@ -6,14 +6,6 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.export.items import (
-    ExportedQuestion,
-    ExportedResult,
-    ExportedText,
-    ExportMark,
-    Section,
-)
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -36,11 +28,6 @@ def _sign(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def truncate(text: str, max_chars: int) -> tuple[str, int]:
-    """Return the beginning of a text and the number of characters left out."""
-    return text[:max_chars], max(len(text) - max_chars, 0)
-
-
 def local(ts: float | None) -> datetime | None:
     """Convert seconds since the epoch to local time; `None` if no clock can show it."""
     try:
@@ -61,29 +48,26 @@ def day_and_time(ts: float | None) -> str:
 
 def lines(item: Item) -> Iterator[str]:
     """Return the lines of an item, without terminal control characters."""
-    match item:
-        case Section():
+    match item.kind:
+        case "task":
             yield ""
-            yield f"── Task {item.episode} ── {day_and_time(item.ts)} ──"
-        case ExportedText():
-            yield _head(item, item.name, item.notes)
+            yield f"── Task {item.index} ── {day_and_time(item.ts)} ──"
+        case "person" | "agent" | "note":
+            yield _head(item, item.title)
             yield from _body(item.parts)
-        case ExportedQuestion(result=result):
-            verb = f"Asks {item.name}" if item.target == "agent" else f"Calls {item.name}"
-            yield _head(item, f"{verb} {_in_a_line(item.arguments)}")
-            yield f"{_INDENT}→ no result" if result is None else _head(result, f"→ {result.outcome}", result.notes)
-            yield from _body(result.parts if result else ())
-        case ExportMark():
+        case "call" | "request":
+            verb = "Asks" if item.kind == "request" else "Calls"
+            yield _head(item, f"{verb} {item.title} {_in_a_line(item.parts[0].text)}")
+            yield _head(item.result, f"→ {item.result.title}") if item.result else f"{_INDENT}→ no result"
+            yield from _body(item.result.parts if item.result else ())
+        case _:
             until = f" until {day_and_time(item.until)}" if item.until else ""
-            text = f"Damaged: {item.text}" if item.kind == "damaged" else item.text
-            yield _head(item, f"[{text}{until}]")
+            yield _head(item, f"[{item.title}{until}]")
             yield from _body(item.parts)
 
 
-def _head(
-    item: ExportedText | ExportedQuestion | ExportMark | ExportedResult, title: str, notes: Iterable[str] = ()
-) -> str:
-    details = "; ".join(notes)
+def _head(item: Item, title: str) -> str:
+    details = "; ".join(item.notes)
     line = f"{title} ({details})" if details else title
     return f"{item.index:>6}  {time_of_day(item.ts)}  {_in_a_line(line)}"
 
@@ -96,12 +80,12 @@ def _body(parts: Iterable[ExportPart]) -> Iterator[str]:
             case "thinking":
                 yield f"{_INDENT}(thinking) {_in_a_line(part.text)}"
             case _:
-                shown, missing = truncate(part.text, _MAX_CHARS)
+                shown, missing = part.text[:_MAX_CHARS], len(part.text) - _MAX_CHARS
                 yield from (f"{_INDENT}{line}".rstrip() for line in visible(shown).split("\n"))
-                if missing:
+                if missing > 0:
                     yield f"{_INDENT}[… {missing} more characters; the JSON lines export has them]"
 
 
 def _in_a_line(text: str) -> str:
-    shown, missing = truncate(" ".join(visible(text).split()), _MAX_CHARS_OF_A_LINE)
-    return f"{shown} …" if missing else shown
+    line = " ".join(visible(text).split())
+    return f"{line[:_MAX_CHARS_OF_A_LINE]} …" if len(line) > _MAX_CHARS_OF_A_LINE else line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from orchestrator_interactive.interactions.stores.base import Change, Log, LogStore
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
@@ -11,14 +11,9 @@ from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.sqlite import sqlite_path
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.storage.retry import StoreRetryPolicy
 
 _KNOWN = "`memory:`, `sqlite:PATH`, `redis://HOST:PORT/DB` and `rediss://HOST:PORT/DB`"
-
-T = TypeVar("T")
 
 __all__ = ["Change", "Log", "LogStore", "MemoryStore", "open_store", "retrying"]
 
@@ -63,28 +58,11 @@ class _RetryingStore:
         self.aclose = store.aclose
 
     def __getattr__(self, name: str) -> Any:
-        """Return the store's method of this name with retries; all but `scan` are coroutine functions."""
-        store = self._store
+        """Return the store's method of this name with retries."""
+        method = getattr(self._store, name)
 
         async def call(*arguments: Any) -> Any:
-            return await self._policy.call(lambda: getattr(store, name)(*arguments))
+            return await self._policy.call(lambda: method(*arguments))
 
         setattr(self, name, call)
         return call
-
-    async def scan(self, *arguments: Any) -> AsyncIterator[tuple[Key, Node]]:
-        """Scan as the store does. Retries until the first row; an outage after it raises StoreUnavailable."""
-        rows: AsyncIterator[tuple[Key, Node]]
-
-        async def begin() -> list[tuple[Key, Node]]:
-            nonlocal rows
-            rows = self._store.scan(*arguments)
-            try:
-                return [await anext(rows)]
-            except StopAsyncIteration:
-                return []
-
-        for row in await self._policy.call(begin):
-            yield row
-        async for row in rows:
-            yield row

@@ -5,28 +5,20 @@
 
 from __future__ import annotations
 
-import json
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orchestrator_interactive.interactions import tree as trees
 from orchestrator_interactive.interactions.errors import DamagedLog, Fenced, WriteConflict
-from orchestrator_interactive.interactions.records import damaged, node_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
-    from orchestrator_interactive.interactions.records import Key, Node, StateEnvelope
+    from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.interactions.tree import Piece, Tree
-
-# Sanity limit: a damaged length must not cause an endless loop.
-_MAX_STATES = 10_000_000
-# Types of the fields name, parent, base, end, created, written, origin of a segment.
-_SEGMENT = (str | None, int | None, int, int, int | float, int | float, str)
-
-as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +97,6 @@ class LogStore(Protocol):
         """Return the keys of all logs, the most recently written first; ties are ordered by ids."""
         ...
 
-    def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        """Yield the states of all logs in [since, until), in seconds since the epoch, optionally only of these types.
-
-        Logs come in any order, states of one log by segment and index. States written during the scan may be missing.
-        Damaged states have the time 0 and the type `records.DAMAGED`.
-        """
-        ...
-
     async def remove(self, key: Key, version: int) -> None:
         """Delete a log with all its states.
 
@@ -158,12 +142,6 @@ def fenced(key: Key) -> Fenced:
     )
 
 
-def is_within(node: Node, since: float, until: float, kinds: Sequence[str]) -> bool:
-    """Return whether the state is within the bounds of a scan."""
-    envelope = node.envelope
-    return since <= envelope["ts"] < until and (not kinds or envelope["t"] in kinds)
-
-
 def refuse_broken_text(*texts: str) -> None:
     """Raise ValueError if a text contains a lone surrogate, which cannot be encoded."""
     for text in texts:
@@ -173,63 +151,17 @@ def refuse_broken_text(*texts: str) -> None:
             raise ValueError(f"{text!r} contains half of a character (a lone surrogate): remove it.") from e
 
 
-def node_of_row(segment: int, index: int, envelope: StateEnvelope, fields: Any) -> Node:
-    """Build the node of a row from its envelope and the fields of `records.about`; damaged if either is invalid."""
-    is_valid = (
-        type(envelope["v"]) is int
-        and isinstance(envelope["t"], str)
-        and isinstance(envelope["ts"], float | int)
-        and isinstance(envelope["data"], str | bytes)
-        and isinstance(fields, dict)
-        and type(fields.get("e")) is int
-        and isinstance(fields.get("l", ""), str)
-        and isinstance(fields.get("o", []), list)
-        and all(_are_texts(call) and len(call) == 3 for call in fields.get("o", ()))
-        and _are_texts(fields.get("p", []))
-        and type(fields.get("b", 0)) is int
-        and 0 <= fields.get("b", 0) <= index
-    )
-    return node_of(segment, index, envelope, fields) if is_valid else damaged(segment, index)
-
-
 def log_of_row(key: Key, version: Any, end: Any, written: Any, tree: Any) -> Log:
     """Build the log of a row; `tree` is JSON.
 
     Raises:
         DamagedLog: the row is invalid.
     """
-    try:
-        found = trees.from_dict(json.loads(tree)).with_end(end, written)
-        if type(version) is int and _is_tree(found):
-            return Log(version, found)
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
-        pass
+    with suppress(TypeError, ValueError):
+        found = trees.from_json(tree).with_end(int(end), float(written))
+        if 0 <= found.head.base <= found.head.end <= trees.MAX_STATES:
+            return Log(int(version), found)
     raise DamagedLog(
         f"The stored branches of conversation {key.conversation_id} of {key.agent_id} are damaged: "
         "restore it from a backup."
-    )
-
-
-def _are_texts(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(each, str) for each in values)
-
-
-def _is_tree(tree: Tree) -> bool:
-    return (
-        all(_is_segment(tree, number) for number in tree.segments)
-        and tree.head.name is not None
-        and type(tree.next_segment) is int
-        and tree.next_segment > max(tree.segments)
-        and isinstance(tree.asked_by, str | None)
-    )
-
-
-def _is_segment(tree: Tree, number: int) -> bool:
-    each = tree.segments[number]
-    fields = (each.name, each.parent, each.base, each.end, each.created, each.written, each.origin)
-    return (
-        all(isinstance(value, kind) for value, kind in zip(fields, _SEGMENT, strict=True))
-        and 0 <= each.base <= each.end <= _MAX_STATES
-        # A parent is older than its children, which rules out cycles.
-        and (each.parent is None or (each.parent < number and each.parent in tree.segments))
     )

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.interactions.stores.base import (
-    Log,
-    conflict,
-    fenced,
-    is_within,
-    refuse_broken_text,
-)
+from orchestrator_interactive.interactions.stores.base import Log, conflict, fenced, refuse_broken_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.interactions.stores.base import Change
 
@@ -57,12 +49,6 @@ class MemoryStore:
     async def keys(self) -> list[Key]:
         written = {key: log.tree.head.written for key, log in self._logs.items()}
         return sorted(written, key=lambda key: (-written[key], key.conversation_id, key.agent_id))
-
-    async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        for key, nodes in list(self._nodes.items()):
-            for place in sorted(nodes):
-                if (node := nodes.get(place)) and is_within(node, since, until, kinds):
-                    yield key, node
 
     async def remove(self, key: Key, version: int) -> None:
         self._refuse_other(key, version)

@@ -10,36 +10,24 @@ attempt and has no second effect.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
 
 from orchestrator_interactive.interactions import tree as trees
-from orchestrator_interactive.interactions.records import Key, about, damaged
-from orchestrator_interactive.interactions.stores.base import (
-    as_json,
-    conflict,
-    fenced,
-    is_within,
-    log_of_row,
-    node_of_row,
-    refuse_broken_text,
-)
-from orchestrator_interactive.json_limits import parse_json
+from orchestrator_interactive.interactions.records import Key, as_json, damaged, fields_of, node_of
+from orchestrator_interactive.interactions.stores.base import conflict, fenced, log_of_row, refuse_broken_text
 from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.stores.base import Change, Log
 
 # Index of all logs with their creation times; a separate key, because logs are spread over a cluster.
 _INDEX = "interactions:logs"
 _AGENTS = "interactions:agents"
-_STATE = re.compile(rb"(\d+)/(\d+)")
-# States or logs per read.
+# Logs per read.
 _PAGE = 500
 # Seconds after which an index entry without a log is an orphan: its first commit has long finished or failed.
 _ENTERED_S = 60 * 60
@@ -144,8 +132,7 @@ class RedisStore:
         await self._client.wait_for_detached(key.path)
         async with self._client.command():
             row = await self._redis.hmget(_place(key.path), ["version", "end", "written", "tree"])
-        version, end, written, tree = row
-        return log_of_row(key, _number(version), _number(end), _number(written), tree) if any(row) else None
+        return log_of_row(key, *row) if any(row) else None
 
     async def commit(self, key: Key, change: Change) -> None:
         await self._client.wait_for_detached(key.path)
@@ -165,7 +152,10 @@ class RedisStore:
 
     async def read(self, key: Key, segment: int, start: int, stop: int) -> list[Node]:
         await self._client.wait_for_detached(key.path)
-        return await self._read(key, [(segment, index) for index in range(start, stop)])
+        fields = [f"{segment}/{index}" for index in range(start, stop)]
+        async with self._client.command():
+            values = await self._redis.hmget(_place(key.path), fields) if fields else ()
+        return [_node(segment, index, raw) for index, raw in enumerate(values, start) if raw is not None]
 
     async def keys(self) -> list[Key]:
         with self._client.keep_open():
@@ -174,16 +164,6 @@ class RedisStore:
             written = await self._written(paths)
         keys = {key: when for path, when in written.items() if (key := _key_of(path)) is not None}
         return sorted(keys, key=lambda key: (-keys[key], key.conversation_id, key.agent_id))
-
-    async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        for key in await self.keys():
-            async with self._client.command():
-                fields = await self._redis.hkeys(_place(key.path))
-            places = sorted((int(found[1]), int(found[2])) for field in fields if (found := _STATE.fullmatch(field)))
-            for at in range(0, len(places), _PAGE):
-                for node in await self._read(key, places[at : at + _PAGE]):
-                    if is_within(node, since, until, kinds):
-                        yield key, node
 
     async def remove(self, key: Key, version: int) -> None:
         await self._client.wait_for_detached(key.path)
@@ -221,7 +201,7 @@ class RedisStore:
         await self._client.aclose()
 
     async def _write(self, key: Key, change: Change) -> int:
-        tree = "" if change.tree is None else as_json(trees.to_dict(change.tree))
+        tree = "" if change.tree is None else trees.to_json(change.tree)
         nodes = [part for node in change.nodes for part in (f"{node.segment}/{node.index}", _value(node))]
         cuts = [part for cut in change.cuts for part in (cut.segment, cut.start, cut.stop)]
         head = [change.version, change.id, change.end, change.written, tree, self._client.ttl_s]
@@ -233,13 +213,6 @@ class RedisStore:
         done: int = await self._client.run(_COMMIT, [_place(key.path)], arguments, doubt=_COMMIT_DOUBT)
         return done
 
-    async def _read(self, key: Key, places: Sequence[tuple[int, int]]) -> list[Node]:
-        if not places:
-            return []
-        async with self._client.command():
-            values = await self._redis.hmget(_place(key.path), [f"{segment}/{index}" for segment, index in places])
-        return [_node(place, raw) for place, raw in zip(places, values, strict=True) if raw is not None]
-
     async def _written(self, paths: list[bytes]) -> dict[bytes, float]:
         """Return the last write time of each of these logs; missing logs are left out."""
         found: dict[bytes, float] = {}
@@ -249,7 +222,11 @@ class RedisStore:
                 for path in page:
                     pipe.hget(_place(path), "written")
                 times = await pipe.execute()
-            found |= {path: _number(when) or 0.0 for path, when in zip(page, times, strict=True) if when is not None}
+            for path, when in zip(page, times, strict=True):
+                if when is not None:
+                    found[path] = 0.0
+                    with suppress(ValueError):  # it is damaged
+                        found[path] = float(when)
         return found
 
 
@@ -260,29 +237,21 @@ def _place(path: str | bytes) -> bytes:
 
 
 def _value(node: Node) -> bytes:
-    """Encode a state: a line of JSON, then its data unchanged."""
+    """Encode a state: two lines of JSON, then its data unchanged."""
     envelope = node.envelope
     data = envelope["data"]
-    head = [envelope["v"], envelope["t"], envelope["ts"], envelope["compressed"], isinstance(data, str), about(node)]
-    return as_json(head).encode() + b"\n" + (data.encode() if isinstance(data, str) else data)
+    head = as_json([envelope["v"], envelope["t"], envelope["ts"], envelope["compressed"], isinstance(data, str)])
+    return f"{head}\n{fields_of(node)}\n".encode() + (data.encode() if isinstance(data, str) else data)
 
 
-def _node(place: tuple[int, int], raw: bytes) -> Node:
-    head, _, data = raw.partition(b"\n")
+def _node(segment: int, index: int, raw: bytes) -> Node:
     try:
-        v, t, ts, compressed, is_text, fields = json.loads(head)
+        head, fields, data = raw.split(b"\n", 2)
+        v, t, ts, compressed, is_text = json.loads(head)
         text = data.decode() if is_text else data
     except (TypeError, ValueError, RecursionError):
-        return damaged(*place)
-    return node_of_row(*place, {"v": v, "t": t, "ts": ts, "data": text, "compressed": bool(compressed)}, fields)
-
-
-def _number(raw: bytes | None) -> Any:
-    """Parse a stored number; `None` if it is damaged."""
-    try:
-        return parse_json(raw or b"")
-    except ValueError:
-        return None
+        return damaged(segment, index)
+    return node_of(segment, index, {"v": v, "t": t, "ts": ts, "data": text, "compressed": bool(compressed)}, fields)
 
 
 def _key_of(path: bytes) -> Key | None:

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator_interactive.interactions import tree as trees
-from orchestrator_interactive.interactions.records import DAMAGED, Key, about, damaged
-from orchestrator_interactive.interactions.stores.base import (
-    as_json,
-    conflict,
-    fenced,
-    is_within,
-    log_of_row,
-    node_of_row,
-    refuse_broken_text,
-)
+from orchestrator_interactive.interactions.records import Key, fields_of, node_of
+from orchestrator_interactive.interactions.stores.base import conflict, fenced, log_of_row, refuse_broken_text
 from orchestrator_interactive.storage.sqlite import Database, via
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from orchestrator_interactive.interactions.records import Node, StateEnvelope
+    from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.stores.base import Change, Log
 
-    Row = tuple[Any, ...]
-
-# States per read.
-_PAGE = 500
 # Maximum number of states of a write on the event loop's thread.
 _MAX_AT_ONCE = 50
 
@@ -66,10 +52,6 @@ _CUT = "DELETE FROM nodes WHERE log = ? AND segment = ? AND idx >= ? AND idx < ?
 _READ = """SELECT segment, idx, v, t, ts, compressed, data, about FROM nodes
     WHERE log = (SELECT id FROM logs WHERE conversation = ? AND agent = ?) AND segment = ? AND idx >= ? AND idx < ?
     ORDER BY idx"""
-# Damaged rows have the time 0, as in `records.damaged`.
-_SCAN = """SELECT segment, idx, v, t, ts, compressed, data, about FROM nodes
-    WHERE log = ? AND (segment, idx) > (?, ?)
-    AND coalesce(ts + 0.0, 0.0) >= ? AND coalesce(ts + 0.0, 0.0) < ? {kinds} ORDER BY segment, idx LIMIT {page}"""
 
 
 class SqliteStore:
@@ -102,17 +84,10 @@ class SqliteStore:
     def read(self, file: sqlite3.Connection, key: Key, segment: int, start: int, stop: int) -> list[Node]:
         return [_node(row) for row in file.execute(_READ, (key.conversation_id, key.agent_id, segment, start, stop))]
 
-    async def keys(self) -> list[Key]:
-        return [key for _, key in await self._logs("written DESC, conversation, agent")]
-
-    async def scan(self, since: float, until: float, kinds: Sequence[str]) -> AsyncIterator[tuple[Key, Node]]:
-        for log, key in await self._logs("id"):
-            at = (-1, -1)
-            while rows := await self._page(log, at, (since, until), kinds):
-                at = rows[-1][:2]
-                for node in map(_node, rows):
-                    if is_within(node, since, until, kinds):
-                        yield key, node
+    @via(Database.read_in_thread)
+    def keys(self, file: sqlite3.Connection) -> list[Key]:
+        rows = file.execute("SELECT conversation, agent FROM logs ORDER BY written DESC, conversation, agent")
+        return [Key(*ids) for ids in rows if all(isinstance(each, str) and each for each in ids)]
 
     @via(Database.write_in_thread)
     def remove(self, file: sqlite3.Connection, key: Key, version: int) -> None:
@@ -142,21 +117,6 @@ class SqliteStore:
         """Close the file after pending writes have finished."""
         await self.database.aclose()
 
-    @via(Database.read_in_thread)
-    def _logs(self, file: sqlite3.Connection, order: str) -> list[tuple[int, Key]]:
-        """Return row ids and keys of logs, without logs whose ids are damaged."""
-        rows = file.execute(f"SELECT id, conversation, agent FROM logs ORDER BY {order}")  # noqa: S608 - a constant
-        return [(log, Key(*ids)) for log, *ids in rows if all(isinstance(each, str) and each for each in ids)]
-
-    @via(Database.read_in_thread)
-    def _page(
-        self, file: sqlite3.Connection, log: int, at: tuple[int, int], times: tuple[float, float], kinds: Sequence[str]
-    ) -> list[Row]:
-        """Return the next page of a scan after the segment and index `at`."""
-        named = [] if DAMAGED in kinds else kinds
-        wanted = f"AND t IN ({', '.join('?' * len(named))})" if named else ""
-        return file.execute(_SCAN.format(kinds=wanted, page=_PAGE), (log, *at, *times, *named)).fetchall()
-
 
 def prepare(file: sqlite3.Connection) -> None:
     """Create missing tables."""
@@ -178,11 +138,11 @@ def _commit(file: sqlite3.Connection, key: Key, change: Change) -> None:
     else:
         file.execute(_UPDATE, (*after, log))
     if change.tree is not None:
-        file.execute("REPLACE INTO trees VALUES (?, ?)", (log, as_json(trees.to_dict(change.tree))))
+        file.execute("REPLACE INTO trees VALUES (?, ?)", (log, trees.to_json(change.tree)))
     for node in change.nodes:
         envelope = node.envelope
         head = (log, node.segment, node.index, envelope["v"], envelope["t"], envelope["ts"], envelope["compressed"])
-        file.execute(_ADD, (*head, envelope["data"], as_json(about(node))))
+        file.execute(_ADD, (*head, envelope["data"], fields_of(node)))
     for cut in change.cuts:
         file.execute(_CUT, (log, cut.segment, cut.start, cut.stop))
 
@@ -192,11 +152,6 @@ def _fence(file: sqlite3.Connection, place: tuple[str, str]) -> int:
     return row[0] if row else 0
 
 
-def _node(row: Row) -> Node:
-    segment, index, v, t, ts, compressed, data, about_json = row
-    try:
-        fields = json.loads(about_json)
-    except (TypeError, ValueError, RecursionError):
-        return damaged(segment, index)
-    envelope: StateEnvelope = {"v": v, "t": t, "ts": ts, "data": data, "compressed": bool(compressed)}
-    return node_of_row(segment, index, envelope, fields)
+def _node(row: tuple[Any, ...]) -> Node:
+    segment, index, v, t, ts, compressed, data, fields = row
+    return node_of(segment, index, {"v": v, "t": t, "ts": ts, "data": data, "compressed": bool(compressed)}, fields)

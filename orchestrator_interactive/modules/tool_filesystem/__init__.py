@@ -13,7 +13,7 @@ from pydantic import Field
 from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import run_blocking
-from orchestrator_interactive.loop.large_results import MAX_CHARS
+from orchestrator_interactive.loop.tool_results import MAX_CHARS
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError, WorkspaceFolder

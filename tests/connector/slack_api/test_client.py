@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from connector.events import ThreadAddress
 from connector.formatting.content import Content
 from connector.slack_api.errors import SlackCallFailed
-from local_slack import DropAfterCall
+from local_slack import DropAfterCall, RateLimited
 
 
 async def test_a_post_in_doubt_that_missed_its_deleted_thread_is_deleted_from_the_channel(slack, client):
@@ -22,3 +24,13 @@ async def test_a_text_that_cannot_be_encoded_is_refused_before_it_is_sent(client
     with pytest.raises(SlackCallFailed, match="unsendable") as refused:
         await client.post(ThreadAddress("T0LOCAL", "C0GENERAL", "1.0"), Content("a \ud800 b"), "key")
     assert not refused.value.is_transient
+
+
+async def test_no_call_of_the_method_is_sent_before_the_retry_after_has_passed(slack, client):
+    now = asyncio.get_running_loop().time
+    slack.faults.next("chat.postMessage", RateLimited(1))
+    began_s, place = now(), ThreadAddress("T0LOCAL", slack.channel("general").id, None)
+    await asyncio.gather(*(client.post(place, Content("hello"), f"key {number}") for number in range(2)))
+    assert now() - began_s >= 1
+    sent = [call["status"] for call in slack.record if call["what"] == "call" and call["method"] == "chat.postMessage"]
+    assert sent == [429, 200, 200]

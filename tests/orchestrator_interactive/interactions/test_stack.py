@@ -1,7 +1,6 @@
 """The stack over a store in memory. `test_stack_stateful.py` compares its operations with a model."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -22,7 +21,7 @@ from orchestrator_interactive.interactions.errors import (
     UnreadableState,
     WriteConflict,
 )
-from orchestrator_interactive.interactions.records import about
+from orchestrator_interactive.interactions.records import fields_of
 from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, BaseState, FinishedState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 
@@ -316,6 +315,6 @@ async def test_the_size_of_an_answer_in_the_log_grows_linearly_with_its_calls(st
         await stack.push(answered("Done."))
         length = await stack.length()
         nodes = await store.read(stack.key, 0, length - 2 * count - 3, length)
-        return sum(len(json.dumps(about(node))) for node in nodes)
+        return sum(len(fields_of(node)) for node in nodes)
 
     assert await size_of(200) < 3 * await size_of(100)

@@ -1,7 +1,6 @@
 """Compare random operations of two stacks on one conversation with a model."""
 
 import asyncio
-import math
 from itertools import count
 from uuid import uuid4
 
@@ -10,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from stack_model import Model, NoteState
+from stored_logs import every_node
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import InteractionError, NoSuchState, WriteConflict
@@ -214,12 +214,8 @@ class TwoStacks(RuleBasedStateMachine):
             assert self.refs.setdefault(ref, state) == state
 
     def _nothing_else_is_kept(self):
-        async def kept():
-            return [
-                node async for key, node in self.stores[0].scan(0.0, math.inf, ()) if key.conversation_id == self.name
-            ]
-
-        assert len(self.run(kept())) == len(self.truth.all_states)
+        kept = self.run(every_node(self.stores[0], self.stacks[0].key, len(self.refs) + 1))
+        assert len(kept) == len(self.truth.all_states)
 
     def _states(self, before, kinds):
         """Build unique states of these kinds; results answer an open call if there is one."""

@@ -83,7 +83,7 @@ ASK = AgentCallState("helper", "Look", correlation_id="7")
 
 def flow_of(*states: BaseState) -> Flow:
     numbers = itertools.count()
-    return reduce(lambda flow, state: after(flow, state, f"ref-{next(numbers)}"), states, Flow())
+    return reduce(lambda flow, state: after(flow, state, f"ref-{next(numbers)}")[0], states, Flow())
 
 
 # The transitions of the diagram, and the additional ones that people and models make.
@@ -164,7 +164,7 @@ def test_each_open_call_takes_one_result(states: list[BaseState]) -> None:
     for call in flow.open:
         is_agent = call.kind == "agent"
         result = AgentResultState(call.id, "x") if is_agent else ToolResultState(call.id, "look", "x")
-        flow = after(flow, result, "ref")
+        flow, _ = after(flow, result, "ref")
         with pytest.raises(InvalidTransition, match="is not an open call"):
             after(flow, result, "ref")
     assert flow.open == ()

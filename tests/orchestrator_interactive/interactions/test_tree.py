@@ -1,13 +1,12 @@
 """The branches of a conversation, as segments that share their states."""
 
-import json
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from orchestrator_interactive.interactions.tree import Piece, Tree, from_dict, to_dict
+from orchestrator_interactive.interactions.tree import Piece, Tree, from_json, to_json
 
 NOW = 100.0
 
@@ -71,7 +70,7 @@ def test_a_prune_cuts_the_states_that_no_other_branch_has() -> None:
 
 def test_a_tree_can_be_written_and_read() -> None:
     tree, _ = grown(10).rewound(4, NOW)
-    assert from_dict(json.loads(json.dumps(to_dict(tree)))) == tree
+    assert from_json(to_json(tree)) == tree
 
 
 class TreeMachine(RuleBasedStateMachine):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sqlite3
 import time
 from contextlib import aclosing, closing
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_conversations import DAY_S, HERE, THERE, StoredConversations, made_older
+from stored_logs import every_node
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
@@ -133,7 +133,7 @@ def test_deleting_branches_leaves_all_others_unchanged(steps, days, whole):
         gone = old if whole and old == before.keys() else old - {current, "main"}
         assert await _contents(store, key) == {name: states for name, states in before.items() if name not in gone}
         left = {state for name in before.keys() - gone for state in before[name]}
-        assert {node.envelope["data"] async for _, node in store.scan(0, math.inf, ())} == left
+        assert {node.envelope["data"] for node in await every_node(store, key, 100)} == left
         states = {state for states in before.values() for state in states}
         assert (deleted.states if deleted else 0) == len(states - left)
 

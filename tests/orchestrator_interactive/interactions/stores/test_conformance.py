@@ -1,7 +1,6 @@
 """The contract of a log store, tested with every store."""
 
 import asyncio
-import math
 
 import pytest
 from stored_logs import KEY, TREE, indices, plant, state, states
@@ -16,10 +15,6 @@ from orchestrator_interactive.storage.errors import StoreError
 OTHER = Key(KEY.conversation_id, "beta")
 
 
-async def _scanned(store, since=0.0, until=math.inf, kinds=()):
-    return [(key, node.segment, node.index) async for key, node in store.scan(since, until, kinds)]
-
-
 async def test_a_log_that_does_not_exist_is_empty_and_takes_no_later_version(store):
     with pytest.raises(WriteConflict):
         await store.commit(KEY, Change(1, 1, 1000.0, nodes=states(0, 1)))
@@ -29,7 +24,6 @@ async def test_a_log_that_does_not_exist_is_empty_and_takes_no_later_version(sto
     assert await store.load(KEY) is None
     assert await store.read(KEY, 0, 0, 10) == []
     assert await store.keys() == []
-    assert await _scanned(store) == []
 
 
 async def test_a_read_returns_what_a_commit_wrote(store):
@@ -109,7 +103,6 @@ async def test_a_fence_exists_before_and_after_its_log(store):
     await store.fence(KEY, 5)
     assert await store.load(KEY) is None
     assert await store.keys() == []
-    assert await _scanned(store) == []
     with pytest.raises(Fenced):
         await store.commit(KEY, Change(0, 1, 1000.0, TREE, states(0, 1), fence=4))
     await plant(store, OTHER)
@@ -163,7 +156,6 @@ async def test_the_fields_beside_the_data_are_returned(store):
     ]
     await plant(store, KEY, nodes)
     assert await store.read(KEY, 0, 0, 4) == nodes
-    assert [node async for _, node in store.scan(0.0, math.inf, ())] == nodes
 
 
 async def test_a_cut_deletes_only_its_states(store):
@@ -180,7 +172,6 @@ async def test_a_cut_deletes_only_its_states(store):
 async def test_many_states_are_written_read_and_cut_at_once(store):
     await plant(store, KEY, states(0, 20_000))
     assert await indices(store, KEY, 0, 30_000) == list(range(20_000))
-    assert len(await _scanned(store)) == 20_000
     await store.commit(KEY, Change(1, 10, 1000.0, TREE, cuts=[Piece(0, 10, 20_000)]))
     assert await indices(store, KEY, 0, 30_000) == list(range(10))
 
@@ -196,35 +187,6 @@ async def test_keys_lists_the_last_written_log_first(store):
     assert (await store.keys())[0] == Key("old", "alpha")
 
 
-async def test_a_scan_selects_states_by_time_and_type(store):
-    await plant(store, KEY, [state(0, ts=10.0), state(1, ts=20.0, kind="said"), state(2, ts=30.0, kind="Left")])
-    await plant(store, OTHER, [state(0, ts=20.0), state(1, ts=0.0)])
-    assert set(await _scanned(store, 20.0, 30.0)) == {(KEY, 0, 1), (OTHER, 0, 0)}
-    assert await _scanned(store, 30.0, 20.0) == await _scanned(store, 30.1) == []
-    assert len(await _scanned(store, -math.inf)) == 5
-    assert set(await _scanned(store, 1.0, kinds=["Said", "Left"])) == {(KEY, 0, 0), (KEY, 0, 2), (OTHER, 0, 0)}
-    assert await _scanned(store, kinds=["Nobody"]) == []
-
-
-async def test_a_scan_orders_the_states_of_a_log_by_segment_and_index(store):
-    await plant(store, KEY, [*states(8, 12), *states(2, 3, segment=10), *states(9, 11, segment=2)])
-    assert await _scanned(store) == [
-        (KEY, segment, index) for segment, index in [(0, 8), (0, 9), (0, 10), (0, 11), (2, 9), (2, 10), (10, 2)]
-    ]
-
-
-async def test_a_scan_returns_each_state_once_during_writes(store):
-    await plant(store, KEY, states(0, 1200))
-    seen, version = [], 1
-    async for _, node in store.scan(0.0, math.inf, ()):
-        seen.append(node.index)
-        if node.index % 400 == 0 and version < 5:
-            await store.commit(KEY, Change(version, 1201, 1000.0, cuts=[Piece(0, node.index, node.index + 1)]))
-            version += 1
-    assert seen == sorted(set(seen))
-    assert set(seen) >= set(range(1, 400))
-
-
 @pytest.mark.parametrize("version", [0, 2])
 async def test_a_log_of_another_version_is_not_removed(store, version):
     await plant(store, KEY, states(0, 2))
@@ -238,7 +200,6 @@ async def test_a_removed_log_may_start_again_without_its_old_states(store):
     await plant(store, OTHER, states(0, 2))
     await store.remove(KEY, 1)
     assert await store.keys() == [OTHER]
-    assert await _scanned(store) == [(OTHER, 0, 0), (OTHER, 0, 1)]
     with pytest.raises(WriteConflict):
         await store.commit(KEY, Change(1, 6, 1000.0, nodes=states(5, 6)))
     await plant(store, KEY, [state(0, kind="New")])

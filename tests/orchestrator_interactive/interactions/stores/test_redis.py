@@ -1,7 +1,6 @@
 """Redis: refused connections, outages, lost replies, expiry and damaged data."""
 
 import asyncio
-import math
 import os
 import signal
 from contextlib import asynccontextmanager
@@ -21,7 +20,7 @@ from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 
 LOG = "interactions:{T1:C1:1700000000.000100}/alpha"
 OTHER = Key("other", "beta")
-_HEAD = b'[1,"Said",%s,false,true,{"e":1}]\n'
+_HEAD = b'[1,"Said",%s,false,true]\n{"e":1}\n'
 
 
 @asynccontextmanager
@@ -274,7 +273,6 @@ async def test_an_expired_log_is_gone_with_all_its_states(redis, redis_url):
         redis.ask("EXPIRE", LOG, "0")
         assert await store.load(KEY) is None
         assert await store.keys() == [OTHER]
-        assert [key async for key, _ in store.scan(0.0, math.inf, ())] == [OTHER, OTHER]
         with pytest.raises(WriteConflict):
             await store.commit(KEY, Change(1, 3, 1000.0, nodes=states(2, 3)))
         await plant(store, KEY)
@@ -295,8 +293,8 @@ async def test_the_index_drops_only_entries_of_logs_that_are_gone(redis, redis_u
 async def test_the_values_of_a_log_are_readable_in_redis(redis, redis_url):
     async with opened(redis_url) as store:
         await plant(store, KEY, [state(0, data='{"text":"grüße"}'), state(1, data=b"packed")])
-        assert redis.ask("HGET", LOG, "0/0").decode() == '[1,"Said",1000.0,false,true,{"e":1}]\n{"text":"grüße"}'
-        assert redis.ask("HGET", LOG, "0/1") == b'[1,"Said",1000.0,true,false,{"e":1}]\npacked'
+        assert redis.ask("HGET", LOG, "0/0").decode() == '[1,"Said",1000.0,false,true]\n{"e":1}\n{"text":"grüße"}'
+        assert redis.ask("HGET", LOG, "0/1") == b'[1,"Said",1000.0,true,false]\n{"e":1}\npacked'
         assert redis.ask("HMGET", LOG, "version", "end", "written") == [b"1", b"2", b"1000.0"]
 
 
@@ -321,8 +319,6 @@ async def test_a_damaged_state_does_not_affect_the_others(redis, redis_url, valu
         redis.ask("HSET", LOG, "0/1", value)
         expected = [states(0, 1)[0], damaged(0, 1), states(2, 3)[0]]
         assert await store.read(KEY, 0, 0, 9) == expected
-        assert [node async for _, node in store.scan(0.0, math.inf, ())] == expected
-        assert [node.index async for _, node in store.scan(0.0, math.inf, ["Said"])] == [0, 2]
 
 
 @pytest.mark.parametrize(

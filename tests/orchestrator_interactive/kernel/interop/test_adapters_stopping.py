@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from agents import call, faults, gated, never, say, soon, streaming, text_of, told, use
 
-from orchestrator_interactive.loop.tool_call import UNKNOWN_OUTCOME
+from orchestrator_interactive.loop.tool_results import UNKNOWN_OUTCOME
 
 Make = Callable[..., Any]
 Stop = Callable[[Any], Awaitable[object]]

@@ -256,10 +256,6 @@ class NetworkLogStore:
 
         await self._connection.ask("commit", lambda: _run_at_once(commit()))
 
-    async def scan(self, since: float, until: float, kinds: Any) -> Any:
-        async for each in self._logs.scan(since, until, kinds):
-            yield each
-
     async def delete_expired(self) -> None:
         """Nothing expires."""
 
