@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
-from orchestrator_interactive.loop.injection_queue import InjectionQueue, Receipts
+from orchestrator_interactive.loop.injection_queue import InjectionQueue, Receipt
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_call import label_of
 from orchestrator_interactive.transcript.framing import message_text
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from connector.protocols import ProgressCallback
     from orchestrator_interactive.kernel import AmplifierSession
-    from orchestrator_interactive.loop.injection_queue import Receipt
 
 CAPABILITY = "service.foreign_loop"
 # Time in which a loop may end by itself after a graceful stop, in seconds; then it is cancelled.
@@ -48,10 +47,9 @@ class ForeignLoop:
         get = coordinator.get_capability
         self._session = session
         self._steer: Callable[[str], object] | None = get("session.steer") or get("orchestrator.inject_message")
-        # Messages that arrive before the loop begins; its prompt contains them.
-        self._early = InjectionQueue()
-        self._early.close()
-        self._receipts = Receipts()
+        # The receipts of all messages, and those that arrive before the loop begins: its prompt contains them.
+        self._queue = InjectionQueue()
+        self._queue.is_open = False
         # The texts by which the rows of messages are recognised, by message id.
         self._expected: dict[str, str] = {}
         self._prompt_id: str | None = None
@@ -81,14 +79,13 @@ class ForeignLoop:
 
         After a stop, the loop may end by itself; one that does not is cancelled, and the answer is empty.
         """
-        self._receipts.begin()
         self._expected.clear()
         self._calls.clear()
         self._iterations, self._progress = 0, on_progress
-        self._early.open()
+        self._queue.open()
         await self._emit("executing", prompt=prompt)
-        waiting = self._early.drain_or_close()
-        self._early.close()
+        waiting = self._queue.drain()
+        self._queue.is_open = False
         texts = [message_text(each.text, each.author, each.files) for each in waiting]
         prompt = "\n".join([prompt, *texts])
         ids = [*([] if message_id is None else [message_id]), *(each.id for each in waiting)]
@@ -135,39 +132,35 @@ class ForeignLoop:
             ValueError: the text is blank.
         """
         injection = Injection.of(content)
-        if known := self._receipts.of(injection.id):
-            return known
-        if not self._is_working:
-            self._early.offer(injection)
-        elif self._steer is None:
+        receipts = self._queue.receipts
+        if injection.id in receipts or not self._is_working:
+            return self._queue.offer(injection)
+        if self._steer is None:
             raise RunFinished("This loop reads no messages while it works; the next run reads them.")
-        else:
-            text = message_text(injection.text, injection.author, injection.files)
-            try:
-                self._steer(text)
-            except (asyncio.QueueFull, RuntimeError) as e:  # upstream's SteeringQueueFull is a RuntimeError
-                raise InjectionQueueFull(str(e)) from e
-            self._expected[injection.id] = text
-        return self._receipts.accept(injection.id)
+        text = message_text(injection.text, injection.author, injection.files)
+        try:
+            self._steer(text)
+        except (asyncio.QueueFull, RuntimeError) as e:  # upstream's SteeringQueueFull is a RuntimeError
+            raise InjectionQueueFull(str(e)) from e
+        self._expected[injection.id] = text
+        receipt = receipts[injection.id] = Receipt(injection.id)
+        return receipt
 
     def edit_message(self, message_id: str, text: str) -> bool:
         """Replace the text of a message that the loop does not have yet. Returns False if it has."""
-        return self._early.edit(message_id, text)
+        return self._queue.edit(message_id, text)
 
     def withdraw_message(self, message_id: str) -> bool:
         """Withdraw a message that the loop does not have, or that it did not read before its run ended."""
-        receipt = self._receipts.of(message_id)
-        if receipt is None or receipt.state != "waiting":
+        if self._queue.withdraw(message_id):
+            return True
+        if self._is_working or self._expected.pop(message_id, None) is None:
             return False
-        if not self._early.withdraw(message_id):
-            if self._is_working:
-                return False
-            self._expected.pop(message_id, None)
-        self._receipts.withdraw(message_id)
+        self._queue.receipts[message_id] = Receipt(message_id, "withdrawn")
         return True
 
     def receipts(self) -> tuple[Receipt, ...]:
-        return self._receipts.all()
+        return tuple(self._queue.receipts.values())
 
     # What the loop does
 
@@ -186,10 +179,10 @@ class ForeignLoop:
 
     async def deliver(self, ids: list[str]) -> None:
         """Note that the messages are in a row of the log."""
-        steered = [each for each in ids if self._receipts.of(each) is not None]
+        steered = [each for each in ids if each in self._queue.receipts]
         for each in ids:
             del self._expected[each]
-        self._receipts.deliver(steered, self._iterations + 1)
+        self._queue.note_delivered(steered, self._iterations + 1)
         if steered:
             await self._emit("injection:applied", ids=steered, count=len(steered), messages=[])
 
