@@ -15,7 +15,7 @@ from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
 from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:

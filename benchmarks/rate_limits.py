@@ -23,7 +23,7 @@ from benchmarks.distribution import Distribution, drawn, tabled
 from benchmarks.intake import BusySessions
 from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
 from local_slack import LocalSlack
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from connector.inbound.access_policy import AccessRules
 from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, SlackOptions
 from connector.runs.run_slots import RunLimits
-from connector.setup.credentials import ConnectionRefused, HttpTransport, SlackCredentials, SocketTransport
+from connector.setup import ConnectionRefused, HttpTransport, SlackCredentials, SocketTransport
 
 if TYPE_CHECKING:
     from connector.app import connected

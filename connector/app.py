@@ -21,7 +21,7 @@ from connector.protocols import SlackOptions
 from connector.routing import Router
 from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
 from connector.runs.run_slots import RunSlots
-from connector.setup.credentials import ConnectionRefused, HttpTransport, SocketTransport, first_address, preflight
+from connector.setup import ConnectionRefused, HttpTransport, SocketTransport, first_address, preflight
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from connector.inbound.dispatcher import AddListeners, Receive
     from connector.protocols import Instance, RateBudget, RunService, SessionManager
     from connector.runs.run_slots import RunLimits
-    from connector.setup.credentials import SlackCredentials
+    from connector.setup import SlackCredentials
     from connector.slack_api.errors import SlackCallFailed
 
     OpenClient = Callable[[str | None], AsyncWebClient]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
@@ -148,17 +148,14 @@ class StopRequest:
     run: str | None = None
     message: SlackMessage | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the data of the inbox entry."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
 
 def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
     """Parse a message event; `None` if it is not a new post by a person.
 
     Like all parsers here, it raises AttributeError, KeyError, TypeError or ValueError on a malformed event.
     """
-    if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not _is_of_a_person(event):
+    user, is_of_a_bot = event.get("user"), event.get("bot_id") or event.get("bot_profile")
+    if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not user or is_of_a_bot or user == _SLACKBOT:
         return None
     files = tuple(str(file.get("name") or file.get("id")) for file in event.get("files") or ())
     # Lone surrogates, which cannot be encoded as UTF-8, become question marks.
@@ -170,7 +167,7 @@ def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
         channel=channel,
         ts=checked_ts(event["ts"]),
         thread_ts=thread_of(event),
-        user=_id(event["user"]),
+        user=_id(user),
         text=text,
         files=files,
         direct=event.get("channel_type") == "im" or channel.startswith("D"),
@@ -199,11 +196,6 @@ def _id(value: object) -> str:
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
         raise ValueError(f"{value!r} is not an id")
     return value
-
-
-def _is_of_a_person(message: dict[str, Any]) -> bool:
-    is_of_a_bot = message.get("bot_id") or message.get("bot_profile")
-    return bool(message.get("user")) and not is_of_a_bot and message["user"] != _SLACKBOT
 
 
 def home_of(message: dict[str, Any]) -> str | None:

@@ -53,7 +53,11 @@ class Router:
     async def resolve(self, message: SlackMessage) -> tuple[Instance, str]:
         """Return the instance and the prompt without checking that the message is still addressed to the bot."""
         prompt = plain_text(message.text, self._bot_user)
-        return self._addressed(prompt) or (await self._known(message) or self._default, prompt)
+        match = _ADDRESS.match(prompt)  # the prompt may name an instance: `beta: look at this`, `@beta look at this`
+        named = self._instances.get((match[1] or match[2]).lower()) if match else None
+        if match is not None and named is not None:
+            return named, prompt[match.end() :]
+        return await self._known(message) or self._default, prompt
 
     def is_addressed(self, message: SlackMessage) -> bool:
         """Return whether the message itself addresses the bot, regardless of its thread."""
@@ -63,11 +67,3 @@ class Router:
         """Return the current instance of the conversation."""
         name = await self._runs.agent_of(message.place.conversation_id)
         return None if name is None else self.instance(name)
-
-    def _addressed(self, prompt: str) -> tuple[Instance, str] | None:
-        """Return the instance that a prompt names at its start: `beta: look at this`, `@beta look at this`."""
-        match = _ADDRESS.match(prompt)
-        instance = self._instances.get((match[1] or match[2]).lower()) if match else None
-        if match is None or instance is None:
-            return None
-        return instance, prompt[match.end() :]

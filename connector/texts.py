@@ -10,7 +10,7 @@ from connector.formatting.inline import escape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from connector.records.runs import RunSummary
+    from connector.records import RunSummary
 
 _LABEL_CHARS = 40
 _LABELS = 2

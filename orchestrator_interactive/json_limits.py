@@ -7,7 +7,6 @@ minus the frames of the caller. Values that stay below the limits here can be ha
 from __future__ import annotations
 
 import json
-import re
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +31,13 @@ _SMALL_PART_CHARS = 1_000
 _PLAIN = frozenset({int, float, bool, type(None)})
 _SCALARS = _PLAIN | {str}
 _CUT_OFF = "[… nested too deeply: left out here …]"
-_TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class NestedTooDeeply(ValueError):  # noqa: N818 - a fact about the JSON
     """JSON has more levels than its reader allows."""
 
-    def __init__(self, depth: int, most: int) -> None:
-        super().__init__(f"nested at least {depth} levels deep, and {most} are allowed")
+    def __init__(self, max_levels: int) -> None:
+        super().__init__(f"nested more than {max_levels} levels deep")
 
 
 def parse_json(text: str | bytes, max_levels: int = MAX_NESTING) -> Any:
@@ -52,9 +50,9 @@ def parse_json(text: str | bytes, max_levels: int = MAX_NESTING) -> Any:
     try:
         value = json.loads(text)
     except RecursionError:
-        raise NestedTooDeeply(_nesting_of_text(text), max_levels) from None
-    if may_be_deeper(text, max_levels) and (depth := nesting(value)) > max_levels:
-        raise NestedTooDeeply(depth, max_levels)
+        raise NestedTooDeeply(max_levels) from None
+    if may_be_deeper(text, max_levels) and nesting(value, max_levels) > max_levels:
+        raise NestedTooDeeply(max_levels)
     return value
 
 
@@ -155,16 +153,3 @@ class _Copy:
         if isinstance(value, dict):
             return {key: self.of(item, levels - 1, around) for key, item in value.items()}
         return [self.of(item, levels - 1, around) for item in value]
-
-
-def _nesting_of_text(text: str | bytes) -> int:
-    """Return the number of levels of JSON that cannot be parsed."""
-    depth = deepest = 0
-    for token in _TOKENS.finditer(text if isinstance(text, str) else text.decode(errors="replace")):
-        match token[0]:
-            case "[" | "{":
-                depth += 1
-                deepest = max(deepest, depth)
-            case "]" | "}":
-                depth -= 1
-    return deepest

@@ -18,9 +18,8 @@ from connector import AccessRules, Instance, Persona, RunLimits, SlackOptions, c
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import store_of
-from service.config.secrets import secrets
-from service.config.tokens import slack_access
-from service.runs.runs import StoredRuns
+from service.config.credentials import secrets, slack_access
+from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 from service.store import open_budget, open_log_store, open_run_store

@@ -72,7 +72,12 @@ def configure_logging(config: LogConfig, secrets: tuple[str, ...] = ()) -> None:
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if human else "iso", utc=not human),
     ]
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(secrets, before, _last(human=human)))
+    if human:
+        plain = structlog.dev.plain_traceback
+        last: list[Any] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    else:
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    handler.setFormatter(_Formatter(secrets, before, last))
     logging.basicConfig(level=config.level.upper(), handlers=[handler], force=True)
     # Bolt warns about settings that are deliberate here.
     logging.getLogger("connector.bolt").setLevel(logging.ERROR)
@@ -101,13 +106,6 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return hide_secrets(super().format(record), self._secrets)
-
-
-def _last(*, human: bool) -> list[Any]:
-    if human:
-        plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
 def _log_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from connector import texts
 from connector.protocols import StateChanges
-from connector.records.runs import Notice, RunSummary
+from connector.records import Notice, RunSummary
 from connector.slack_api.errors import SlackCallFailed
 
 if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
     from connector.events import StopRequest
     from connector.protocols import End, InboxEntry
-    from connector.records.entries import PendingMessage
+    from connector.records import PendingMessage
+    from connector.runs.slack_run import SlackRun
 
 # How long the inbox may wait for Slack's history.
 _LOOK_WITHIN_S = 1.0
@@ -46,9 +47,9 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
             await _queue_change(state, entry, replace(correction, instance=target.instance))
         return
     inbox.replace(edited)
-    record = run.record.to_dict() if run is not None and run.first.id == edited.id else None
+    record = asdict(run.record) if run is not None and run.first.id == edited.id else None
     closed: dict[int, End] = {**_without_corrections(state, message_id), entry.seq: "done"}
-    await state.lease.write(StateChanges(run=record, replaced={target.seq: edited.to_dict()}, closed=closed))
+    await state.lease.write(StateChanges(run=record, replaced={target.seq: asdict(edited)}, closed=closed))
 
 
 async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: PendingMessage) -> None:
@@ -67,7 +68,7 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
         if target.is_marked_accepted:
             state.workspace.background.unmark_accepted(target.message)
     elif run is not None and target.id == run.first.id and not run.is_over:
-        await _stop_run(state, entry, deletion.message.user, deletion.written_s)
+        await _stop_run(state, run, entry, deletion.message.user, deletion.written_s)
     else:
         await _queue_change(state, entry, replace(taken_back, instance=target.instance))
 
@@ -80,7 +81,7 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
     is_meant = run is not None and not is_before and run.is_meant(stop)
     stops_starter = run is None and starter is not None and float(stop.at) >= float(starter.message.ts)
     if run is not None and is_meant and run.can_be_stopped:
-        await _stop_run(state, entry, stop.user, float(stop.at))
+        await _stop_run(state, run, entry, stop.user, float(stop.at))
     elif starter is not None and stops_starter and stop.ts in (None, starter.message.ts):
         await _stop_starter(state, entry, stop, starter)
     elif stop.message is not None and (run is None or is_before or is_meant):
@@ -89,12 +90,11 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
         await state.close(entry)
 
 
-async def _stop_run(state: ConversationState, entry: InboxEntry, user: str, at_s: float) -> None:
+async def _stop_run(state: ConversationState, run: SlackRun, entry: InboxEntry, user: str, at_s: float) -> None:
     """Stop the active run for a request made by this user at this time, in seconds since the epoch."""
-    if state.run is not None:
-        state.run.stop(user)
-        record, held_seq = state.run.record.to_dict(), state.inbox.hold(at_s)
-        await state.lease.write(StateChanges(run=record, held_seq=held_seq, closed={entry.seq: "done"}))
+    run.stop(user)
+    record, held_seq = asdict(run.record), state.inbox.hold(at_s)
+    await state.lease.write(StateChanges(run=record, held_seq=held_seq, closed={entry.seq: "done"}))
 
 
 async def _stop_starter(
@@ -126,7 +126,7 @@ async def _report_late(state: ConversationState, entry: InboxEntry, change: Pend
 async def _queue_change(state: ConversationState, entry: InboxEntry, change: PendingMessage) -> None:
     """Queue a late change for the model: as an injection into the active run, or for the next run."""
     closed = _without_corrections(state, change.message.id)
-    data = {**change.to_dict(), "is_late": True}
+    data = {**asdict(change), "is_late": True}
     await state.lease.write(StateChanges(replaced={entry.seq: data}, closed=closed))
     state.inbox.add(change)
     if state.run is not None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.protocols import StateChanges
-from connector.records.runs import Notice, RunArtifacts, cleanup_record
+from connector.records import Notice, RunArtifacts
 from connector.runs.background_tasks import HOURGLASS
 from connector.runs.run_status import STATUS_KEY, remove_status
 from connector.slack_api import uploads
 from connector.slack_api.agent_sessions import ACTIVE
-from connector.slack_api.client import best_effort
+from connector.slack_api.client import best_effort, key_of
 from connector.slack_api.errors import NO_THREAD, SlackCallFailed
-from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from connector.events import SlackMessage, ThreadAddress
     from connector.protocols import ConversationLease, End, InboxEntry
-    from connector.records.runs import PendingCleanup
+    from connector.records import PendingCleanup
     from connector.runs.background_tasks import BackgroundTasks
 
     Item = RunArtifacts | Notice
@@ -46,10 +45,11 @@ class Cleanup:
     def __init__(self, lease: ConversationLease, background: BackgroundTasks) -> None:
         self._lease = lease
         self._background = background
-        self._pending: list[Item] = []
+        self.pending: PendingCleanup = ()
         self._tasks: set[asyncio.Task[None]] = set()
         self._recent: set[asyncio.Task[None]] = set()
         self._catch_ups: set[asyncio.Task[None]] = set()
+        # The stored record lists pending cleanup.
         self._is_kept = False
         self._calls_late_until_s = asyncio.get_running_loop().time() + background.calls_late_s
         # Items that wait until no late call can arrive. Items that wait at the same time share one search.
@@ -59,15 +59,11 @@ class Cleanup:
     def is_done(self, *, with_catch_ups: bool = True) -> bool:
         return not (self._tasks if with_catch_ups else self._tasks - self._catch_ups)
 
-    @property
-    def pending(self) -> PendingCleanup:
-        return tuple(self._pending)
-
     def resume(self, pending: PendingCleanup) -> None:
         """Continue the cleanup of another process, whose late calls may still reach Slack."""
         self._is_kept = self._is_kept or bool(pending)
-        inherited = [replace(each, is_inherited=True) for each in pending]
-        self._pending += inherited
+        inherited = tuple(replace(each, is_inherited=True) for each in pending)
+        self.pending += inherited
         self._begin(inherited)
 
     async def end_run(
@@ -77,32 +73,31 @@ class Cleanup:
 
         `closed` and `held_seq` as in `StateChanges`.
         """
-        self._is_kept = bool(self._pending or items)
-        record = cleanup_record([*self._pending, *items])
-        self._pending += items
+        self.pending += tuple(items)
+        self._is_kept = bool(self.pending)
+        record = {"cleanup": [asdict(each) for each in self.pending]} if self.pending else {}
         await self._lease.write(StateChanges(run=record, closed=closed, held_seq=held_seq))
         self._begin(items)
 
     def answer(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
         """Answer a message, and close its entry once Slack has accepted or rejected the answer."""
-        self._keep(self._background.spawn(self._answer(entry, message, text)))
+        self._background.spawn(self._answer(entry, message, text), self._tasks)
 
     def catch_up(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
         """Run a catch-up, then close its entry. If it is cancelled or the process ends, the next owner repeats it."""
-        task = self._keep(self._background.catch_up(self._catch_up(entry, work)))
-        self._catch_ups.add(task)
-        task.add_done_callback(self._catch_ups.discard)
-
-    async def cancel_catch_ups(self) -> None:
-        """Cancel unfinished catch-ups; the next owner repeats them."""
-        tasks = tuple(self._catch_ups)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        background = self._background
+        background.spawn(self._catch_up(entry, work), self._tasks, self._catch_ups, background.catching_up)
 
     async def keep(self) -> None:
-        """Store the pending cleanup. No run may be active or begin during the call."""
-        if self._pending or self._is_kept:
+        """Cancel unfinished catch-ups, and store the pending cleanup, for the next owner.
+
+        No run may be active or begin during the call.
+        """
+        catch_ups = tuple(self._catch_ups)
+        for task in catch_ups:
+            task.cancel()
+        await asyncio.gather(*catch_ups, return_exceptions=True)
+        if self.pending or self._is_kept:
             await self.end_run({})
 
     async def recent_done(self) -> None:
@@ -126,29 +121,33 @@ class Cleanup:
             # Report the end of a run now: a run that begins later reports its own state.
             is_run = isinstance(each, RunArtifacts)
             shown = self._background.agent_sessions.show(each.place, ACTIVE) if is_run else None
-            self._recent.add(self._keep(self._background.spawn(self._do(each, shown))))
+            self._recent.add(self._background.spawn(self._do(each, shown), self._tasks))
 
     async def _do(self, item: Item, shown: asyncio.Task[None] | None) -> None:
-        await (self._post(item) if isinstance(item, Notice) else self._remove(item))
+        if isinstance(item, Notice):
+            await self._post(item)
+        else:
+            client, background = self._background.client, self._background
+            for ts in item.statuses:
+                delete = partial(remove_status, client, item.channel, ts, item.user)
+                await best_effort(client.retry_until_done(delete))
+            if item.has_hourglass:
+                await best_effort(client.retry_until_done(partial(background.remove_hourglass, item)))
+                background.release_hourglass(item.channel, item.first_ts)
         if shown is not None:
             await asyncio.wait((shown,))
         if item.is_inherited:
-            self._keep(self._background.spawn(self._end_inherited(item)))
+            self._background.spawn(self._end_inherited(item), self._tasks)
         else:
-            self._pending.remove(item)
+            self._drop(item)
 
     async def _end_inherited(self, item: Item) -> None:
         await self._undo_late_calls(item)
-        self._pending.remove(item)
+        self._drop(item)
 
-    async def _remove(self, artifacts: RunArtifacts) -> None:
-        client, background = self._background.client, self._background
-        for ts in artifacts.statuses:
-            delete = partial(remove_status, client, artifacts.channel, ts, artifacts.user)
-            await best_effort(client.retry_until_done(delete))
-        if artifacts.has_hourglass:
-            await best_effort(client.retry_until_done(partial(background.remove_hourglass, artifacts)))
-            background.release_hourglass(artifacts.channel, artifacts.first_ts)
+    def _drop(self, item: Item) -> None:
+        at = self.pending.index(item)
+        self.pending = self.pending[:at] + self.pending[at + 1 :]
 
     async def _post(self, notice: Notice) -> None:
         """Post a notice, and return once Slack has accepted or rejected it."""
@@ -177,11 +176,6 @@ class Cleanup:
         await work()
         self._catch_ups -= {asyncio.current_task()}  # it can no longer be cancelled
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
-
-    def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _undo_late_calls(self, item: Item) -> None:
         """Wait until no late call of an earlier owner can arrive, then remove the effects of such calls."""
@@ -221,7 +215,9 @@ class Cleanup:
                 is_misplaced = place.thread_ts is not None and "thread_ts" not in each
                 if STATUS_KEY in key_of(each):
                     yield partial(remove_status, client, place.channel, each["ts"])
-                elif is_misplaced or any(_is_duplicate(each, other) for other in posts):
+                elif is_misplaced or any(
+                    key_of(each) == key_of(other) and float(each["ts"]) > float(other["ts"]) for other in posts
+                ):
                     yield partial(client.delete, place.channel, each["ts"])
             # A file is named after the key of its post without the number of the message.
             names = {uploads.file_name(key_of(each).rpartition(":")[0]) for each in posts}
@@ -229,10 +225,6 @@ class Cleanup:
                 yield partial(uploads.delete, client, file_id)
             if isinstance(item, RunArtifacts) and _may_be_marked(item, messages):
                 yield partial(self._background.remove_hourglass, item)
-
-
-def _is_duplicate(post: Message, other: Message) -> bool:
-    return key_of(post) == key_of(other) and float(post["ts"]) > float(other["ts"])
 
 
 def _may_be_marked(artifacts: RunArtifacts, messages: Iterable[Message]) -> bool:

@@ -12,10 +12,17 @@ from connector import texts
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage
 from connector.protocols import RunFailed, StateChanges
-from connector.records.entries import UNREADABLE, PendingMessage, UnreadableEntry, parse_entry
-from connector.records.inbox import Inbox
-from connector.records.runs import Notice, RunRecord, parse_run_record
-from connector.runs.outbox import Post, service_post
+from connector.records import (
+    UNREADABLE,
+    Notice,
+    PendingMessage,
+    RunRecord,
+    UnreadableEntry,
+    parse_entry,
+    parse_run_record,
+)
+from connector.runs.inbox import Inbox
+from connector.runs.outbox import service_post, stored_post
 from connector.runs.slack_run import Finished, New, Resumed, SlackRun, StartMode, Unrecoverable
 
 if TYPE_CHECKING:
@@ -81,20 +88,12 @@ class ConversationState:
 
     async def delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
         """Return which messages this agent has read; none if its log is unreadable, which the run's notice reports."""
+        name, token = self.workspace.router.instance(agent).name, self.lease.claim.token
         try:
-            return await self._in_log(agent, ids)
+            return await self.workspace.sessions.delivered(name, self.id, ids, fence=token)
         except RunFailed as e:
             log.error("log.unreadable", conversation=self.id, error=str(e))  # noqa: TRY400 - a sentence
             return frozenset()
-
-    async def _in_log(self, agent: str, ids: set[str]) -> frozenset[str]:
-        """Like `delivered`.
-
-        Raises:
-            RunFailed: the log is permanently unreadable.
-        """
-        instance = self.workspace.router.instance(agent)
-        return await self.workspace.sessions.delivered(instance.name, self.id, ids, fence=self.lease.claim.token)
 
     async def refuse(self, entry: InboxEntry) -> None:
         """Close an entry that this version cannot read; post a notice if it is a message."""
@@ -123,7 +122,8 @@ class ConversationState:
             return await self._abandon(claim.run or {})
         if isinstance(stored, RunRecord):
             return await self._resume(stored)
-        self.cleanup.resume(stored)
+        if stored:
+            self.cleanup.resume(stored)
         return claim.entries
 
     async def _resume(self, record: RunRecord) -> tuple[InboxEntry, ...]:
@@ -132,17 +132,19 @@ class ConversationState:
         self.cleanup.resume(record.pending_cleanup)
         self.inbox.add(record.first)
         self.inbox.announced_seq = record.announced_seq
-        run = self.start(record, await self._start_mode(record, {record.first.id, *(each.id for each in entries)}))
-        return await self._without(run.delivered_ids - {record.first.id}, entries)
-
-    async def _start_mode(self, record: RunRecord, ids: set[str]) -> StartMode:
+        name, ids = self.workspace.router.instance(record.first.instance).name, {each.id for each in entries}
+        start_mode: StartMode
         try:
-            delivered_ids = await self._in_log(record.first.instance, ids)
+            delivered_ids = await self.workspace.sessions.delivered(
+                name, self.id, ids | {record.first.id}, fence=self.lease.claim.token
+            )
         except RunFailed as e:
-            return Finished() if record.is_over else Unrecoverable(e)
-        if record.is_over:
-            return Finished(delivered_ids)
-        return Resumed(delivered_ids) if record.first.id in delivered_ids else New()
+            start_mode = Finished() if record.is_over else Unrecoverable(e)
+        else:
+            resumed = Resumed(delivered_ids) if record.first.id in delivered_ids else New()
+            start_mode = Finished(delivered_ids) if record.is_over else resumed
+        run = self.start(record, start_mode)
+        return await self._without(run.delivered_ids - {record.first.id}, entries)
 
     async def _abandon(self, run: Mapping[str, Any]) -> tuple[InboxEntry, ...]:
         """Abandon an unreadable run: post its pending outbox, and a notice that asks people to repeat the request."""
@@ -150,7 +152,7 @@ class ConversationState:
         run_id, posts = str(run.get("id") or claim.token), []
         for part, data in claim.posts.items():
             try:
-                posts += [Post.from_dict(part, data)] if data else []
+                posts += [stored_post(part, data)] if data else []
             except UNREADABLE:
                 log.exception("post.unreadable", conversation=self.id, part=part)
         # Inherited: the previous owner may have posted some of them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -16,8 +16,7 @@ from connector.conversations import changes
 from connector.conversations.state import ConversationState
 from connector.events import SlackMessage, StopRequest
 from connector.protocols import LeaseLost, StateChanges
-from connector.records.entries import PendingMessage, ThreadCatchUp, UnreadableEntry, parse_entry
-from connector.records.runs import RunRecord
+from connector.records import PendingMessage, RunRecord, ThreadCatchUp, UnreadableEntry, parse_entry
 
 if TYPE_CHECKING:
     from connector.protocols import ConversationLease, InboxEntry
@@ -86,21 +85,18 @@ class ConversationWorker:
         """
         async with asyncio.TaskGroup() as tasks:
             watchers = [tasks.create_task(self._end_if_lost()), tasks.create_task(self._process_news())]
-            await self._act()
+            async with self._lock:
+                await self._process(await self.state.take_over())
+            while not self.is_over:
+                self._changed.clear()
+                while not self._is_closing and (run := self._next()) is not None:
+                    await self._run(run)
+                if not self._is_closing:
+                    await self._cleanup.done(self._changed, with_catch_ups=not self._is_to_park)
+                async with self._lock:
+                    await self._release()
             for task in watchers:
                 task.cancel()
-
-    async def _act(self) -> None:
-        async with self._lock:
-            await self._process(await self.state.take_over())
-        while not self.is_over:
-            self._changed.clear()
-            while not self._is_closing and (run := self._next()) is not None:
-                await self._run(run)
-            if not self._is_closing:
-                await self._cleanup.done(self._changed, with_catch_ups=not self._is_to_park)
-            async with self._lock:
-                await self._release()
 
     async def _end_if_lost(self) -> None:
         await self._lease.lost()
@@ -134,7 +130,6 @@ class ConversationWorker:
             or not self._cleanup.is_done(with_catch_ups=slot is None)
         ):
             return
-        await self._cleanup.cancel_catch_ups()
         await self._cleanup.keep()
         if slot is not None:
             await self._park()
@@ -272,7 +267,7 @@ class ConversationWorker:
         ]
         marked = [replace(each, is_marked_accepted=True) for each in waiting]
         if marked:
-            await self._lease.write(StateChanges(replaced={each.seq: each.to_dict() for each in marked}))
+            await self._lease.write(StateChanges(replaced={each.seq: asdict(each) for each in marked}))
         for each in marked:
             self._inbox.replace(each)
             self._background.mark_accepted(each.message)

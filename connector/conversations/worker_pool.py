@@ -13,7 +13,7 @@ from connector.protocols import LeaseLost
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from connector.protocols import ConversationLease, RunService
+    from connector.protocols import RunService
     from connector.runs.background_tasks import WorkspaceContext
 
 log = structlog.get_logger(__name__)
@@ -99,7 +99,12 @@ class WorkerPool:
             if self.is_closing:
                 worker.suspend()
             self._workers[conversation_id] = worker
-            await self._work_in(worker, lease)
+            try:
+                await worker.work()
+            except asyncio.CancelledError:
+                if self.is_closing:  # the next owner delivers the outbox and looks up posts of unknown outcome
+                    await lease.hand_over()
+                raise
         except* LeaseLost:
             log.warning("lease.lost", conversation=conversation_id)
         except* Exception:  # a Slack handler's border: retry once the lease has expired
@@ -115,11 +120,3 @@ class WorkerPool:
             if has_news or conversation_id in self._again:
                 self._again.discard(conversation_id)
                 self.check_for_work(conversation_id)
-
-    async def _work_in(self, worker: ConversationWorker, lease: ConversationLease) -> None:
-        try:
-            await worker.work()
-        except asyncio.CancelledError:
-            if self.is_closing:  # the next owner delivers the outbox and looks up posts of unknown outcome
-                await lease.hand_over()
-            raise

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import eq
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -55,7 +57,8 @@ def inline(nodes: Nodes, marks: Marks = ()) -> str:
     line = _Line()
     for text, around in _runs(nodes, marks):
         line.add(text, around)
-    return line.ended()
+    line.change(())
+    return "".join(line.out)
 
 
 def words(nodes: Nodes) -> str:
@@ -100,7 +103,7 @@ def _with(marks: Marks, mark: str) -> Marks:
 class _Line:
     """Places marks where Slack recognizes them: not next to spaces, within one line, and at word boundaries."""
 
-    _out: list[str] = field(default_factory=list)
+    out: list[str] = field(default_factory=list)
     _open: Marks = ()
     _space: str = ""
     _has_closed: bool = False
@@ -110,37 +113,28 @@ class _Line:
         before, _, after = text.partition(core) if core else (text, "", "")
         self._space += before
         if core:
-            self._change(marks)
+            self.change(marks)
             if self._has_closed and core[0] not in _AFTER_A_MARK:
-                self._out.append(NO_SPACE)
-            self._out.append(core)
+                self.out.append(NO_SPACE)
+            self.out.append(core)
             self._has_closed = False
         self._space += after
 
-    def ended(self) -> str:
-        self._change(())
-        return "".join(self._out)
-
-    def _change(self, marks: Marks) -> None:
+    def change(self, marks: Marks) -> None:
         """Close the marks that end here, write the pending space, open the marks that begin here."""
-        stay = 0 if "\n" in self._space else _common(self._open, marks)
+        stay = 0 if "\n" in self._space else sum(1 for _ in takewhile(bool, map(eq, self._open, marks)))
         closed = "".join(reversed(self._open[stay:]))
         opened = "".join(marks[stay:])
         self._has_closed = (self._has_closed or bool(closed)) and not self._space
-        is_inside = bool(self._open[:stay]) and self._out[-1] == self._open[stay - 1]
-        self._out += [part for part in (closed, self._space) if part]
+        is_inside = bool(self._open[:stay]) and self.out[-1] == self._open[stay - 1]
+        self.out += [part for part in (closed, self._space) if part]
         if opened:
-            last = self._out[-1][-1] if self._out else " "
+            last = self.out[-1][-1] if self.out else " "
             if not (last.isspace() or last in _BEFORE_A_MARK or is_inside):
-                self._out.append(NO_SPACE)
-            self._out += opened
+                self.out.append(NO_SPACE)
+            self.out += opened
             self._has_closed = False
         self._open, self._space = marks, ""
-
-
-def _common(one: Marks, other: Marks) -> int:
-    """Return the length of the common prefix."""
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def whole(text: str) -> str:

@@ -1,21 +1,28 @@
-"""Convert a model's Markdown to Slack's markup."""
+"""Convert a model's Markdown to Slack's markup.
+
+A table becomes aligned columns if they are narrow enough, else one list per row.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block.table import escapedSplit, getLine
+from markdown_it.rules_block.table import table as table_rule
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
-from connector.formatting.inline import BOLD, NO_SPACE, definition, escape, hide_used_definitions, inline, whole
-from connector.formatting.tables import table, whole_table
+from connector.formatting.inline import BOLD, NO_SPACE, definition, escape, hide_used_definitions, inline, whole, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_core import StateCore
 
 FENCE = "```"
@@ -37,6 +44,14 @@ _BRACKETS = re.compile(r"\\.|\[|\]|\n[ \t]*\n", re.DOTALL)
 _MOST_SIGNS = 3_000
 _SIGN = re.compile(r"[*_~`<&\[\]]")
 
+# Columns of a code block that Slack shows without wrapping.
+_WIDEST = 80
+_GAP = "  "
+# The parser pads short rows, so a few characters can create many cells. Once the tables of a text exceed this number,
+# the remaining ones are plain text.
+_MOST_CELLS = 3_000
+_CELLS = "cells"
+
 
 def _parse_inline(state: StateCore) -> None:
     """Parse the content of blocks. Blocks after the first `_MOST_SIGNS` signs, or nested too deeply, become text."""
@@ -52,11 +67,40 @@ def _parse_inline(state: StateCore) -> None:
             token.children = [Token("text", "", 0, content=token.content)]
 
 
+def _whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Extend the parser's rule for tables: cells beyond the last column, which it drops, go into the last column."""
+    first = len(state.tokens)
+    if not table_rule(state, start, end, silent=True):
+        return False
+    row = next((row for row in range(start, end) if state.isEmpty(row)), end)
+    # An upper bound: each row is padded to the header.
+    cells = state.env.get(_CELLS, 0) + (row - start) * (getLine(state, start).count("|") + 1)
+    if silent or cells > _MOST_CELLS:
+        return bool(cells <= _MOST_CELLS)
+    state.env[_CELLS] = cells
+    table_rule(state, start, end, silent=False)
+    line = columns = 0
+    last: Token | None = None
+    for token in state.tokens[first:]:
+        if token.type == "tr_open" and token.map:
+            line, columns = token.map[0], 0
+        elif token.type == "inline":
+            last, columns = token, columns + 1
+        elif token.type == "tr_close" and last is not None:
+            last.content = " | ".join([last.content, *_cells(getLine(state, line))[columns:]])
+    return True
+
+
+def _cells(line: str) -> list[str]:
+    cells = [cell.strip() for cell in escapedSplit(line.strip())]
+    return cells[not cells[0] : len(cells) - (len(cells) > 1 and not cells[-1])]
+
+
 _parser = MarkdownIt(
     "commonmark", {"html": False, "maxNesting": _DEEPEST, "inline_definitions": True, "store_labels": True}
 ).enable(["strikethrough", "table"])
 _parser.core.ruler.at("inline", _parse_inline)
-_parser.block.ruler.at("table", whole_table, {"alt": ["paragraph", "reference"]})
+_parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
 
 
 def markdown_to_slack(markdown: str) -> str:
@@ -72,7 +116,7 @@ def markdown_to_slack(markdown: str) -> str:
             root = SyntaxTreeNode(tokens)
             if any(token.type == "definition" for token in tokens):
                 hide_used_definitions(root)
-            blocks = _blocks(root.children, _Place())
+            blocks = _blocks(root.children, _TOP)
             return "".join(f"\n{block.text}" if block.follows else f"\n\n{block.text}" for block in blocks).strip()
     except RecursionError:
         pass
@@ -102,9 +146,8 @@ class _Place:
     lists: int = 0
     is_quoted: bool = False
 
-    @property
-    def is_top(self) -> bool:
-        return not (self.lists or self.is_quoted)
+
+_TOP = _Place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +191,7 @@ def _block(node: SyntaxTreeNode, place: _Place) -> list[_Block]:  # noqa: PLR091
             is_language = len(node.info.split()) < 2 and node.content.strip()
             return [_code(escape(node.content if is_language else f"{node.info.strip()}\n{node.content}"))]
         case "table":
-            text, is_code = table(node)
+            text, is_code = _table(node)
             return [_code(text) if is_code else _Block(_without_fences(text))]
         case "definition":
             return [_Block(_without_fences(definition(node)))]
@@ -162,7 +205,7 @@ def _block(node: SyntaxTreeNode, place: _Place) -> list[_Block]:  # noqa: PLR091
 
 def _text(node: SyntaxTreeNode, place: _Place, marks: tuple[str, ...] = ()) -> str:
     text = _without_fences(inline(node.children, marks))
-    return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", text) if place.is_top else text
+    return _WOULD_QUOTE.sub(f"{NO_SPACE}&gt;", text) if place == _TOP else text
 
 
 def _code(text: str) -> _Block:
@@ -177,7 +220,7 @@ def _without_fences(text: str) -> str:
 
 def _quote(blocks: Sequence[_Block], place: _Place) -> list[_Block]:
     """Prefix the lines of a quote. Slack has one quote level: nested quotes show `>`; code goes between quotes."""
-    sign = "> " if place.is_top else "&gt; "
+    sign = "> " if place == _TOP else "&gt; "
     out: list[_Block] = []
     for block in blocks:
         if block.is_code:
@@ -228,3 +271,53 @@ def _box(item: SyntaxTreeNode) -> str:
         return ""
     first.token.content = first.content[box.end() :]
     return _DONE[box[1]]
+
+
+class _Cell:
+    """A cell of a table: its inline nodes, and their text without markup."""
+
+    def __init__(self, node: SyntaxTreeNode) -> None:
+        self.inside: Sequence[SyntaxTreeNode] = node.children[0].children
+        self.text = " ".join(words(self.inside).split())
+        self.width = sum(_columns(character) for character in self.text)
+        self.is_linked = any(each.type in ("link", "image") for each in node.walk())
+        self._align = str(node.attrs.get("style", "")).removeprefix("text-align:")
+
+    def padded(self, columns: int) -> str:
+        room = columns - self.width
+        before = {"right": room, "center": room // 2}.get(self._align, 0)
+        return f"{' ' * before}{self.text}{' ' * (room - before)}"
+
+
+def _table(node: SyntaxTreeNode) -> tuple[str, bool]:
+    """Return a table for Slack, and whether it must be shown as a code block.
+
+    Links do not work in code blocks: a table with links becomes lists, like a table that is too wide.
+    """
+    rows = [[_Cell(cell) for cell in row.children] for part in node.children for row in part.children]
+    widths = [max(cell.width for cell in column if cell) for column in zip_longest(*rows)]
+    is_wide = sum(widths) + len(_GAP) * (len(widths) - 1) > _WIDEST
+    if is_wide or any(cell.is_linked for row in rows for cell in row):
+        headings, *records = rows
+        return "\n\n".join(_record(headings, cells) for cells in records) or _record(headings, []), False
+    lines = [_GAP.join(cell.padded(columns) for cell, columns in zip(row, widths, strict=False)) for row in rows]
+    lines.insert(1, _GAP.join("-" * columns for columns in widths))
+    return escape("\n".join(line.rstrip() for line in lines)), True
+
+
+def _columns(character: str) -> int:
+    """Return the number of columns of a character in a monospaced font."""
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me", "Mn"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def _record(headings: list[_Cell], cells: list[_Cell]) -> str:
+    """Write a row as a paragraph that labels its cells with the column headings."""
+    lines: list[str] = []
+    for heading, cell in zip_longest(headings, cells):
+        marks = () if lines else (BOLD,)
+        parts = [inline(each.inside, marks) for each in (heading, cell) if each]
+        line = ": ".join(part for part in parts if part)
+        lines.append(line if marks or not line else f"• {line}")
+    return "\n".join(line for line in lines if line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -18,7 +18,9 @@ log = structlog.get_logger(__name__)
 
 _PROFILE_TIMEOUT_S = 1.0
 _NOTICE_INTERVAL_S = 3600.0
-_MAX_NOTICES = 10_000
+MAX_NAMES = 10_000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,19 @@ class AccessRules:
     guests: bool = True
 
 
+class LatestEntries(OrderedDict[str, T]):
+    """The entries added last, at most this many."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: str, value: T) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """The user behind an event, and its channel.
@@ -48,10 +63,6 @@ class Actor:
     channel: str
     home: str | None = None
     is_shared: bool | None = False
-
-    @property
-    def is_direct(self) -> bool:
-        return self.channel.startswith("D")
 
 
 class AccessPolicy:
@@ -72,16 +83,20 @@ class AccessPolicy:
         self._users = users
         self._now_s = now_s
         self._profile_timeout_s = profile_timeout_s
-        self._notified_s: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._notified_s: LatestEntries[float] = LatestEntries(MAX_NAMES)
 
     async def refusal(self, actor: Actor) -> str | None:
         """Return why a user may not use the bot here, as a sentence for that user; `None`: allowed."""
         policy = self._policy
         if policy.users is not None and actor.user not in policy.users:
             return "You may not use me: my operator allows only certain people. Ask my operator to add you."
-        if policy.channels is not None and not actor.is_direct and actor.channel not in policy.channels:
+        if policy.channels is not None and not actor.channel.startswith("D") and actor.channel not in policy.channels:
             return "I may not be used in this channel: my operator allows only certain ones. Ask my operator to add it."
-        if not policy.external and await self._is_from_other_workspace(actor):
+        is_foreign: bool | None = actor.home not in self._own_ids if actor.home is not None else actor.is_shared
+        if not policy.external and actor.home is None and actor.is_shared is not False:  # ask Slack
+            profile = await self._profile(actor.user)
+            is_foreign = actor.is_shared if profile is None else self._is_external(profile)
+        if not policy.external and is_foreign:
             return "I work for the people of another workspace only. Ask my operator there to give you access."
         if not policy.guests:
             profile = await self._profile(actor.user)
@@ -93,22 +108,12 @@ class AccessPolicy:
 
     def should_notify(self, actor: Actor) -> bool:
         """Return whether the user got no notice in this channel within the last hour, and record a notice now."""
-        now_s, key = self._now_s(), (actor.user, actor.channel)
+        now_s, key = self._now_s(), f"{actor.user} {actor.channel}"
         if now_s - self._notified_s.get(key, -_NOTICE_INTERVAL_S) < _NOTICE_INTERVAL_S:
             return False
+        self._notified_s.pop(key, None)
         self._notified_s[key] = now_s
-        self._notified_s.move_to_end(key)
-        if len(self._notified_s) > _MAX_NOTICES:
-            self._notified_s.popitem(last=False)
         return True
-
-    async def _is_from_other_workspace(self, actor: Actor) -> bool:
-        if actor.home is not None:
-            return actor.home not in self._own_ids
-        if actor.is_shared is False:
-            return False
-        profile = await self._profile(actor.user)
-        return actor.is_shared is True if profile is None else self._is_external(profile)
 
     def _is_external(self, profile: Profile) -> bool:
         return profile.is_stranger or profile.team not in (None, *self._own_ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from dataclasses import asdict, replace
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,9 +12,9 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector.events import StopRequest, edited_ts_of, home_of, is_stop_word, message_of
-from connector.inbound.access_policy import AccessPolicy, AccessRules, Actor
+from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.protocols import InboxEntry
-from connector.records.entries import UNREADABLE, PendingMessage, ThreadCatchUp
+from connector.records import UNREADABLE, PendingMessage, ThreadCatchUp
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -34,23 +33,7 @@ log = structlog.get_logger(__name__)
 
 # A root mention whose event is older than this on arrival was delivered late, or again.
 _LATE_S = 5.0
-_MAX_NAMES = 10_000
 _MAX_UNROUTED = 1_000
-
-
-class LRUSet:
-    """A bounded set that drops the oldest names."""
-
-    def __init__(self) -> None:
-        self._names: OrderedDict[str, None] = OrderedDict()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
-
-    def add(self, name: str) -> None:
-        self._names[name] = None
-        if len(self._names) > _MAX_NAMES:
-            self._names.popitem(last=False)
 
 
 class UnroutedReply(NamedTuple):
@@ -66,14 +49,14 @@ class UnroutedReplies:
 
     def __init__(self) -> None:
         # `None`: the reply was deleted.
-        self._replies: OrderedDict[str, UnroutedReply | None] = OrderedDict()
+        self._replies: LatestEntries[UnroutedReply | None] = LatestEntries(_MAX_UNROUTED)
 
     def add(self, reply: SlackMessage, actor: Actor, edited_ts: str = "") -> None:
         """Store a reply, unless it was deleted or a later edit of it is known."""
         new = UnroutedReply(reply, actor, edited_ts)
         known = self._replies.get(reply.id, new)
         if known is not None and edited_ts >= known.edited_ts:
-            self._put(reply.id, new)
+            self._replies[reply.id] = new
 
     def edit(self, reply: SlackMessage, actor: Actor, edited_ts: str) -> None:
         """Replace a reply by its edited version, if the reply is stored."""
@@ -82,7 +65,7 @@ class UnroutedReplies:
 
     def drop(self, reply_id: str) -> None:
         """Remove a deleted reply, and ignore it if it arrives later."""
-        self._put(reply_id, None)
+        self._replies[reply_id] = None
 
     def after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
         """Return the replies of a conversation posted after `ts`, oldest first."""
@@ -99,11 +82,6 @@ class UnroutedReplies:
         for each in found:
             del self._replies[each.reply.id]
         return found
-
-    def _put(self, reply_id: str, reply: UnroutedReply | None) -> None:
-        self._replies[reply_id] = reply
-        if len(self._replies) > _MAX_UNROUTED:
-            self._replies.popitem(last=False)
 
 
 class Admitter:
@@ -130,7 +108,7 @@ class Admitter:
     ) -> None:
         self.unrouted = UnroutedReplies()
         # Messages that this process has admitted.
-        self.admitted = LRUSet()
+        self.admitted: LatestEntries[None] = LatestEntries(MAX_NAMES)
         self._policy = AccessPolicy(policy or AccessRules(), router.team, tasks.users, enterprise=enterprise)
         self._tasks = tasks
         self._router = router
@@ -164,8 +142,8 @@ class Admitter:
         calls_agent = message.mentions(self._bot_user) and _says_something(message, routed)
         if calls_agent and await self._may_have_missed_replies(message, effective_ts):
             # Stored before the message: if this process ends in between, Slack delivers the event again.
-            catch_up = ThreadCatchUp(_inbound(message, routed, edited_ts), effective_ts, actor.is_shared)
-            entry = InboxEntry(catch_up.id, "catch_up", catch_up.to_dict())
+            catch_up = ThreadCatchUp(pending_of(message, routed, edited_ts), effective_ts, actor.is_shared)
+            entry = InboxEntry(catch_up.id, "catch_up", asdict(catch_up))
             await self._runs.admit(message.place.conversation_id, entry)
         await self._store_entry(message, routed, edited_ts)
         if calls_agent:
@@ -194,7 +172,8 @@ class Admitter:
 
     async def stop(self, conversation_id: str, stop: StopRequest) -> None:
         """Store a stop. All ways to stop a run end here; duplicates are detected by id."""
-        await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", stop.to_dict()))
+        data = {name: value for name, value in asdict(stop).items() if value is not None}
+        await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", data))
 
     async def catch_up(self, catch_up: ThreadCatchUp) -> None:
         """Admit the mention that called an agent into a thread, and the messages after it that are not yet known.
@@ -221,16 +200,14 @@ class Admitter:
             except UNREADABLE:
                 log.warning("message.unreadable", conversation=place.conversation_id, ts=found["ts"])
                 continue
-            if message is not None:
-                actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
-                await self._admit_missed(message, actor, edited_ts_of(found))
-
-    async def _admit_missed(self, message: SlackMessage, actor: Actor, edited_ts: str) -> None:
-        async with self.in_order(message.place.conversation_id):
-            if message.id in self.admitted or (routed := await self._router.route(message)) is None:
-                return
-            if await self.is_allowed(actor):
-                await self._store_entry(message, routed, edited_ts)
+            if message is None:
+                continue
+            actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
+            async with self.in_order(message.place.conversation_id):
+                if message.id in self.admitted or (routed := await self._router.route(message)) is None:
+                    continue
+                if await self.is_allowed(actor):
+                    await self._store_entry(message, routed, edited_ts_of(found))
 
     async def _may_have_missed_replies(self, mention: SlackMessage, effective_ts: str) -> bool:
         """Return whether a process may have acknowledged a reply to a mention before the mention was admitted.
@@ -246,19 +223,19 @@ class Admitter:
         return mention.thread_ts is not None and await self._runs.agent_of(conversation_id) is None
 
     async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
-        conversation_id, (_, prompt) = message.place.conversation_id, routed
-        if is_stop_word(prompt):
+        conversation_id = message.place.conversation_id
+        if _says_something(message, routed):
+            await self._store_message(pending_of(message, routed, edited_ts))
+        elif is_stop_word(routed[1]):
             await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
-        elif _says_something(message, routed):
-            await self._store_message(_inbound(message, routed, edited_ts))
         else:
             mention = InboxEntry(f"{message.id}:mention", "mention", {"message": asdict(message)})
             await self._runs.admit(conversation_id, mention)
 
     async def _store_message(self, inbound: PendingMessage) -> None:
-        entry = InboxEntry(inbound.id, "message", inbound.to_dict())
+        entry = InboxEntry(inbound.id, "message", asdict(inbound))
         await self._runs.admit(inbound.message.place.conversation_id, entry, inbound.instance)
-        self.admitted.add(inbound.id)
+        self.admitted[inbound.id] = None
 
     def in_order(self, conversation_id: str) -> asyncio.Lock:
         """Return the lock that serializes the events of one conversation in the order of their arrival."""
@@ -271,6 +248,7 @@ def _says_something(message: SlackMessage, routed: Routed) -> bool:
     return bool(prompt or message.files) and not is_stop_word(prompt)
 
 
-def _inbound(message: SlackMessage, routed: Routed, edited_ts: str) -> PendingMessage:
-    instance, prompt = routed
-    return PendingMessage(message, instance.name, prompt or ", ".join(message.files), message.id, edited_ts=edited_ts)
+def pending_of(message: SlackMessage, routed: Routed, edited_ts: str, id_: str = "") -> PendingMessage:
+    """Return a message, or with an `id_` the change of that id, as an inbox stores it."""
+    (instance, prompt), text = routed, ", ".join(message.files)
+    return PendingMessage(message, instance.name, prompt or text, id_ or message.id, edited_ts=edited_ts)

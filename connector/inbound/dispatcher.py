@@ -21,7 +21,6 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connector.error_boundary import error_boundary
 from connector.events import (
     STOP_ACTION,
     clicked_stop_of,
@@ -35,13 +34,15 @@ from connector.events import (
 )
 from connector.inbound.access_policy import Actor
 from connector.inbound.intake import NotNow
-from connector.setup.credentials import ConnectionRefused
+from connector.records import UNREADABLE
+from connector.setup import ConnectionRefused
+from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from connector.inbound.intake import Intake
-    from connector.setup.credentials import Identity
+    from connector.setup import Identity
 
     Handling = Coroutine[Any, Any, None] | None
     Receive = Callable[[dict[str, Any]], Awaitable["Reply"]]
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Exceptions of parsing a malformed payload.
-_UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 # Time for the acknowledgement by a listener of the deployment. Slack waits three seconds.
 _ACK_WITHIN_S = 2.0
 # Levels of lists and objects in one frame or body. Slack's payloads have fewer than 20.
@@ -92,16 +91,19 @@ class Dispatcher:
         self._ours = self._app("bolt", client, process_before_response=True)
         self._of_deployment: AsyncApp | None = None
 
-        async def on_event(event: dict[str, Any], body: dict[str, Any]) -> BoltResponse:
-            is_shared = body.get("is_ext_shared_channel") is True
-            return await _stored(dispatch(event, identity.team, intake, is_shared=is_shared), event["type"])
-
-        async def on_stop_button(body: dict[str, Any]) -> BoltResponse:
-            return await _stored(_dispatch_click(body, identity.team, intake), "block_actions")
+        async def on_payload(body: dict[str, Any]) -> BoltResponse:
+            """Return 200 if the event is stored, else 503, so that Slack delivers it again."""
+            # A click on the stop button is its own event. It does not contain whether its channel is shared.
+            event, is_shared = body.get("event"), body.get("is_ext_shared_channel") is True
+            event = body if event is None else event
+            with error_boundary("event.failed", slack_event=event["type"]), suppress(NotNow):
+                await dispatch(event, identity.team, intake, is_shared=is_shared)
+                return BoltResponse(status=DONE.status)
+            return BoltResponse(status=NOT_NOW.status)
 
         for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped"):
-            self._ours.event(kind)(on_event)
-        self._ours.action(STOP_ACTION)(on_stop_button)
+            self._ours.event(kind)(on_payload)
+        self._ours.action(STOP_ACTION)(on_payload)
 
     async def add_listeners(self, functions: Sequence[AddListeners]) -> None:
         """Let each function add its listeners to the Bolt app of the deployment.
@@ -140,21 +142,22 @@ class Dispatcher:
             return DONE
         if ours.status == NOT_NOW.status:
             return NOT_NOW
-        theirs = await self._pass_on(body)
+        theirs = None if self._of_deployment is None else await self._pass_on(self._of_deployment, body)
         # Bolt answers 404 to payloads without a listener and 500 to malformed ones.
         if theirs is None and ours.status != DONE.status:
             log.info("slack.unknown", type=body.get("type"))
         return theirs or DONE
 
-    async def _pass_on(self, body: dict[str, Any]) -> Reply | None:
+    @staticmethod
+    async def _pass_on(app: AsyncApp, body: dict[str, Any]) -> Reply | None:
         """Return the acknowledgement by a listener of the deployment; `None`: no listener acknowledged the payload."""
-        if self._of_deployment is not None:
-            with error_boundary("listeners.failed", type=body.get("type")):
-                async with asyncio.timeout(_ACK_WITHIN_S):
-                    request = AsyncBoltRequest(body=body, mode="socket_mode")
-                    response = await self._of_deployment.async_dispatch(request)
-                if response.status == DONE.status:
-                    return Reply(DONE.status, _payload(response))
+        with error_boundary("listeners.failed", type=body.get("type")):
+            async with asyncio.timeout(_ACK_WITHIN_S):
+                response = await app.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
+            if response.status == DONE.status:
+                is_json = response.headers.get("content-type", [""])[0].startswith("application/json")
+                payload = json.loads(response.body) if is_json and response.body else {"text": response.body}
+                return Reply(DONE.status, payload if response.body else None)
         return None
 
     def _is_for_us(self, body: dict[str, Any]) -> bool:
@@ -192,21 +195,23 @@ class Dispatcher:
 
 
 async def dispatch(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool = False) -> None:
-    """Parse an event and pass it to the intake. `is_shared`: its channel is shared with another workspace.
+    """Parse an event or a click and pass it to the intake. `is_shared`: its channel is shared with another workspace.
 
     Raises:
         NotNow: the service is shutting down; Slack must deliver the event again.
     """
     try:
         handling = _handling(event, team, intake, is_shared=is_shared)
-    except _UNREADABLE as e:
+    except UNREADABLE as e:
         log.warning("event.unreadable", slack_event=event.get("type"), error=repr(e))
         return
     if handling is not None:
         await handling
 
 
-def _handling(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool) -> Handling:
+def _handling(  # noqa: C901, PLR0911 - a case for each kind of event
+    event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool
+) -> Handling:
     """Parse an event and return the coroutine that handles it; `None`: nothing to do."""
     match event:
         case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
@@ -227,28 +232,11 @@ def _handling(event: dict[str, Any], team: str, intake: Intake, *, is_shared: bo
             if (stopped := session_stop_of(event, team)) is not None:
                 place, stop = stopped
                 return intake.on_stop(place, stop, Actor(stop.user, place.channel, None, is_shared))
+        case {"type": "block_actions"} if (clicked := clicked_stop_of(event, team)) is not None:
+            place, stop = clicked
+            home = home_of({"team": event["user"].get("team_id")})
+            return intake.on_stop(place, stop, Actor(stop.user, place.channel, home, None))
     return None
-
-
-async def _dispatch_click(body: dict[str, Any], team: str, intake: Intake) -> None:
-    """Handle a click on the stop button. Its payload does not contain whether the channel is shared."""
-    try:
-        clicked = clicked_stop_of(body, team)
-        home = None if clicked is None else home_of({"team": body["user"].get("team_id")})
-    except _UNREADABLE as e:
-        log.warning("event.unreadable", slack_event=body.get("type"), error=repr(e))
-        return
-    if clicked is not None:
-        place, stop = clicked
-        await intake.on_stop(place, stop, Actor(stop.user, place.channel, home, None))
-
-
-async def _stored(dispatched: Coroutine[Any, Any, None], kind: str) -> BoltResponse:
-    """Return 200 if the event is stored, else 503, so that Slack delivers it again."""
-    with error_boundary("event.failed", slack_event=kind), suppress(NotNow):
-        await dispatched
-        return BoltResponse(status=DONE.status)
-    return BoltResponse(status=NOT_NOW.status)
 
 
 def _teams(body: dict[str, Any]) -> Iterator[str]:
@@ -260,15 +248,6 @@ def _teams(body: dict[str, Any]) -> Iterator[str]:
         place = where.get(name) if isinstance(where, dict) else None
         if isinstance(place, str) and place.startswith("T"):
             yield place
-
-
-def _payload(response: BoltResponse) -> dict[str, Any] | None:
-    if not response.body:
-        return None
-    if response.headers.get("content-type", [""])[0].startswith("application/json"):
-        payload: dict[str, Any] = json.loads(response.body)
-        return payload
-    return {"text": response.body}
 
 
 def parse_json(text: str) -> Any:

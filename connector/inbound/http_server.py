@@ -9,23 +9,23 @@ import hmac
 import logging
 import re
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs
 
 import structlog
 from aiohttp import web
+from aiohttp.web_protocol import _ErrInfo
 
 from connector.inbound.dispatcher import DONE, NOT_NOW, Reply, parse_json
-from connector.inbound.http_connections import HttpConnection, HttpConnections, first_line
-from connector.setup.credentials import ConnectionRefused
-from connector.setup.manifest import PATH
+from connector.setup import PATH, ConnectionRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
 
     from connector.inbound.dispatcher import Receive
-    from connector.setup.credentials import HttpTransport
+    from connector.setup import HttpTransport
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -43,6 +43,9 @@ _MOST_CONNECTIONS = 400
 # last answer. The second is longer than proxies keep a connection.
 _HEADERS_WITHIN_S = 10.0
 _IDLE_S = 75.0
+# Bound for untrusted text in the log.
+_MAX_LOGGED_CHARS = 100
+_WARNING_INTERVAL_S = 60.0
 _FORM = "application/x-www-form-urlencoded"
 # Older requests may be replays.
 _WINDOW_S = 300
@@ -54,6 +57,108 @@ _WRONG_TIME = "The timestamp is too far from the current time: check the clock o
 
 class Malformed(Exception):  # noqa: N818 - names the body
     """The body cannot be read."""
+
+
+class _Connections:
+    """Keep the number of open connections below a bound.
+
+    Beyond the bound, a new connection closes the one that has waited longest for a request. If all others are serving
+    requests, the new connection is closed. Connections that send nothing, or an endless body, block no request.
+
+    Args:
+        most: the bound.
+        headers_within_s: time-out for the headers of the first request, from the start of the connection.
+    """
+
+    def __init__(self, most: int, headers_within_s: float) -> None:
+        self._most = most
+        self._headers_within_s = headers_within_s
+        # Oldest first.
+        self._waiting: dict[web.RequestHandler, None] = {}
+        self._working: set[web.RequestHandler] = set()
+        # Time-outs of connections without headers.
+        self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._warned_s = -_WARNING_INTERVAL_S
+
+    def begin(self, connection: web.RequestHandler) -> None:
+        loop = asyncio.get_running_loop()
+        self._waiting[connection] = None
+        self._timers[connection] = loop.call_later(self._headers_within_s, self._close, connection)
+        if len(self._waiting) + len(self._working) <= self._most:
+            return
+        if loop.time() - self._warned_s >= _WARNING_INTERVAL_S:
+            self._warned_s = loop.time()
+            log.warning("http.too_many_connections", most=self._most)
+        self._close(next(iter(self._waiting)))
+
+    def end(self, connection: web.RequestHandler) -> None:
+        self._waiting.pop(connection, None)
+        self._working.discard(connection)
+        self.headers_received(connection)
+
+    def headers_received(self, connection: web.RequestHandler) -> None:
+        """Cancel the time-out for headers."""
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer.cancel()
+
+    @contextmanager
+    def serving(self, connection: web.RequestHandler) -> Iterator[None]:
+        """Keep the connection open while a verified request is answered."""
+        if connection in self._waiting:
+            del self._waiting[connection]
+            self._working.add(connection)
+        try:
+            yield
+        finally:
+            if connection in self._working:
+                self._working.remove(connection)
+                self._waiting[connection] = None
+
+    def _close(self, connection: web.RequestHandler) -> None:
+        self.end(connection)
+        connection.force_close()
+
+
+class _Connection(web.RequestHandler):
+    """One connection."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, server: web.Server, all_: _Connections, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._all = all_
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._all.begin(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._all.end(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse received data. Fail the request of a malformed body, which aiohttp would leave waiting."""
+        super().data_received(data)
+        request = self._current_request
+        if request is None or request.content.is_eof() or not self._messages:
+            return
+        flaw = self._messages[-1][0]
+        if isinstance(flaw, _ErrInfo):
+            self._messages.pop()
+            request.content.set_exception(web.RequestPayloadError(flaw.message or str(flaw.exc)))
+            request.content.feed_eof()  # end the body, so that nothing waits for more, even on close
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer a malformed request with 4xx, and log one line; for an internal error, log the traceback."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        return _unread(request, status, message or str(exc))
 
 
 class HttpServer:
@@ -85,7 +190,7 @@ class HttpServer:
         self._answer_within_s = answer_within_s
         self._now_s = now_s
         self._in_progress: set[asyncio.Future[Reply]] = set()
-        self._connections = HttpConnections(most_connections, headers_within_s)
+        self._connections = _Connections(most_connections, headers_within_s)
         self._runner = web.AppRunner(self._app(), shutdown_timeout=_CLOSE_WITHIN_S)
         self._listener: asyncio.Server | None = None
 
@@ -117,10 +222,10 @@ class HttpServer:
             task.cancel()
         await asyncio.gather(*self._in_progress, return_exceptions=True)
 
-    def _protocol(self) -> HttpConnection:
+    def _protocol(self) -> _Connection:
         server = self._runner.server
         assert server is not None  # noqa: S101 - it was set up
-        return HttpConnection(
+        return _Connection(
             server,
             self._connections,
             loop=asyncio.get_running_loop(),
@@ -131,16 +236,19 @@ class HttpServer:
         )
 
     def _app(self) -> web.Application:
+        async def on_health(_request: web.Request) -> web.Response:
+            return web.Response(text=f"ok\n{self._transport.health()}")
+
         app = web.Application(client_max_size=_LARGEST_BYTES, middlewares=[self._admit])
         app.router.add_post(PATH, self._on_request)
-        app.router.add_get("/healthz", self._on_health)
+        app.router.add_get("/healthz", on_health)
         return app
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         # Slack sends no Content-Encoding. Unpacking an unverified body costs far more CPU than sending it.
         if encoding := request.headers.get("Content-Encoding"):
-            log.info("http.encoding_refused", encoding=first_line(encoding), remote=request.remote)
+            log.info("http.encoding_refused", encoding=_first_line(encoding), remote=request.remote)
             return web.Response(status=415, text="Content-Encoding is not supported.\n")
         self._connections.headers_received(request.protocol)
         return await handler(request)
@@ -163,7 +271,7 @@ class HttpServer:
         except (web.RequestPayloadError, RuntimeError, ConnectionError) as e:
             if raw is not None:
                 raise
-            return _unread(request, 400, first_line(str(e)))  # RuntimeError: the connection is closed
+            return _unread(request, 400, str(e))  # RuntimeError: the connection is closed
         except Malformed as e:
             log.info("http.malformed", why=str(e), remote=request.remote)
             return web.Response(status=400, text=f"{e}\n")
@@ -175,9 +283,6 @@ class HttpServer:
         if reply.payload is None:
             return web.Response(status=reply.status)
         return web.json_response(reply.payload, status=reply.status)
-
-    async def _on_health(self, _request: web.Request) -> web.Response:
-        return web.Response(text=f"ok\n{self._transport.health()}")
 
     async def _answer(self, body: dict[str, Any]) -> Reply:
         if body.get("type") == "url_verification":
@@ -192,8 +297,13 @@ class HttpServer:
         return await asyncio.shield(task)
 
 
-def _unread(request: web.Request, status: int, why: str) -> web.Response:
-    log.info("http.bad_request", why=why, remote=request.remote)
+def _first_line(text: str) -> str:
+    """Return the start of the first line of an untrusted text, for the log."""
+    return next(iter(text.splitlines()), "")[:_MAX_LOGGED_CHARS]
+
+
+def _unread(request: web.BaseRequest, status: int, why: str) -> web.Response:
+    log.info("http.bad_request", why=_first_line(why), remote=request.remote)
     response = web.Response(status=status)
     response.force_close()
     return response

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from connector.events import StopRequest, ThreadAddress, is_stop_word, thread_of
-from connector.inbound.admission import LRUSet
+from connector.inbound.access_policy import MAX_NAMES, LatestEntries
+from connector.inbound.admission import pending_of
 from connector.protocols import InboxEntry
-from connector.records.entries import PendingMessage
 from connector.runs.run_status import STATUS_KEY
+from connector.slack_api.client import key_of
 from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.history import key_of
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Intake:
         self._stop_reaction = workspace.background.options.stop_reaction
         self._look_ups = LookUps(workspace.background.client)
         # Threads without an agent before some reply. A later mention can still call an agent into them.
-        self._without_agent = LRUSet()
+        self._without_agent: LatestEntries[None] = LatestEntries(MAX_NAMES)
         # Threads with a look-up in progress: one look-up serves all their replies.
         self._looking_up: set[str] = set()
         self._stop_look_ups = 0
@@ -152,7 +152,7 @@ class Intake:
         if routed is not None and await self._admitter.is_allowed(actor, message):
             await self._admitter.admit(message, routed, actor, effective_ts)
         elif message.thread_ts is None:
-            self._without_agent.add(message.place.conversation_id)
+            self._without_agent[message.place.conversation_id] = None
         return routed is not None
 
     async def _look_up_thread(self, message: SlackMessage, actor: Actor) -> None:
@@ -175,7 +175,7 @@ class Intake:
                 for each in found:
                     if await self._admitter.admit_found(each, actor):
                         return True
-                self._without_agent.add(conversation_id)
+                self._without_agent[conversation_id] = None
         except NoAnswer:
             log.info("thread.not_looked_up", conversation=conversation_id)
         finally:
@@ -269,8 +269,8 @@ class Intake:
         If the event of the message may still arrive, store an entry of kind `placeholder` under the message's id too.
         """
         (instance, prompt), message = routed, change.message
-        conversation_id, text = message.place.conversation_id, prompt or ", ".join(message.files)
-        written = PendingMessage(message, instance.name, text, change.id, edited_ts=change.event_ts).to_dict()
+        conversation_id = message.place.conversation_id
+        written = asdict(pending_of(message, routed, change.event_ts, change.id))
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
             await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name)
@@ -280,7 +280,8 @@ class Intake:
         """Stop the run whose status message or first message got the stop reaction."""
         if reaction.name != self._stop_reaction or reaction.user == self._bot_user:
             return
-        self._refuse_when_closing()
+        if self._conversations.is_closing:
+            raise NotNow
         is_direct, is_ours = reaction.channel.startswith("D"), reaction.author == self._bot_user
         as_root = ThreadAddress(self._router.team, reaction.channel, None if is_direct else reaction.ts)
         may_be_root = not is_direct and not is_ours
@@ -347,12 +348,9 @@ class Intake:
             if has_agent and await self._admitter.is_allowed(actor):
                 await self._admitter.stop(conversation_id, stop)
 
-    def _refuse_when_closing(self) -> None:
+    def _in_order(self, conversation_id: str) -> asyncio.Lock:
         if self._conversations.is_closing:
             raise NotNow
-
-    def _in_order(self, conversation_id: str) -> asyncio.Lock:
-        self._refuse_when_closing()
         return self._admitter.in_order(conversation_id)
 
 

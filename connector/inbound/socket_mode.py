@@ -7,16 +7,16 @@ import json
 import time
 from collections import deque
 from contextlib import AsyncExitStack, suppress
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 import structlog
+from aiohttp import ClientWSTimeout, WSMsgType
 
-from connector.error_boundary import error_boundary
-from connector.inbound.websocket import NotOpened, SocketTiming, WebSocketConnection
-from connector.setup.credentials import ConnectionRefused
-from connector.slack_api.errors import SlackCallFailed
+from connector.inbound.dispatcher import parse_json
+from connector.setup import ConnectionRefused
+from connector.slack_api.errors import Backoff, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
@@ -44,6 +44,139 @@ _HINTS = {
 _DEFAULT_HINT = (
     "Check the app's token (xapp-…), and that Socket Mode is enabled, on your app's page at api.slack.com/apps."
 )
+# Errors of writing to a closed socket. Reading from it reports the close too.
+_LOST = (aiohttp.ClientError, ConnectionError)
+# Bound for a malformed frame in the log.
+_MAX_LOGGED_CHARS = 100
+_RETRY, _REFUSED = Backoff(0.1, 30.0, jitter=0.5), Backoff(10.0, 120.0, jitter=0.5)
+
+
+class NotOpened(Exception):  # noqa: N818 - what Slack did
+    """A connection could not be opened; the message is Slack's error code, or ours.
+
+    Attributes:
+        retry_after_s: the wait that Slack requests.
+    """
+
+    def __init__(self, why: str, retry_after_s: float | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class SocketTiming:
+    """Number of connections, and their intervals in seconds.
+
+    Args:
+        first_hello_within_s: time-out from the start to the hello of the first connection.
+        hello_within_s: time-out from requesting an address to Slack's hello.
+        silent_for_s: a connection is dead after this time without a frame, pongs included.
+        linger_s: how long a replaced connection is still read after the hello of its successor.
+        min_lifetime_s: a connection that ends sooner counts as a failure.
+        suspend_check_s: how often to check for a suspend of the machine.
+        retry: back-off after a failure; `refused`: after Slack refused a connection.
+        drain_within_s: time for envelopes in progress at shutdown; `close_within_s`: for the close handshake.
+    """
+
+    connections: int = 2
+    first_hello_within_s: float = 20.0
+    hello_within_s: float = 10.0
+    ping_every_s: float = 5.0
+    silent_for_s: float = 12.0
+    linger_s: float = 8.0
+    min_lifetime_s: float = 10.0
+    suspend_check_s: float = 1.0
+    drain_within_s: float = 0.4
+    close_within_s: float = 0.4
+    retry: Backoff = _RETRY
+    refused: Backoff = _REFUSED
+
+
+class WebSocketConnection:
+    """A WebSocket from Slack's hello to its end.
+
+    `leaving` is set when it must be replaced: Slack announced a disconnect, `leave` was called, or it has ended. `why`
+    is the reason.
+    """
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool], timing: SocketTiming) -> None:
+        self.leaving = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.why = ""
+        self._socket = socket
+        self._timing = timing
+        self._began_s = asyncio.get_running_loop().time()
+
+    @classmethod
+    async def opened(
+        cls, http: aiohttp.ClientSession, url: str, proxy: str | None, timing: SocketTiming
+    ) -> WebSocketConnection:
+        """Connect and wait for Slack's hello.
+
+        Raises:
+            NotOpened: Slack sent a disconnect or closed the connection.
+        """
+        # No autoping: pings and pongs must reach `receive`, whose time-out detects a dead connection.
+        timeout = ClientWSTimeout(ws_close=timing.close_within_s)
+        socket = await http.ws_connect(url, autoping=False, timeout=timeout, proxy=proxy)
+        connection = cls(socket, timing)
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(socket.close)
+            while (frame := await connection.frame()) is None or frame.get("type") != "hello":
+                if frame is None or frame.get("type") == "disconnect":
+                    raise NotOpened("closed_before_hello" if frame is None else str(frame.get("reason")))
+            on_failure.pop_all()
+        return connection
+
+    @property
+    def is_stable(self) -> bool:
+        return asyncio.get_running_loop().time() - self._began_s >= self._timing.min_lifetime_s
+
+    def leave(self, why: str) -> None:
+        """Request a replacement of this connection."""
+        self.why = self.why or why
+        self.leaving.set()
+
+    async def send(self, text: str) -> bool:
+        """Send a text frame. Returns False if the connection is lost."""
+        try:
+            await self._socket.send_str(text)
+        except _LOST:
+            return False
+        return True
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+    async def frame(self) -> dict[str, Any] | None:
+        """Return the next JSON frame; `None`: the connection is closed or silent."""
+        while True:
+            try:
+                message = await self._socket.receive(self._timing.silent_for_s)
+            except TimeoutError:
+                self.leave("silent")
+                return None
+            match message.type:
+                case WSMsgType.TEXT:
+                    with suppress(ValueError):
+                        if isinstance(frame := parse_json(message.data), dict):
+                            return frame
+                    log.warning("socket.unreadable", frame=message.data[:_MAX_LOGGED_CHARS])
+                case WSMsgType.PING:
+                    with suppress(*_LOST):
+                        await self._socket.pong(message.data)
+                case WSMsgType.PONG | WSMsgType.BINARY:
+                    pass
+                case _:
+                    return None
+
+    async def ping(self) -> None:
+        """Ping every `ping_every_s`: the pongs show that the connection is not dead."""
+        with suppress(*_LOST):
+            while True:
+                await asyncio.sleep(self._timing.ping_every_s)
+                await self._socket.ping()
 
 
 def suspended_s() -> float:
@@ -110,7 +243,6 @@ class SocketMode:
 
     @property
     def connections(self) -> int:
-        """Number of open connections."""
         return len(self._connections)
 
     async def __aenter__(self) -> Self:
@@ -216,14 +348,27 @@ class SocketMode:
         await asyncio.sleep(delay_s)
 
     async def _serve(self, connection: WebSocketConnection) -> None:
+        """Handle every envelope until the connection ends. Slack repeats an envelope until its id is acknowledged."""
         try:
             with error_boundary("socket.crashed"):  # another connection replaces this one
                 unsent = tuple(self._unsent)
                 self._unsent.clear()
                 for text in unsent:
                     await self._send(connection, text)
-                await connection.listen(partial(self._take, connection))
+                async with asyncio.TaskGroup() as tasks:
+                    pinging = tasks.create_task(connection.ping())
+                    while (frame := await connection.frame()) is not None:
+                        if isinstance(frame.get("envelope_id"), str):
+                            await self._slots.acquire()
+                            task = self._tasks.create_task(self._handle(connection, frame))
+                            self._in_progress.add(task)
+                            task.add_done_callback(self._in_progress.discard)
+                        elif frame.get("type") == "disconnect":
+                            connection.leave(str(frame.get("reason")))
+                    pinging.cancel()
         finally:
+            connection.leave("lost")
+            connection.ended.set()
             self._connections.remove(connection)
             await connection.close()
 
@@ -246,25 +391,21 @@ class SocketMode:
                     connection.leave("suspended")
             before_s = now_s
 
-    async def _take(self, connection: WebSocketConnection, envelope_id: str, payload: object) -> None:
-        await self._slots.acquire()
-        task = self._tasks.create_task(self._handle(connection, envelope_id, payload))
-        self._in_progress.add(task)
-        task.add_done_callback(self._in_progress.discard)
-        task.add_done_callback(lambda _: self._slots.release())
-
-    async def _handle(self, connection: WebSocketConnection, envelope_id: str, payload: object) -> None:
-        acknowledgement: dict[str, Any] = {"envelope_id": envelope_id}
-        with error_boundary("socket.not_received", envelope=envelope_id):  # Slack redelivers unacknowledged envelopes
-            if isinstance(payload, dict):
-                reply = await self._receive(payload)
-                if reply.status != 200:
-                    return
-                if reply.payload is not None:
-                    acknowledgement["payload"] = reply.payload
-            else:
-                log.warning("socket.no_payload", envelope=envelope_id)
-            await self._send(connection, json.dumps(acknowledgement))
+    async def _handle(self, connection: WebSocketConnection, frame: dict[str, Any]) -> None:
+        acknowledgement, payload = {"envelope_id": frame["envelope_id"]}, frame.get("payload")
+        try:
+            with error_boundary("socket.not_received", envelope=frame["envelope_id"]):
+                if isinstance(payload, dict):
+                    reply = await self._receive(payload)
+                    if reply.status != 200:
+                        return  # Slack redelivers unacknowledged envelopes
+                    if reply.payload is not None:
+                        acknowledgement["payload"] = reply.payload
+                else:
+                    log.warning("socket.no_payload", envelope=frame["envelope_id"])
+                await self._send(connection, json.dumps(acknowledgement))
+        finally:
+            self._slots.release()
 
     async def _send(self, connection: WebSocketConnection, text: str) -> None:
         """Send on this connection, else on any other, else queue for the next: Slack matches acknowledgements by id."""

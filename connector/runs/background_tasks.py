@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from connector.protocols import LeaseLost, SlackOptions
 from connector.runs.run_slots import RunSlots
 from connector.slack_api.agent_sessions import AgentSessions
 from connector.slack_api.client import best_effort
-from connector.slack_api.reactions import ReactionKey, Reactions
+from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope
 from connector.slack_api.users import Users
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from connector.events import SlackMessage
     from connector.protocols import SessionManager
-    from connector.records.entries import ThreadCatchUp
-    from connector.records.runs import RunArtifacts
+    from connector.records import RunArtifacts, ThreadCatchUp
     from connector.routing import Router
     from connector.slack_api.client import SlackClient
 
@@ -36,6 +35,76 @@ _CLOSE_WITHIN_S = 1.0
 _MOST_CATCHING_UP = 20
 # Slack allows 20 reaction removals a minute. More hourglasses than half of that would outlast their runs.
 _MOST_HOURGLASSES = 10
+
+
+class ReactionKey(NamedTuple):
+    """An emoji on a message."""
+
+    channel: str
+    ts: str
+    name: str
+
+
+@dataclass(slots=True)
+class _PendingReaction:
+    """A reaction being added. Once it `is_sent` it may exist, even if the call fails."""
+
+    scope: CancelScope = field(default_factory=CancelScope)
+    is_sent: bool = False
+    is_done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Reactions:
+    """Adds and removes reactions. Their rate limit is low: removing one that is not sent yet cancels it."""
+
+    def __init__(self, client: SlackClient) -> None:
+        self._client = client
+        self._pending: dict[ReactionKey, _PendingReaction] = {}
+
+    async def add(self, reaction: ReactionKey, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
+        """Add a reaction; return whether it may exist. An exception from `confirm` prevents the call.
+
+        Raises:
+            SlackCallFailed: Slack refused it.
+        """
+        pending = self._pending[reaction] = _PendingReaction()
+
+        async def send() -> None:
+            if confirm is not None:
+                await confirm()
+            pending.scope.check()
+            pending.is_sent = True
+
+        try:
+            await self._client.react(*reaction, CallSlot(run=run, scope=pending.scope), send)
+        except CallCancelled:
+            return pending.is_sent
+        finally:
+            pending.is_done.set()
+            if self._pending.get(reaction) is pending:
+                del self._pending[reaction]
+        return True
+
+    def cancel(self, reaction: ReactionKey) -> bool:
+        """Cancel a reaction that waits to be sent. Return True if it certainly was never sent."""
+        pending = self._pending.get(reaction)
+        if pending is None:
+            return False
+        pending.scope.cancel()
+        return not pending.is_sent
+
+    async def remove(self, reaction: ReactionKey) -> None:
+        """Remove a reaction. If it is being sent, wait for that first, so that it is not added afterwards.
+
+        Raises:
+            SlackCallFailed: Slack refused.
+        """
+        pending = self._pending.get(reaction)
+        if self.cancel(reaction):
+            return
+        if pending is not None:
+            await pending.is_done.wait()
+        await self._client.unreact(*reaction)
 
 
 class BackgroundTasks:
@@ -61,7 +130,8 @@ class BackgroundTasks:
         self._hourglasses: set[ReactionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sleeping: set[asyncio.Task[None]] = set()
-        self._catching_up: set[asyncio.Task[None]] = set()
+        # The tasks that read threads.
+        self.catching_up: set[asyncio.Task[None]] = set()
         self.agent_sessions = AgentSessions(client, self.spawn)
 
     async def __aenter__(self) -> Self:
@@ -79,23 +149,23 @@ class BackgroundTasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.users.close()
 
-    def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
-        task = asyncio.create_task(_guarded(coroutine))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def spawn(self, coroutine: Coroutine[Any, Any, object], *registries: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+        """Start a task; the `registries` contain it until its end. `LeaseLost` is ignored: the run handles it."""
+
+        async def guarded() -> None:
+            with suppress(LeaseLost):
+                await best_effort(coroutine)
+
+        task = asyncio.create_task(guarded())
+        for tasks in (self._tasks, *registries):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
         return task
 
     @property
     def may_catch_up(self) -> bool:
         """Whether one more thread may be read now."""
-        return len(self._catching_up) < _MOST_CATCHING_UP
-
-    def catch_up(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
-        """Start a task that reads a thread."""
-        task = self.spawn(coroutine)
-        self._catching_up.add(task)
-        task.add_done_callback(self._catching_up.discard)
-        return task
+        return len(self.catching_up) < _MOST_CATCHING_UP
 
     async def sleep_until(self, until_s: float) -> None:
         """Sleep until this time of the event loop's clock. Shutdown cancels the sleep."""
@@ -167,12 +237,6 @@ class BackgroundTasks:
             SlackCallFailed: Slack rejected the call.
         """
         await self._reactions.remove(ReactionKey(artifacts.channel, artifacts.first_ts, HOURGLASS))
-
-
-async def _guarded(call: Coroutine[Any, Any, object]) -> None:
-    """Run a background call; ignore LeaseLost, which the run handles."""
-    with suppress(LeaseLost):
-        await best_effort(call)
 
 
 @dataclass(frozen=True, slots=True)

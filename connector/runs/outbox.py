@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from pydantic import TypeAdapter
 
 from connector import texts
-from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
 from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
-from connector.records.entries import UNREADABLE
+from connector.records import UNREADABLE
 from connector.slack_api import uploads
 from connector.slack_api.client import best_effort
-from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed
+from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from connector.protocols import ConversationLease, End, Persona
-    from connector.records.runs import RunRecord
+    from connector.records import RunRecord
     from connector.slack_api.client import SlackClient
 
     Record = Callable[[], Mapping[str, Any]]
+    # Sends something exactly once; with `in_doubt`, an earlier attempt may have succeeded.
+    Send = Callable[..., Awaitable[object]]
 
 log = structlog.get_logger(__name__)
 
@@ -68,15 +70,13 @@ class Post:
     number: int = 0
     in_doubt: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        post = {"number": self.number, "texts": self.texts, "by_agent": self.by_agent}
-        return {**post, "file": self.file} if self.file else post
 
-    @classmethod
-    def from_dict(cls, part: str, data: Mapping[str, Any]) -> Self:
-        """Parse stored data; errors of another format are those in `UNREADABLE`."""
-        texts, file = tuple(data["texts"]), data.get("file", "")
-        return cls(part, texts, data["by_agent"], file, data["number"], in_doubt=True)
+_POST = TypeAdapter(Post)
+
+
+def stored_post(part: str, data: Mapping[str, Any]) -> Post:
+    """Parse a post stored by an earlier owner; errors of another format are those in `UNREADABLE`."""
+    return _POST.validate_python({**data, "part": part, "in_doubt": True})
 
 
 def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
@@ -94,12 +94,6 @@ def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
 def service_post(part: str, sentence: str) -> tuple[Post, ...]:
     """Return a post by the service itself; none if the sentence is blank."""
     return (Post(part, (escape(sentence),)),) if sentence else ()
-
-
-class Send(Protocol):
-    """Sends something exactly once. `in_doubt`: an earlier attempt may have succeeded."""
-
-    async def __call__(self, *, in_doubt: bool) -> object: ...
 
 
 class Outbox:
@@ -188,7 +182,7 @@ class Outbox:
             if post.part == _CLOSED:
                 await self._post_direct(post)
             else:
-                await self._post(await self._with_its_file(post))
+                await self._post(await self._with_its_file(post) if post.file else post)
             await self._lease.write(StateChanges(posts={post.part: _POSTED}))
             self._waiting.task_done()
 
@@ -197,21 +191,22 @@ class Outbox:
     ) -> asyncio.Task[None]:
         numbered = [replace(post, number=len(self._known) + place) for place, post in enumerate(posts, 1)]
         self._known.update(post.part for post in posts)
-        stored = asyncio.create_task(self._write(numbered, run, closed))
+
+        async def write() -> None:
+            written = {post.part: asdict(post) for post in numbered}
+            await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
+
+        def on_stored(stored: asyncio.Task[None]) -> None:
+            self._storing.discard(stored)
+            if not stored.cancelled():
+                stored.exception()  # mark as retrieved; `_work` raises it
+
+        stored = asyncio.create_task(write())
         self._storing.add(stored)
-        stored.add_done_callback(self._on_stored)
+        stored.add_done_callback(on_stored)
         for post in numbered:
             self._waiting.put_nowait((post, stored))
         return stored
-
-    async def _write(self, posts: list[Post], run: Record | None, closed: Mapping[int, End]) -> None:
-        written = {post.part: post.to_dict() for post in posts}
-        await self._lease.write(StateChanges(run=None if run is None else run(), posts=written, closed=closed))
-
-    def _on_stored(self, stored: asyncio.Task[None]) -> None:
-        self._storing.discard(stored)
-        if not stored.cancelled():
-            stored.exception()  # mark as retrieved; `work` raises it
 
     async def _post_direct(self, post: Post) -> None:
         # A direct message channel may not exist yet, so the post cannot be looked up: it may be sent twice.
@@ -222,8 +217,6 @@ class Outbox:
 
     async def _with_its_file(self, post: Post) -> Post:
         """Share the file of a post, and return the remaining messages to post."""
-        if not post.file or self.is_closed:
-            return post
         key, confirm = f"{self._run_id}:{post.part}", self._lease.confirm
         share = partial(uploads.share, self._client, self._place, key, post.file, confirm=confirm)
         failed = await self._attempt(post, share)
@@ -234,7 +227,7 @@ class Outbox:
         # Stored before the first message is sent, so that the next owner continues with messages, too.
         texts = await asyncio.to_thread(lambda: tuple(pieces(markdown_to_slack(post.file))))  # may take seconds
         post = replace(post, texts=texts, file="")
-        await self._lease.write(StateChanges(posts={post.part: post.to_dict()}))
+        await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
         return post
 
     async def _post(self, post: Post) -> None:
@@ -256,9 +249,8 @@ class Outbox:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
-        return await self._attempt(
-            post, partial(self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=confirm)
-        )
+        send = partial(self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=confirm)
+        return await self._attempt(post, send)
 
     async def _attempt(self, post: Post, send: Send) -> SlackCallFailed | None:
         """Send a post with retries. Returns the failure if Slack rejects it; closes the outbox if it accepts no more.
@@ -291,7 +283,7 @@ class Outbox:
 def _pending(part: str, data: Any) -> Post:
     """Parse a post stored by another process; return a notice in its place if it is unreadable."""
     try:
-        return Post.from_dict(part, data)
+        return stored_post(part, data)
     except UNREADABLE:
         log.exception("post.unreadable", part=part)
         return Post(part, (texts.UNREADABLE_POST,), in_doubt=True)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector import texts
-from connector.error_boundary import error_boundary
 from connector.formatting.content import Content
-from connector.records.runs import RunArtifacts
-from connector.runs.status_text import Activity, plain_status, status_content, until_next_step
+from connector.records import RunArtifacts
+from connector.runs.status_text import Activity, status_content, until_next_step
 from connector.slack_api.agent_sessions import PROCESSING, SUSPENDED, title_of
 from connector.slack_api.client import best_effort
-from connector.slack_api.errors import RetryDecision, SlackCallFailed
+from connector.slack_api.errors import RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.protocols import ConversationLease
-    from connector.records.runs import RunRecord
+    from connector.records import RunRecord
     from connector.runs.background_tasks import BackgroundTasks
     from connector.slack_api.client import SlackClient
 
@@ -137,9 +136,9 @@ class RunStatus:
         """Show the run while the body runs. Cleanup removes hourglass and status message later."""
         background, first = self._background, self._record.first
         async with self._tasks as tasks:
-            hourglass = background.spawn(self._add_hourglass())
+            hourglass = background.spawn(self._add_hourglass()) if self._has_hourglass else None
             self._opening = tasks.create_task(self._open())
-            self._updating = tasks.create_task(self._update())
+            updating = self._updating = tasks.create_task(self._update(self._opening))
             begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
             title = title_of(background.users.with_names(first.prompt)) if begins else ""
             background.agent_sessions.show(self._place, PROCESSING, title)
@@ -147,25 +146,22 @@ class RunStatus:
             self._cancel_scope.cancel()
             self._at_work.set()
             self._changed.set()
-            self._updating.cancel()
-            await asyncio.wait((self._updating,))
+            updating.cancel()
+            await asyncio.wait((updating,))
             await asyncio.wait((self._opening,))
-            background.cancel_hourglass(first.message)
-            await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
+            if hourglass is not None:
+                background.cancel_hourglass(first.message)
+                await asyncio.wait((hourglass,), timeout=_MARKED_WITHIN_S)
             await self._lease.confirm()
             if self.is_suspended:  # the next owner reuses the message
                 background.agent_sessions.show(self._place, SUSPENDED)
-                await self._show_suspended()
-
-    async def _show_suspended(self) -> None:
-        if (ts := self._ts) is not None:
-            slot = CallSlot(run=self._slot.run)
-            await best_effort(self._client.update(self._place.channel, ts, lambda: Content(texts.SUSPENDED), slot))
+                if (ts := self._ts) is not None:
+                    slot, shown = CallSlot(run=self._slot.run), Content(texts.SUSPENDED)
+                    await best_effort(self._client.update(self._place.channel, ts, lambda: shown, slot))
 
     async def _add_hourglass(self) -> None:
-        if self._record.has_hourglass:
-            is_there = await self._background.add_hourglass(self._record.first.message, self._lease.confirm)
-            self._has_hourglass = is_there or self._record.was_taken_over
+        is_there = await self._background.add_hourglass(self._record.first.message, self._lease.confirm)
+        self._has_hourglass = is_there or self._record.was_taken_over
 
     async def _open(self) -> None:
         """Post the status message, unless it exists."""
@@ -212,8 +208,9 @@ class RunStatus:
         if failed.decision is RetryDecision.CONVERSATION_CLOSED:
             self._on_closed(failed.error)
 
-    async def _update(self) -> None:
-        await self._opened()
+    async def _update(self, opening: asyncio.Task[None]) -> None:
+        # The post may be in flight: cancelling the updates must not cancel it.
+        await asyncio.shield(opening)
         # Check `_is_over` as well: a call that times out while it is cancelled loses the cancellation.
         while self._ts is not None and not self._is_over:
             await asyncio.sleep(self._background.options.status_interval_s)
@@ -260,16 +257,11 @@ class RunStatus:
         if self._replacements > _REPLACEMENTS:
             return
         self._opening = self._tasks.create_task(self._post(f"{self._record.id}{STATUS_KEY}:{lost}"))
-        await self._opened()
+        await asyncio.shield(self._opening)
         if is_there:
             await best_effort(self._client.delete(self._place.channel, lost))
         else:
             self._lost.add(lost)
-
-    async def _opened(self) -> None:
-        # The post may be in flight: cancelling the updates must not cancel it.
-        if self._opening is not None:
-            await asyncio.shield(self._opening)
 
     @property
     def _is_over(self) -> bool:
@@ -280,9 +272,7 @@ class RunStatus:
         return asyncio.get_running_loop().time() - self._began_s
 
     def _compose(self) -> Content:
-        if self._is_plain:
-            return plain_status(self._activity, self._elapsed_s)
-        return status_content(self._activity, self._record.id, self._elapsed_s)
+        return status_content(self._activity, self._record.id, self._elapsed_s, is_plain=self._is_plain)
 
     def _content(self) -> Content:
         self._shown = self._compose()

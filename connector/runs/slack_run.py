@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from connector import texts
-from connector.error_boundary import error_boundary
 from connector.protocols import Refused, RunFailed, StateChanges
-from connector.records.runs import RunSummary, unknown_calls
+from connector.records import RunSummary, unknown_calls
 from connector.runs.outbox import Outbox, agent_post, service_post
 from connector.runs.run_status import RunStatus
 from connector.runs.steering import Steering
+from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
     from connector.events import StopRequest, ThreadAddress
     from connector.protocols import ConversationLease
-    from connector.records.entries import PendingMessage
-    from connector.records.inbox import Inbox
-    from connector.records.runs import RunRecord
+    from connector.records import PendingMessage, RunRecord
     from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.inbox import Inbox
     from connector.runs.outbox import Post
     from connector.runs.run_slots import RunSlot
 
@@ -135,7 +134,8 @@ class SlackRun:
             self._is_suspending = True
             self.steering.close()
             self._sessions.suspend(*self._key)
-            self._wake_in_queue()
+            if self.slot is not None:  # a run that waits for its slot notices the suspension
+                self.slot.changed.set()
 
     def cancel(self) -> None:
         """End the run at once, because it reached no boundary in time."""
@@ -156,7 +156,7 @@ class SlackRun:
 
     async def _keep_status(self, ts: str) -> None:
         self.record = replace(self.record, status_ts=ts)
-        await self._lease.write(StateChanges(run=self.record.to_dict()))
+        await self._lease.write(StateChanges(run=asdict(self.record)))
 
     def _on_closed(self, error: str) -> None:
         """End the run, because Slack no longer accepts posts in the conversation."""
@@ -170,7 +170,7 @@ class SlackRun:
             LeaseLost: another process owns the conversation.
         """
         if not self.record.was_taken_over:
-            await self._lease.write(StateChanges(run=self.record.to_dict()))
+            await self._lease.write(StateChanges(run=asdict(self.record)))
         async with self.outbox.delivering():
             if not isinstance(self._start_mode, Finished):
                 async with self.status.shown():
@@ -245,37 +245,22 @@ class SlackRun:
             self._slots.leave(self.place.conversation_id)
         self.status.on_event("waited", {})
 
-    def _wake_in_queue(self) -> None:
-        """Wake a run that waits for its slot, so that it notices a stop or a suspension."""
-        if self.slot is not None:
-            self.slot.changed.set()
-
     @property
     def _is_stopped(self) -> bool:
         return self.record.stops > 0 or self.outbox.is_closed
 
     def _stop_loop(self) -> None:
         self.steering.close()
-        self._wake_in_queue()
+        if self.slot is not None:  # a run that waits for its slot notices the stop
+            self.slot.changed.set()
         is_immediate = self.record.stops > 1 or self._is_cancelled or self.outbox.is_closed
         self._sessions.stop(*self._key, immediate=is_immediate)
 
-    @property
-    def _is_handed_over(self) -> bool:
-        """Whether it ended only because this process shuts down."""
-        if not self._is_suspending:
-            return False
-        was_cancelled = self._is_cancelled and not self._is_stopped
-        return (
-            self.summary is None
-            or self.summary.status == "suspended"
-            or (was_cancelled and self.summary.status == "cancelled")
-        )
-
     async def _post_result(self, answer: str) -> None:
-        if self._is_handed_over:
-            self.was_suspended = True
-            self.status.is_suspended = True
+        # It ended only because this process shuts down.
+        ends = {"suspended", "cancelled"} if self._is_cancelled and not self._is_stopped else {"suspended"}
+        if self._is_suspending and (self.summary is None or self.summary.status in ends):
+            self.was_suspended = self.status.is_suspended = True
             return
         summary = self.summary = self.summary or RunSummary("success")
         was_cancelled = summary.status == "cancelled"
@@ -295,7 +280,7 @@ class SlackRun:
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)
-            return self.record.to_dict()
+            return asdict(self.record)
 
         await self.outbox.add(*posts, run=over)
 

@@ -59,7 +59,9 @@ def _todo_of(args: Any) -> TodoList | None:
 
 
 def todo_lines(todo: TodoList) -> list[str]:
-    """Render the list: the progress, and the items around the current one."""
+    """Render the list: the progress, and the items around the current one; nothing for an empty list."""
+    if not todo:
+        return []
     done = sum(item.status == "done" for item in todo)
     at_work = [place for place, item in enumerate(todo) if item.status == "in_progress"]
     to_come = [place for place, item in enumerate(todo) if item.status == "pending"]
@@ -132,7 +134,7 @@ class Activity:
                 self._waiting = ""
             case "thinking":
                 self._is_thinking = True
-                self._end_note(self._trouble)
+                _end(self._trouble)
             case "tool:start" | "tool:progress" | "tool:end":
                 self._on_tool_event(event, data.get("id", data["tool"]), data)
             case "injection:applied":
@@ -153,9 +155,8 @@ class Activity:
     def mark_shown(self) -> None:
         """Record that the current phrase has been shown."""
         self._latest = None
-        for note in (self._trouble, self._injected):
-            if note is not None:
-                note.is_shown = True
+        for note in filter(None, (self._trouble, self._injected)):
+            note.is_shown = True
 
     @property
     def is_stopping(self) -> bool:
@@ -176,10 +177,13 @@ class Activity:
             parts.append("Thinking…" if self._is_thinking else "Working…")
         return one_line(" ".join([_GEAR, *parts]), _PHRASE_CHARS)
 
-    def account(self) -> list[str]:
-        """Return the finished work: counts of steps, messages read and retries."""
+    def account(self, elapsed_s: float) -> str:
+        """Return the elapsed time, and counts of finished steps, messages read and retries; blank: nothing yet."""
+        minutes = int(elapsed_s) // 60
+        shown = max((step for step in _MINUTES if step <= minutes), default=0)
+        time = [f"for {minutes // _HOUR} h"] if minutes >= _HOUR else [f"for {shown} min"] if shown else []
         failed = f", {self._failed} with an error" if self._failed else ""
-        return [
+        counts = [
             f"{noun}{more}"
             for count, noun, more in (
                 (self._done, counted(self._done, "step"), f" done{failed}"),
@@ -188,32 +192,30 @@ class Activity:
             )
             if count
         ]
+        return " · ".join([*time, *counts])
 
     def _on_tool_event(self, event: str, call_id: str, data: dict[str, Any]) -> None:
         if event == "tool:start":
-            self._end_note(self._injected)
-            self._end_note(self._trouble)
+            _end(self._injected, self._trouble)
             todo = _todo_of(data.get("args")) if data["tool"] == _TODO_TOOL else None
             tool = self._tools[call_id] = _Tool(data.get("label") or use_of(data["tool"]), todo=todo)
             if self._is_thinking:  # show the first call of each batch
                 self._latest, self._is_thinking = tool, False
         elif event == "tool:end":
-            self._end_tool(self._tools.pop(call_id, None), succeeded=data.get("success", True))
+            ended, succeeded = self._tools.pop(call_id, None), data.get("success", True)
+            self._done += 1
+            self._failed += not succeeded
+            if ended is not None and ended.todo is not None and succeeded:
+                self.todo = ended.todo
         elif call_id in self._tools:
             # The call with the latest progress is shown first.
             tool = self._tools.pop(call_id)._replace(progress=str(data["text"]))
             self._tools = {call_id: tool, **self._tools}
 
-    def _end_tool(self, tool: _Tool | None, *, succeeded: bool) -> None:
-        self._done += 1
-        self._failed += not succeeded
-        if tool is not None and tool.todo is not None and succeeded:
-            self.todo = tool.todo
 
-    @staticmethod
-    def _end_note(note: _Note | None) -> None:
-        if note is not None:
-            note.is_over = True
+def _end(*notes: _Note | None) -> None:
+    for note in filter(None, notes):
+        note.is_over = True
 
 
 def _retrying(data: dict[str, Any]) -> str:
@@ -223,15 +225,20 @@ def _retrying(data: dict[str, Any]) -> str:
     return f"{trouble}; trying again{when} ({data['attempt']} of {data['max_attempts']})…"
 
 
-def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content:
-    """Render the status message of a run. Its plain text is the current activity only."""
-    phrase = escape(activity.phrase())
+def status_content(activity: Activity, run_id: str, elapsed_s: float, *, is_plain: bool = False) -> Content:
+    """Render the status message of a run; its text beside the blocks is the current activity only.
+
+    `is_plain`: without blocks, for when Slack rejects them.
+    """
+    phrase, todo = escape(activity.phrase()), [escape(line) for line in todo_lines(activity.todo)]
+    account = escape(activity.account(elapsed_s))
+    if is_plain:
+        return Content(_fitting([line for line in (phrase, *todo, account) if line]))
     blocks = [_section(phrase)]
-    if activity.todo:
-        heading, *items = todo_lines(activity.todo)
-        blocks.append(_section(_fitting([f"*{escape(heading)}*", *map(escape, items)])))
-    if account := _account(activity, elapsed_s):
-        blocks.append({"type": "context", "elements": [_text(escape(account))]})
+    if todo:
+        blocks.append(_section(_fitting([f"*{todo[0]}*", *todo[1:]])))
+    if account:
+        blocks.append({"type": "context", "elements": [_text(account)]})
     # The first press stops gracefully, the second one immediately.
     words, style = ("Stop now", {"style": "danger"}) if activity.is_stopping else ("Stop", {})
     label = {"type": "plain_text", "text": words}
@@ -240,24 +247,11 @@ def status_content(activity: Activity, run_id: str, elapsed_s: float) -> Content
     return Content(phrase, tuple(blocks))
 
 
-def plain_status(activity: Activity, elapsed_s: float) -> Content:
-    """Render the status message without blocks, for when Slack rejects them."""
-    shown = [activity.phrase(), *(todo_lines(activity.todo) if activity.todo else ()), _account(activity, elapsed_s)]
-    return Content(_fitting([escape(line) for line in shown if line]))
-
-
 def until_next_step(elapsed_s: float) -> float:
     """Return the seconds until the shown elapsed time changes; at least `_SHORTEST_S`, as timers may fire early."""
     minutes = elapsed_s / 60
     following = next((step for step in _MINUTES if step > minutes), (int(minutes) // _HOUR + 1) * _HOUR)
     return max(following * 60 - elapsed_s, _SHORTEST_S)
-
-
-def _account(activity: Activity, elapsed_s: float) -> str:
-    minutes = int(elapsed_s) // 60
-    shown = max((step for step in _MINUTES if step <= minutes), default=0)
-    time = [f"for {minutes // _HOUR} h"] if minutes >= _HOUR else [f"for {shown} min"] if shown else []
-    return " · ".join([*time, *activity.account()])
 
 
 def _fitting(shown: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ from connector.protocols import QueueFull, Refused
 from connector.runs.outbox import service_post
 
 if TYPE_CHECKING:
-    from connector.records.entries import PendingMessage
-    from connector.records.inbox import Inbox
+    from connector.records import PendingMessage
     from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.inbox import Inbox
     from connector.runs.outbox import Outbox
 
 

@@ -59,7 +59,7 @@ class AgentSessions:
         if place not in self._updates:
             self._updates[place] = self._spawn(self._update(place, title))
         elif title:
-            self._spawn(self._rename(place, title))
+            self._spawn(self._call(_RENAME, place, lambda: {"title": title}))
         return self._updates[place]
 
     def show_again(self, place: ThreadAddress) -> Task[None] | None:
@@ -79,13 +79,10 @@ class AgentSessions:
             while self._wanted[place] != sent and _SET not in self._missing:
                 await self._call(_SET, place, status, until_done=True)
                 if title and _SET not in self._missing:  # the session exists now; nothing waits for the rename
-                    self._spawn(self._rename(place, title))
+                    self._spawn(self._call(_RENAME, place, partial(dict, title=title)))
                     title = ""
         finally:
             del self._wanted[place], self._updates[place]
-
-    async def _rename(self, place: ThreadAddress, title: str) -> None:
-        await self._call(_RENAME, place, lambda: {"title": title})
 
     async def _call(
         self, method: str, place: ThreadAddress, arguments: Callable[[], dict[str, str]], *, until_done: bool = False

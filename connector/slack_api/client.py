@@ -14,13 +14,20 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError
 
-from connector.error_boundary import error_boundary
-from connector.slack_api.errors import LIMITED, NO_ANSWER, NO_THREAD, Backoff, RetryDecision, SlackCallFailed, failure
-from connector.slack_api.history import POST_EVENT, ThreadHistory
+from connector.slack_api.errors import (
+    LIMITED,
+    NO_ANSWER,
+    NO_THREAD,
+    Backoff,
+    RetryDecision,
+    SlackCallFailed,
+    error_boundary,
+    failure,
+)
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from slack_sdk.web.async_client import AsyncWebClient
 
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from connector.slack_api.rate_limiter import RateLimiter
 
     Arguments = dict[str, Any]
+    Message = dict[str, Any]
     Look = Callable[[], Awaitable[dict[str, Any] | None]]
     Confirm = Callable[[], Awaitable[None]]
 
@@ -37,6 +45,8 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_PAGE = 200
+_POST_EVENT = "amplifier_post"
 _ATTEMPTS = 4
 _BETWEEN_ATTEMPTS = Backoff(0.5, 4.0)
 # A rate limit names its wait, so it does not count as a failed attempt; this bounds the number of waits.
@@ -59,6 +69,55 @@ class PendingCalls:
     look: Look | None = None
     in_doubt: bool = False
     confirm: Confirm | None = None
+
+
+class ThreadHistory:
+    """Reads messages from Slack by `SlackClient.call`, and raises its errors."""
+
+    def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
+        self._call = call
+
+    async def messages(
+        self, place: ThreadAddress, slot: CallSlot | None = None, oldest: str = ""
+    ) -> AsyncIterator[Message]:
+        """Yield the messages of a thread, oldest first; of a channel, one page of the latest, newest first.
+
+        Messages of a thread that are older than `oldest` may be missing.
+        """
+        slot = slot or CallSlot(run=place.conversation_id)
+        arguments: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": _PAGE}
+        if oldest:
+            arguments["oldest"] = oldest
+        method = "conversations.history"
+        if place.thread_ts is not None:
+            method, arguments["ts"] = "conversations.replies", place.thread_ts
+        while True:
+            page = await self._call(method, arguments, slot)
+            for message in page["messages"]:
+                yield message
+            arguments["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
+            if not arguments["cursor"] or place.thread_ts is None:
+                return
+
+    async def message(self, channel: str, ts: str, slot: CallSlot | None = None) -> Message | None:
+        """Return a message with its metadata; `None`: it does not exist."""
+        arguments = {"channel": channel, "ts": ts, "include_all_metadata": True, "limit": 1}
+        page = await self._call("conversations.replies", arguments, slot or CallSlot(), done=("thread_not_found",))
+        return next((each for each in page.get("messages", ()) if each.get("ts") == ts), None)
+
+    async def find(self, place: ThreadAddress, key: str) -> Message | None:
+        """Return the bot's post with this key in a thread (or channel)."""
+        async for message in self.messages(place):
+            if key_of(message) == key:
+                return message
+        return None
+
+
+def key_of(message: Message) -> str:
+    """Return the key of a post of the bot; blank for other messages."""
+    metadata = message.get("metadata") or {}
+    is_ours = metadata.get("event_type") == _POST_EVENT
+    return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""
 
 
 class SlackClient:
@@ -105,7 +164,7 @@ class SlackClient:
             **content.arguments(),
             "unfurl_links": False,
             "unfurl_media": False,
-            "metadata": json.dumps({"event_type": POST_EVENT, "event_payload": {"key": key}}),
+            "metadata": json.dumps({"event_type": _POST_EVENT, "event_payload": {"key": key}}),
         }
         if place.thread_ts is not None:
             arguments["thread_ts"] = place.thread_ts
@@ -125,16 +184,12 @@ class SlackClient:
         try:
             found = await self.history.find(place, key)
         except SlackCallFailed as e:
-            if e.error == NO_THREAD:
-                await self._delete_stray_post(place, key)
+            # If the thread's root was deleted, Slack may have put the post into the channel: delete it.
+            stray = await self.history.find(replace(place, thread_ts=None), key) if e.error == NO_THREAD else None
+            if stray is not None:
+                await self.delete(place.channel, stray["ts"])
             raise
         return None if found is None else {"ts": found["ts"], "message": found}
-
-    async def _delete_stray_post(self, place: ThreadAddress, key: str) -> None:
-        """Delete a post that Slack put into the channel because the thread's root was deleted."""
-        stray = await self.history.find(replace(place, thread_ts=None), key)
-        if stray is not None:
-            await self.delete(place.channel, stray["ts"])
 
     @staticmethod
     async def retry_until_done(call: Callable[[], Awaitable[T]]) -> T:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 import random
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
+from connector.protocols import LeaseLost
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from slack_sdk.errors import SlackApiError
+
+log = structlog.get_logger(__name__)
 
 LIMITED = "ratelimited"
 NO_ANSWER = "no_answer"
@@ -126,3 +135,14 @@ def _seconds(header: str | None) -> float | None:
     except ValueError:
         return None
     return min(wait_s, _LONGEST_WAIT_S) if math.isfinite(wait_s) and wait_s >= 0 else None
+
+
+@contextmanager
+def error_boundary(event: str, **fields: Any) -> Iterator[None]:
+    """Log an error of a handler of Slack's events and calls as `event`, and continue. `LeaseLost` is raised."""
+    try:
+        yield
+    except LeaseLost:
+        raise
+    except Exception:  # a Slack handler's border
+        log.exception(event, **fields)

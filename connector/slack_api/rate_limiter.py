@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Self
 
-from connector.error_boundary import error_boundary
 from connector.protocols import Limit
+from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -109,12 +109,13 @@ class CancelScope:
 
     def __init__(self) -> None:
         self.is_cancelled = False
-        self._waiting: set[asyncio.Future[None]] = set()
+        # The calls that wait.
+        self.waiting: set[asyncio.Future[None]] = set()
 
     def cancel(self) -> None:
         """Cancel the calls; those that wait raise `CallCancelled` at once."""
         self.is_cancelled = True
-        for granted in self._waiting:
+        for granted in self.waiting:
             if not granted.done():
                 granted.set_exception(CallCancelled())
 
@@ -122,18 +123,6 @@ class CancelScope:
         """Raise `CallCancelled` if the calls are cancelled."""
         if self.is_cancelled:
             raise CallCancelled
-
-    async def wait(self, granted: asyncio.Future[None]) -> None:
-        """Wait until the call is granted.
-
-        Raises:
-            CallCancelled: it was cancelled first.
-        """
-        self._waiting.add(granted)
-        try:
-            await granted
-        finally:
-            self._waiting.discard(granted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +172,8 @@ class RateLimiter:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for queue in self._queues.values():
-            queue.cancel_waiting()
+        for waiter in [each for queue in self._queues.values() for each in queue.waiting]:
+            waiter.granted.cancel()
 
     async def wait(self, method: str, channel: str, slot: CallSlot) -> None:
         """Wait until the call may be made.
@@ -223,41 +212,35 @@ class _Queue:
         self._limit = limit
         self._budget = budget
         self._tasks = tasks
-        self._waiting: list[_Waiter] = []
+        self.waiting: list[_Waiter] = []
         # Calls that wait or take a token.
         self.users = 0
         self._number = self._round = 0
         self._rounds: dict[tuple[Priority, str], int] = {}
 
-    def cancel_waiting(self) -> None:
-        for waiter in self._waiting:
-            waiter.granted.cancel()
-
     async def wait(self, slot: CallSlot) -> None:
         slot.scope.check()
         self.users += 1
         try:
-            if not self._waiting and not await self._take():
+            if not self.waiting and not await self._take():
                 return
             slot.scope.check()  # it may have been cancelled while the budget was awaited
             granted = asyncio.get_running_loop().create_future()
             self._number += 1
-            heapq.heappush(self._waiting, _Waiter(slot.priority, self._round_of(slot), self._number, granted))
-            if len(self._waiting) == 1:
+            if len(self._rounds) > len(self.waiting) + _MAX_IDLE_ROUNDS:
+                self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}
+            who = slot.priority, slot.run
+            self._rounds[who] = round_ = max(self._round, self._rounds.get(who, 0)) + 1  # the first without such a call
+            heapq.heappush(self.waiting, _Waiter(slot.priority, round_, self._number, granted))
+            if len(self.waiting) == 1:
                 serving = asyncio.create_task(self._serve())
                 self._tasks.add(serving)
                 serving.add_done_callback(self._tasks.discard)
-            await slot.scope.wait(granted)
+            slot.scope.waiting.add(granted)
+            granted.add_done_callback(slot.scope.waiting.discard)
+            await granted
         finally:
             self.users -= 1
-
-    def _round_of(self, slot: CallSlot) -> int:
-        """Return the first round in which the run has no call yet."""
-        if len(self._rounds) > len(self._waiting) + _MAX_IDLE_ROUNDS:
-            self._rounds = {who: last for who, last in self._rounds.items() if last > self._round}
-        who = slot.priority, slot.run
-        self._rounds[who] = max(self._round, self._rounds.get(who, 0)) + 1
-        return self._rounds[who]
 
     async def _serve(self) -> None:
         """Grant calls until none waits."""
@@ -266,7 +249,7 @@ class _Queue:
             if wait_s:
                 await asyncio.sleep(min(wait_s, _MAX_SLEEP_S) + _MARGIN_S)
             elif (first := self._first()) is not None:
-                heapq.heappop(self._waiting)
+                heapq.heappop(self.waiting)
                 self._round = max(self._round, first.round)
                 first.granted.set_result(None)
         self._rounds.clear()
@@ -278,9 +261,9 @@ class _Queue:
 
     def _first(self) -> _Waiter | None:
         """Return the first call that still waits."""
-        while self._waiting and self._waiting[0].granted.done():
-            heapq.heappop(self._waiting)
-        return self._waiting[0] if self._waiting else None
+        while self.waiting and self.waiting[0].granted.done():
+            heapq.heappop(self.waiting)
+        return self.waiting[0] if self.waiting else None
 
 
 @dataclass(slots=True)
@@ -306,7 +289,8 @@ class LocalRateBudget:
         """Take one token from a bucket. Returns 0.0, or the seconds until a token may be available."""
         now_s = asyncio.get_running_loop().time()
         if len(self._buckets) >= self._drop_at:
-            self._drop_full(now_s)
+            self._buckets = {name: each for name, each in self._buckets.items() if not each.is_full(now_s)}
+            self._drop_at = max(_MAX_BUCKETS, 2 * len(self._buckets))
         known = self._buckets.setdefault(bucket, _Bucket(limit.burst, now_s))
         known.limit = limit
         passed_s = now_s - known.at_s
@@ -325,7 +309,3 @@ class LocalRateBudget:
         if known is None or known.at_s < until_s:
             left, limit = (1.0, None) if known is None else (min(1.0, known.left), known.limit)
             self._buckets[bucket] = _Bucket(left, until_s, limit)
-
-    def _drop_full(self, now_s: float) -> None:
-        self._buckets = {name: bucket for name, bucket in self._buckets.items() if not bucket.is_full(now_s)}
-        self._drop_at = max(_MAX_BUCKETS, 2 * len(self._buckets))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unicodedata import category, normalize
 
 import structlog
@@ -66,11 +66,8 @@ class Users:
         `authors` have priority over `mentioned` users, whose look-ups are skipped while many are in progress.
         """
         of_authors = {user: self._start_look_up(user, Priority.PERSON) for user in authors}
-        asked = [
-            *of_authors.values(),
-            *(self._start_look_up(user, Priority.LOOK_UP) for user in dict.fromkeys(mentioned)),
-        ]
-        waited_for = [each for each in asked if each is not None]
+        of_mentioned = [self._start_look_up(user, Priority.LOOK_UP) for user in dict.fromkeys(mentioned)]
+        waited_for = [each for each in (*of_authors.values(), *of_mentioned) if each is not None]
         if not waited_for:
             return
         for each in waited_for:
@@ -137,7 +134,10 @@ class Users:
     async def _fetch_profile(self, user: str, slot: CallSlot) -> None:
         profile, refresh_after_s = self.profile(user), _REFRESH_AFTER_S
         try:
-            profile = _profile_of((await self._client.call("users.info", {"user": user}, slot))["user"])
+            found = (await self._client.call("users.info", {"user": user}, slot))["user"]
+            name = found.get("profile", {}).get("display_name") or found.get("real_name") or found.get("name")
+            is_guest = bool(found.get("is_restricted") or found.get("is_ultra_restricted"))
+            profile = Profile(name, found.get("team_id"), bool(found.get("is_stranger")), is_guest)
         except CallCancelled:
             return
         except (SlackCallFailed, KeyError) as e:
@@ -159,10 +159,3 @@ def _mention(user: str, name: str) -> str:
     kept = (sign if sign in ".'\u2019-_" or category(sign)[0] in "LMN" else " " for sign in signs)
     plain = " ".join("".join(kept).split())
     return f"@{plain} ({user})" if plain else f"@{user}"
-
-
-def _profile_of(user: dict[str, Any]) -> Profile:
-    shown = user.get("profile", {}).get("display_name")
-    name = shown or user.get("real_name") or user.get("name")
-    is_guest = bool(user.get("is_restricted") or user.get("is_ultra_restricted"))
-    return Profile(name, user.get("team_id"), bool(user.get("is_stranger")), is_guest)

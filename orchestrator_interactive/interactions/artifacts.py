@@ -38,6 +38,14 @@ logger = structlog.get_logger(__name__)
 
 # Maximum clock difference between two machines.
 _CLOCKS_DIFFER_S = 3600
+# Searchable fields by type of state: the field's name, and the attribute with its value.
+_FIELDS: dict[type, dict[str, str]] = {
+    ToolCallState: {"tool": "function_name", "call_id": "id"},
+    ToolResultState: {"tool": "tool_name", "call_id": "tool_call_id", "reward": "reward"},
+    AgentCallState: {"agent": "agent_id", "correlation_id": "correlation_id"},
+    AgentResultState: {"correlation_id": "correlation_id", "score": "score"},
+    WaitingState: {"waits_for": "kind", "correlation_id": "correlation_id"},
+}
 
 
 class NoSuchArtifact(InteractionError, LookupError):  # noqa: N818 - states a fact about the store
@@ -72,7 +80,10 @@ async def artifact(store: LogStore, ref: str) -> Artifact:
     Raises:
         NoSuchArtifact: the store has no such artifact.
     """
-    key, segment, index = _place(ref)
+    try:
+        key, segment, index = place_of(ref)
+    except ValueError as e:
+        raise NoSuchArtifact(f"{ref!r} is not an artifact ref: a ref ends in /segment/index.") from e
     log = await store.load(key)
     found = log.tree.segments.get(segment) if log else None
     if log is None or found is None or not found.base <= index < found.end:
@@ -107,7 +118,10 @@ async def artifacts(  # noqa: PLR0913 - each is a keyword filter
     """
     names = [each if isinstance(each, str) else each.__name__ for each in kinds]
     start, stop = 0.0 if since is None else since, inf if until is None else until
-    for key in await _keys(store, session, agent_id):
+    keys = await store.keys() if session is None or agent_id is None else [Key(session, agent_id)]
+    for key in keys:
+        if session not in (None, key.conversation_id) or agent_id not in (None, key.agent_id):
+            continue
         try:
             log = await store.load(key)
         except DamagedLog as e:
@@ -115,6 +129,8 @@ async def artifacts(  # noqa: PLR0913 - each is a keyword filter
             continue
         if log is None or (branch is not None and branch not in log.tree.names()):
             continue
+        if max(each.written for each in log.tree.segments.values()) < start - _CLOCKS_DIFFER_S:
+            continue  # without reading its states
         owned_by = owners(log.tree)
         async for node in nodes(store, key, pieces_of(log.tree, branch)):
             envelope = node.envelope
@@ -140,7 +156,15 @@ async def children(store: LogStore, ref: str) -> AsyncIterator[Artifact]:
 
 def metadata_of(node: Node, state: BaseState | None) -> dict[str, Any]:
     """Return the searchable fields of a state, without empty ones."""
-    fields = {"size": len(node.envelope["data"]), **_fields_of(state)}
+    fields = {name: getattr(state, field) for name, field in _FIELDS.get(type(state), {}).items()}
+    match state:
+        case UserMessageState(meta={"injections": list(ids)}):
+            fields["messages"] = ids
+        case AssistantMessageState(content=content, tool_calls=tool_calls):
+            fields["calls"] = [call.id for call in declared_calls(content, tool_calls)]
+        case ToolResultState(meta={"is_error": failed}) if failed:
+            fields["is_error"] = True
+    fields["size"] = len(node.envelope["data"])
     return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
@@ -154,14 +178,6 @@ def pieces_of(tree: Tree, branch: str | None) -> list[Piece]:
         return [Piece(number, each.base, each.end) for number, each in sorted(tree.segments.items())]
     segment = tree.named(branch)
     return tree.pieces(segment, 0, tree.segments[segment].end)
-
-
-async def _keys(store: LogStore, session: str | None, agent_id: str | None) -> list[Key]:
-    if session is not None and agent_id is not None:
-        return [Key(session, agent_id)]
-    return [
-        key for key in await store.keys() if session in (None, key.conversation_id) and agent_id in (None, key.agent_id)
-    ]
 
 
 def owners(tree: Tree) -> dict[int, str]:
@@ -185,32 +201,3 @@ def _artifact(key: Key, owned_by: dict[int, str], node: Node) -> Artifact:
         branch=owned_by[node.segment],
         metadata=metadata_of(node, fields["state"]),
     )
-
-
-def _place(ref: str) -> tuple[Key, int, int]:
-    try:
-        return place_of(ref)
-    except ValueError as e:
-        raise NoSuchArtifact(f"{ref!r} is not an artifact ref: a ref ends in /segment/index.") from e
-
-
-def _fields_of(state: BaseState | None) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    match state:
-        case UserMessageState(meta={"injections": list(ids)}):
-            fields = {"messages": ids}
-        case AssistantMessageState(content=content, tool_calls=tool_calls):
-            fields = {"calls": [call.id for call in declared_calls(content, tool_calls)]}
-        case ToolCallState():
-            fields = {"tool": state.function_name, "call_id": state.id}
-        case ToolResultState():
-            failed = True if isinstance(state.meta, dict) and state.meta.get("is_error") else None
-            fields = {"tool": state.tool_name, "call_id": state.tool_call_id}
-            fields |= {"reward": state.reward, "is_error": failed}
-        case AgentCallState():
-            fields = {"agent": state.agent_id, "correlation_id": state.correlation_id}
-        case AgentResultState():
-            fields = {"correlation_id": state.correlation_id, "score": state.score}
-        case WaitingState():
-            fields = {"waits_for": state.kind, "correlation_id": state.correlation_id}
-    return fields

@@ -11,15 +11,13 @@ import structlog
 
 from orchestrator_interactive.interactions.records import place_of
 from orchestrator_interactive.interactions.render_policies import AGENT, apply_policy, policy_named
-from orchestrator_interactive.interactions.rows import RowState, as_json, declared_calls, image_url, row_of
+from orchestrator_interactive.interactions.rows import as_json, declared_calls, image_url, row_of
 from orchestrator_interactive.interactions.states import (
     AgentCallState,
     AgentResultState,
     AssistantMessageState,
     ToolCallState,
     ToolResultState,
-    UserMessageState,
-    UserResponseState,
     WaitingState,
 )
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock, ToolResultBlock
@@ -43,7 +41,6 @@ log = structlog.get_logger(__name__)
 _MARGIN = 32
 # States that may precede a further call of the same answer.
 _BEFORE_A_CALL = (AssistantMessageState, ToolCallState, WaitingState)
-_ROLES = ("user", "assistant", "system", "developer")
 
 
 async def render_for_llm(
@@ -144,38 +141,23 @@ class _Rows:
             case None:
                 log.warning("render.state_skipped", ref=entry.ref, problem=entry.problem)
                 self._answer = None
-            case ToolCallState(call_id, name, arguments):
-                self._add_call(call_id, _call(call_id, name, as_json(arguments)), is_shown=is_shown)
-            case AgentCallState() | AgentResultState() if is_shown:
-                self._add_between_agents(state)
             case AssistantMessageState(is_reflection=True):
                 return
-            case RowState() | UserMessageState() | UserResponseState() | AssistantMessageState() | ToolResultState():
-                if isinstance(row := row_of(state), dict) and (is_shown or not isinstance(state, RowState)):
-                    self._add_row(entry, row, is_shown=is_shown)
-            case _ if is_shown and callable(message := getattr(state, "message", None)):
-                self._add_message(entry, message())
-
-    def _add_message(self, entry: StackEntry, message: Any) -> None:
-        """Add the message of a custom state."""
-        match message:
-            case None:
-                return
-            case {"role": "tool", "tool_call_id": str()}:
-                self._add_row(entry, message, is_shown=True)
-            case {"role": str(role)} if role in _ROLES:
-                self._add_row(entry, message, is_shown=True)
+            case ToolCallState(call_id, name, arguments):
+                self._add_call(call_id, _call(call_id, name, as_json(arguments)), is_shown=is_shown)
+            case AgentCallState() | AgentResultState():
+                if is_shown:
+                    self._add_between_agents(state)
             case _:
-                raise TypeError(
-                    f"message() of {entry.kind} must return None or a message: a dict with the role user, assistant, "
-                    "system, developer, or tool with its tool_call_id."
-                )
+                row = row_of(state) or (_own_message(state) if is_shown else None)
+                if isinstance(row, dict):
+                    self._add_row(entry, row, is_shown=is_shown)
 
     def _add_row(self, entry: StackEntry, row: Row, *, is_shown: bool) -> None:
         content = row.get("content")
         match row.get("role"):
             case "assistant":
-                self._add_answer(row, is_shown=is_shown)
+                self._add_answer(row, content, is_shown=is_shown)
             case "tool":
                 self._add_result(entry, row, is_shown=is_shown)
             case _:
@@ -184,8 +166,7 @@ class _Rows:
                     parts = [image_block(each) for each in content] if isinstance(content, list) else content
                     self._rows.append({**row, "content": parts})
 
-    def _add_answer(self, row: Row, *, is_shown: bool) -> None:
-        content = row.get("content")
+    def _add_answer(self, row: Row, content: Any, *, is_shown: bool) -> None:
         calls = declared_calls(content, row.get("tool_calls"))
         if isinstance(content, list):  # a call is in `tool_calls` only, where it may be left out
             content = [each for each in content if not (isinstance(each, dict) and each.get("type") == "tool_call")]
@@ -217,7 +198,7 @@ class _Rows:
         self._declared.discard(str(call_id))
         if self._answer is answer:
             self._answer = None
-        others = _without_call(answer, call_id)
+        others = [call for call in answer["tool_calls"] if call["id"] != call_id]
         if is_shown and len(others) < len(answer["tool_calls"]):
             self._rows.append(row)
         else:
@@ -240,8 +221,21 @@ def _call(call_id: str, name: str, arguments: str) -> Row:
     return {"id": call_id, "type": "function", "function": {"name": name.strip() or UNNAMED, "arguments": arguments}}
 
 
-def _without_call(answer: Row, call_id: Any) -> list[Row]:
-    return [call for call in answer["tool_calls"] if call["id"] != call_id]
+def _own_message(state: BaseState) -> Row | None:
+    """Return the message of a custom state.
+
+    Raises:
+        TypeError: it is not a message.
+    """
+    method = getattr(state, "message", None)
+    row = method() if callable(method) else None
+    match row:
+        case None | {"role": "tool", "tool_call_id": str()} | {"role": "user" | "assistant" | "system" | "developer"}:
+            return row
+    raise TypeError(
+        f"message() of {type(state).__name__} must return None or a message: a dict with the role user, assistant, "
+        "system, developer, or tool with its tool_call_id."
+    )
 
 
 def _text(result: Any) -> str:

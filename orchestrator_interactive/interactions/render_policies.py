@@ -52,10 +52,6 @@ def register_policy(name: str) -> Callable[[AnyPolicy], AnyPolicy]:
     return registered
 
 
-def policy_names() -> list[str]:
-    return sorted(_POLICIES)
-
-
 def policy_named(name: str) -> Policy:
     """Return the policy of this name.
 
@@ -64,7 +60,7 @@ def policy_named(name: str) -> Policy:
     """
     policy = _POLICIES.get(name)
     if policy is None:
-        raise UnknownPolicy(f"There is no render policy {name!r}; existing policies: {', '.join(policy_names())}.")
+        raise UnknownPolicy(f"There is no render policy {name!r}; existing policies: {', '.join(sorted(_POLICIES))}.")
     return policy
 
 

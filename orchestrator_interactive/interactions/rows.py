@@ -161,13 +161,12 @@ def _states_of_answer(row: Row, content: Any) -> tuple[BaseState, ...]:
 
 def _calls_inside(content: Any) -> list[ToolCallState]:
     """Return the calls in the blocks of an answer."""
-    return [
-        ToolCallState(call_id, name, arguments)
-        for block in _dicts(content)
-        if block.get("type") == "tool_call"
-        for call_id, name, arguments in [(block.get("id"), block.get("name"), block.get("input"))]
-        if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, dict)
-    ]
+    calls = []
+    for block in content if isinstance(content, list) else ():
+        match block:
+            case {"type": "tool_call", "id": str(call_id), "name": str(name), "input": dict(arguments)}:
+                calls.append(ToolCallState(call_id, name, arguments))
+    return calls
 
 
 def _tool_calls(calls: Sequence[ToolCallState]) -> list[Row]:

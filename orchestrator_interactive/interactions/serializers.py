@@ -83,7 +83,7 @@ def decode(envelope: StateEnvelope) -> BaseState:
         )
     data = read_data(envelope)
     try:
-        return kind.from_data(data if version == kind.__version__ else kind.migrate(data, version))
+        return kind(**(data if version == kind.__version__ else kind.migrate(data, version)))
     except (TypeError, ValueError, LookupError) as e:
         raise UnreadableState(f"{name} (version {version}) cannot be built from its data: {e}.") from e
 

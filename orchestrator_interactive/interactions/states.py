@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
 from uuid import uuid4
 
 # The flow's value before the first state.
@@ -56,16 +56,6 @@ class BaseState:
         """Return the fields by name, without those that have their default."""
         known = _fields(type(self))  # type: ignore[arg-type] # a class is hashable even if its instances are not
         return {name: value for name, default in known if (value := getattr(self, name)) != default}
-
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Self:
-        """Build the state from its fields.
-
-        Raises:
-            TypeError: a field is missing or unknown.
-            ValueError: a field has an invalid value.
-        """
-        return cls(**data)
 
     @classmethod
     def migrate(cls, data: dict[str, Any], version: int) -> dict[str, Any]:

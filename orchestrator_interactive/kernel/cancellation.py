@@ -55,8 +55,7 @@ class CancellationToken:
     def __init__(self) -> None:
         self._state = CancellationState.NONE
         self.is_cancelled = False
-        self._watchers: dict[object, Callable[[], object]] = {}
-        self._children: set[CancellationToken] = set()
+        self._watchers: dict[object, Callable[[], object]] = {}  # of `watch`, and one for each child
         self._callbacks: list[Callable[[], Awaitable[None]]] = []
         self._tools: dict[str, str] = {}
 
@@ -111,11 +110,18 @@ class CancellationToken:
 
     def register_child(self, child: CancellationToken) -> None:
         """Make a child session's token follow this one."""
-        self._children.add(child)
-        self._advance_child(child)
+
+        def advance() -> None:
+            if self.is_immediate:
+                child.request_immediate()
+            elif self.is_graceful:
+                child.request_graceful()
+
+        self._watchers[child] = advance
+        advance()
 
     def unregister_child(self, child: CancellationToken) -> None:
-        self._children.discard(child)
+        self._watchers.pop(child, None)
 
     def watch(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
         """Call `callback` synchronously at every state change, and at entry if cancellation was already requested."""
@@ -138,12 +144,4 @@ class CancellationToken:
         for callback in list(self._watchers.values()):
             with ErrorBoundary(log, "cancellation.watcher_failed"):
                 callback()
-        for child in list(self._children):
-            self._advance_child(child)
         return True
-
-    def _advance_child(self, child: CancellationToken) -> None:
-        if self.is_immediate:
-            child.request_immediate()
-        elif self.is_graceful:
-            child.request_graceful()

@@ -26,12 +26,14 @@ _ALWAYS = "allow always"
 
 
 class HookResultProcessor:
-    """Apply the hook results of one session and count its injection budget."""
+    """Apply the hook results of one session, count its injection budget, and remember answers of "allow always"."""
 
     def __init__(self, coordinator: Coordinator, hooks: Hooks) -> None:
         self._coordinator = coordinator
-        self._approvals = Approvals(hooks)
+        self._hooks = hooks
         self.injected_tokens = 0
+        self._always_allowed: set[tuple[str, str]] = set()
+        self._abandoned: set[asyncio.Task[Any]] = set()
 
     async def process(self, result: HookResult, event: str, hook_name: str) -> HookResult:
         """Apply a result and return the part that the orchestrator must honour.
@@ -65,7 +67,7 @@ class HookResultProcessor:
         if result.suppress_output:
             log.debug("hook.output_suppressed", hook=hook_name, hook_event=event)
         if result.action == "ask_user":
-            result = await self._approvals.decide(self._coordinator.approval_system, result, event, hook_name)
+            result = await self._decide(result, event, hook_name)
         if too_large:
             raise InjectionTooLargeError(" ".join(too_large), result)
         return result
@@ -73,26 +75,22 @@ class HookResultProcessor:
     async def _inject(self, injection: ContextInjection, event: str, source: str, size_bytes: int) -> bool:
         """Add an injection to the context. Returns False if that failed; an ephemeral one is only counted."""
         role, ephemeral = injection.role, injection.ephemeral
-        if not ephemeral and not await self._add_to_context(injection, event, source):
-            return False
+        if not ephemeral:
+            context = self._coordinator.get("context")
+            if context is None:
+                log.error("hook.injection_failed", hook=source, hook_event=event, reason="no context is mounted")
+                return False
+            provenance = {"source": "hook", "hook_name": source, "event": event}
+            with ErrorBoundary(log, "hook.injection_failed", hook=source, hook_event=event) as boundary:
+                await context.add_message({"role": role, "content": injection.content, "metadata": provenance})
+            if boundary.error is not None:
+                return False
         log.info("hook.injected", hook=source, hook_event=event, role=role, size_bytes=size_bytes, ephemeral=ephemeral)
         self.injected_tokens += len(injection.content) // _CHARS_PER_TOKEN
         budget = self._coordinator.injection_budget_per_turn
         if budget is not None and self.injected_tokens > budget:
             log.warning("hook.injection_budget", hook=source, tokens=self.injected_tokens, budget=budget)
         return True
-
-    async def _add_to_context(self, injection: ContextInjection, event: str, source: str) -> bool:
-        """Return whether the context accepted the injection."""
-        context = self._coordinator.get("context")
-        if context is None:
-            log.error("hook.injection_failed", hook=source, hook_event=event, reason="no context is mounted")
-            return False
-        provenance = {"source": "hook", "hook_name": source, "event": event}
-        row = {"role": injection.role, "content": injection.content, "metadata": provenance}
-        with ErrorBoundary(log, "hook.injection_failed", hook=source, hook_event=event) as boundary:
-            await context.add_message(row)
-        return boundary.error is None
 
     async def _show(self, result: HookResult, hook_name: str) -> None:
         display, source = self._coordinator.display_system, result.user_message_source or hook_name
@@ -104,16 +102,7 @@ class HookResultProcessor:
             if inspect.isawaitable(shown):
                 await shown
 
-
-class Approvals:
-    """Send a session's approval requests to its approval system, and remember answers of "allow always"."""
-
-    def __init__(self, hooks: Hooks) -> None:
-        self._hooks = hooks
-        self._always_allowed: set[tuple[str, str]] = set()
-        self._abandoned: set[asyncio.Task[Any]] = set()
-
-    async def decide(self, system: ApprovalSystem | None, result: HookResult, event: str, hook_name: str) -> HookResult:
+    async def _decide(self, result: HookResult, event: str, hook_name: str) -> HookResult:
         """Resolve `ask_user` to `continue` or `deny`. Without an approval system the result is `deny`.
 
         After a timeout or a failure of the system, the hook's `approval_default` applies. "Allow always" applies to
@@ -122,21 +111,21 @@ class Approvals:
         """
         payload = {"prompt": result.approval_prompt, "hook_name": hook_name, "event": event}
         await self._hooks.emit(events.APPROVAL_REQUIRED, {**payload, "options": result.approval_options})
-        denial = await self._denial(system, result, hook_name)
+        denial = await self._denial(result, hook_name)
         log.info("approval.denied" if denial else "approval.granted", hook=hook_name, hook_event=event)
         outcome = events.APPROVAL_DENIED if denial else events.APPROVAL_GRANTED
         update = {"action": "deny" if denial else "continue", "reason": denial or result.reason}
         await self._hooks.emit(outcome, {**payload, "reason": update["reason"]})
         return result.model_copy(update=update)
 
-    async def _denial(self, system: ApprovalSystem | None, result: HookResult, hook_name: str) -> str | None:
+    async def _denial(self, result: HookResult, hook_name: str) -> str | None:
         """Ask the approval system. Return why the request is denied; None if it is allowed."""
         prompt, default = result.approval_prompt or "Allow this?", result.approval_default
         options = result.approval_options or ["Allow", "Deny"]
         offers_always = bool(result.approval_prompt) and _ALWAYS in (option.lower() for option in options)
         if offers_always and (hook_name, prompt) in self._always_allowed:
             return None
-        if system is None:
+        if (system := self._coordinator.approval_system) is None:
             log.warning("approval.no_system", hook=hook_name)
             return f"No approval system is available: {prompt}"
         with ErrorBoundary(log, "approval.failed", hook=hook_name, default=default) as boundary:

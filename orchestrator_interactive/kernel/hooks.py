@@ -63,21 +63,25 @@ class HookRegistry:
             ValueError: `event` is blank.
             TypeError: `event` is not a string, `handler` not callable, or `priority` not an integer.
         """
-        _check(event, handler, priority)
+        if not isinstance(event, str):
+            raise TypeError(f"event must be the name of an event, not {event!r}.")
+        if not event.strip():
+            raise ValueError("event is blank; name the event to listen to, such as 'tool:pre'.")
+        if not callable(handler):
+            raise TypeError(f"handler must be a function `async (event, data) -> HookResult`, not {handler!r}.")
+        if not isinstance(priority, int):
+            raise TypeError(f"priority must be a whole number (lower is earlier), not {priority!r}.")
         self._count += 1
         given: str = name or getattr(handler, "__name__", None) or type(handler).__name__
         registration = _Registration(priority, self._count, given, handler)
         insort(self._handlers[event], registration)
-
         return partial(self._unregister, event, registration)
 
     on = register
 
     def unregister(self, name: str) -> None:
         """Unregister every handler of this name."""
-        for event, registrations in self._handlers.items():
-            for registration in [r for r in registrations if r.name == name]:
-                self._unregister(event, registration)
+        self._unregister_where(lambda registration: registration.name == name)
 
     def checkpoint(self) -> int:
         """Return the position for `unregister_since`."""
@@ -85,8 +89,11 @@ class HookRegistry:
 
     def unregister_since(self, checkpoint: int) -> None:
         """Unregister every handler that was registered after the checkpoint."""
+        self._unregister_where(lambda registration: registration.number > checkpoint)
+
+    def _unregister_where(self, is_one: Callable[[_Registration], bool]) -> None:
         for event, registrations in self._handlers.items():
-            for registration in [r for r in registrations if r.number > checkpoint]:
+            for registration in filter(is_one, tuple(registrations)):
                 self._unregister(event, registration)
 
     def _unregister(self, event: str, registration: _Registration) -> None:
@@ -122,9 +129,11 @@ class HookRegistry:
             if registration.is_unregistered:  # unregistered by an earlier handler
                 continue
             result = await self._call_handler(registration, event, current, self.timeout_s)
-            if result is None or _has_no_effect(result):
+            if result is None or (
+                result.action == "continue" and not result.user_message and not result.suppress_output
+            ):
                 continue
-            result = _with_hook_name(result, registration)
+            result = result.model_copy(update={"hook_name": registration.name})
             if result.action == "modify" and result.data is not None:
                 current, modified = {**current, **result.data}, True
             strongest = _merge(strongest, result, event)
@@ -148,7 +157,7 @@ class HookRegistry:
         for registration in tuple(self._handlers.get(event, ())):
             answer = await self._call_handler(registration, event, dict(given), limit_s)
             if answer is not None:
-                answers.append(_with_hook_name(answer, registration))
+                answers.append(answer.model_copy(update={"hook_name": registration.name}))
         return answers
 
     def _with_defaults(self, data: dict[str, Any] | None) -> dict[str, Any]:
@@ -196,17 +205,6 @@ def without_denial(hook_result: HookResult, event: str) -> HookResult:
     return hook_result.model_copy(update={"action": "inject_context" if hook_result.injections() else "continue"})
 
 
-def _check(event: str, handler: Handler, priority: int) -> None:
-    if not isinstance(event, str):
-        raise TypeError(f"event must be the name of an event, not {event!r}.")
-    if not event.strip():
-        raise ValueError("event is blank; name the event to listen to, such as 'tool:pre'.")
-    if not callable(handler):
-        raise TypeError(f"handler must be a function `async (event, data) -> HookResult`, not {handler!r}.")
-    if not isinstance(priority, int):
-        raise TypeError(f"priority must be a whole number (lower is earlier), not {priority!r}.")
-
-
 def _validated(answer: Any, name: str, event: str) -> HookResult:
     if answer is None or answer is CONTINUE:
         return CONTINUE
@@ -224,24 +222,22 @@ def _validated(answer: Any, name: str, event: str) -> HookResult:
     return result
 
 
-def _has_no_effect(result: HookResult) -> bool:
-    return result.action == "continue" and not result.user_message and not result.suppress_output
-
-
-def _with_hook_name(result: HookResult, registration: _Registration) -> HookResult:
-    return result.model_copy(update={"hook_name": registration.name})
-
-
 def _merge(one: HookResult, other: HookResult, event: str) -> HookResult:
     """Return the result of higher precedence, with the injections and user messages of both."""
     if one is CONTINUE:
         return other
     stronger, weaker = (other, one) if _PRECEDENCE[other.action] > _PRECEDENCE[one.action] else (one, other)
     update: dict[str, Any] = {}
-    if one.action == other.action == "ask_user":
-        update.update(_merge_approvals(one, other))
-    if stronger.action in {"inject_context", "ask_user"} and (one.injections() or other.injections()):
-        both = [*_injections_with_event(one, event), *_injections_with_event(other, event)]
+    if one.action == other.action == "ask_user":  # one request, with the shorter timeout and the stricter default
+        same = one.approval_options == other.approval_options
+        update = {
+            "approval_prompt": "\n".join(prompt for prompt in (one.approval_prompt, other.approval_prompt) if prompt),
+            "approval_options": one.approval_options if same else None,
+            "approval_timeout": min(one.approval_timeout, other.approval_timeout),
+            "approval_default": "deny" if "deny" in {one.approval_default, other.approval_default} else "allow",
+        }
+    both = [each.model_copy(update={"event": event}) for each in (*one.injections(), *other.injections())]
+    if both and stronger.action in {"inject_context", "ask_user"}:
         update["context_injections"] = both
         update["context_injection"] = "\n\n".join(injection.content for injection in both)
     if weaker.suppress_output:
@@ -254,18 +250,3 @@ def _merge(one: HookResult, other: HookResult, event: str) -> HookResult:
         update["user_message"] = f"{one.user_message}\n{other.user_message}"
         update["user_message_level"] = max(one.user_message_level, other.user_message_level, key=_SEVERITY.index)
     return stronger.model_copy(update=update) if update else stronger
-
-
-def _merge_approvals(one: HookResult, other: HookResult) -> dict[str, Any]:
-    """Merge two `ask_user` results into one request, with the shorter timeout and the stricter default."""
-    same = one.approval_options == other.approval_options
-    return {
-        "approval_prompt": "\n".join(prompt for prompt in (one.approval_prompt, other.approval_prompt) if prompt),
-        "approval_options": one.approval_options if same else None,
-        "approval_timeout": min(one.approval_timeout, other.approval_timeout),
-        "approval_default": "deny" if "deny" in {one.approval_default, other.approval_default} else "allow",
-    }
-
-
-def _injections_with_event(result: HookResult, event: str) -> list[Any]:
-    return [injection.model_copy(update={"event": event}) for injection in result.injections()]

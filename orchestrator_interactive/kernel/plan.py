@@ -37,13 +37,29 @@ class MountPlan(NamedTuple):
         whole = _mapping(config, "config")
         session = _mapping(whole.get("session") or {}, "session")
         for limit in ("injection_budget_per_turn", "injection_size_limit"):
-            _check_limit(session.get(limit), f"session.{limit}")
+            value = session.get(limit)
+            if value is not None and (not _is_number(value) or not value >= 0):
+                raise ValueError(
+                    f"session.{limit} must be a number, 0 or more, or left out for no limit; it is {value!r}."
+                )
         timeout_s = session.get("hook_timeout_s")
         if timeout_s is not None and (not _is_number(timeout_s) or not timeout_s > 0):
             raise ValueError(f"session.hook_timeout_s must be a number of seconds above 0; it is {timeout_s!r}.")
-        required = tuple(_required(whole, session, point) for point in _REQUIRED)
-        optional = tuple(spec for point in _LISTS for spec in _listed(whole.get(point), point))
-        return cls(required, optional, session.get("hook_timeout_s"))
+        required = []
+        for point in _REQUIRED:
+            if not (entry := session.get(point)):
+                raise ValueError(f"The configuration must specify session.{point}.")
+            inherited = {"config": _mapping(whole.get(point) or {}, point).get("config")}
+            if isinstance(entry, str):
+                inherited["source"] = session.get(f"{point}_source")
+            required.append(_spec(entry, point, f"session.{point}", inherited))
+        optional = []
+        for point in _LISTS:
+            entries = whole.get(point)
+            if entries is not None and not isinstance(entries, list | tuple):
+                raise ValueError(f"{point} must be a list of modules, not {type(entries).__name__}.")
+            optional += [_spec(entry, point, f"{point}[{i}]", {}) for i, entry in enumerate(entries or ())]
+        return cls(tuple(required), tuple(optional), timeout_s)
 
 
 def merge_configs(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,27 +127,9 @@ def _module_of(entry: Any) -> Any:
     return entry.get("module") if isinstance(entry, Mapping) else entry
 
 
-def _required(config: Mapping[str, Any], session: Mapping[str, Any], point: str) -> ModuleSpec:
-    entry = session.get(point)
-    if not entry:
-        raise ValueError(f"The configuration must specify session.{point}.")
-    at_top = _mapping(config.get(point) or {}, point)
-    if isinstance(entry, str):
-        entry = {"module": entry, "source": session.get(f"{point}_source")}
-    return _spec({"config": at_top.get("config"), **_mapping(entry, f"session.{point}")}, point, f"session.{point}")
-
-
-def _listed(entries: Any, point: str) -> list[ModuleSpec]:
-    if entries is None:
-        return []
-    if not isinstance(entries, list | tuple):
-        raise ValueError(f"{point} must be a list of modules, not {type(entries).__name__}.")  # noqa: TRY004 - the contract's
-    return [
-        _spec(_mapping(_full_entry(entry), f"{point}[{i}]"), point, f"{point}[{i}]") for i, entry in enumerate(entries)
-    ]
-
-
-def _spec(entry: Mapping[str, Any], point: str, where: str) -> ModuleSpec:
+def _spec(given: Any, point: str, where: str, inherited: dict[str, Any]) -> ModuleSpec:
+    """Return the module of an entry, its name or a mapping; `inherited` fields apply unless the entry has them."""
+    entry = {**inherited, **_mapping(_full_entry(given), where)}
     module = entry.get("module")
     if not isinstance(module, str) or not module.strip():
         raise ValueError(f"{where} names no module; give it a `module`, such as 'tool-todo'.")
@@ -147,8 +145,3 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _check_limit(value: Any, where: str) -> None:
-    if value is not None and (not _is_number(value) or not value >= 0):
-        raise ValueError(f"{where} must be a number, 0 or more, or left out for no limit; it is {value!r}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -188,7 +187,7 @@ class Loop:
             run.iterations += 1
             may_call = tools_allowed and answer.finish_reason not in _REFUSED
             if may_call and (requested := caller.model.provider.parse_tool_calls(answer)):
-                await self._run_tools(caller, answer, requested)
+                await self._run_tools(caller.model.requests.is_used, answer, requested)
             elif (outcome := await self._commit_text(answer)) is None:
                 continue
             elif calls.postponed:
@@ -225,18 +224,22 @@ class Loop:
             self.state.limit = "max_tokens"
         elif options.max_cost_usd is not None and (usage.cost_usd or 0) >= options.max_cost_usd:
             self.state.limit = "max_cost_usd"
-        elif asyncio.get_running_loop().time() - self._began_s >= (options.max_duration_s or inf):
+        elif options.max_duration_s is not None and self._elapsed_s() >= options.max_duration_s:
             self.state.limit = "max_duration_s"
         return self.state.limit is None
 
-    async def _run_tools(self, caller: ModelCaller, answer: ChatResponse, calls: Sequence[ToolCall]) -> None:
+    def _elapsed_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._began_s
+
+    async def _run_tools(
+        self, is_in_request: Callable[[str], bool], answer: ChatResponse, calls: Sequence[ToolCall]
+    ) -> None:
         """Run the requested tools; after `force_respond_tools` the model must answer in text."""
         state, forced, used_ids = self.state, self.run.options.force_respond_tools, self.calls.used_ids
         state.turns += 1
         state.continuations = 0
-        is_used = caller.model.requests.is_used
         # The rendered conversation may omit calls of this run.
-        content, calls = distinct(answer.content, calls, lambda call_id: is_used(call_id) or call_id in used_ids)
+        content, calls = distinct(answer.content, calls, lambda call_id: is_in_request(call_id) or call_id in used_ids)
         content, calls = _storable(content, calls)
         row = with_usage(assistant_row(content, calls), answer.usage)
         if answer.finish_reason == INTERRUPTED:

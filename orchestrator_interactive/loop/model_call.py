@@ -83,8 +83,7 @@ class ModelCaller:
         self._providers = providers
         self._calls = calls
         self._retry_policy = RetryPolicy(run, providers)
-        self._models: dict[str, Model] = {}
-        self.model: Model  # of the last call
+        self.model = self._model(self._retry_policy.provider)
         self._call: _StreamingCall | None = None
 
     def cancel(self) -> None:
@@ -110,7 +109,9 @@ class ModelCaller:
             LLMError: the provider failed or stalled, and neither retries nor fallback helped.
         """
         run = self._run
-        model = self.model = self._model_to_call()
+        if self.model.name != self._retry_policy.provider:
+            self.model = self._model(self._retry_policy.provider)
+        model = self.model
         ephemeral, run.ephemeral = run.ephemeral, []
         rows, request = await self._request(model, ephemeral, tools_allowed=tools_allowed)
         if run.inbox.pending and run.inbox.has_urgent:  # it arrived during hooks or compaction
@@ -127,7 +128,8 @@ class ModelCaller:
             self._call = None
             run.deadlines.clear(call)
             stream.close()  # ignore what the provider still sends
-        answer = value if call.task.is_finished and isinstance(value := call.task.value, ChatResponse) else None
+        returned: object = call.task.value if call.task.is_finished else None
+        answer = returned if isinstance(returned, ChatResponse) else None
         usage = answer.usage if answer else stream.usage
         if usage is not None:
             run.usage = run.usage.plus(usage_totals(usage))
@@ -157,17 +159,14 @@ class ModelCaller:
             await self._keep(stream.valid_blocks(changed(e.hook_result, "response", answer).content), answer.usage)
         return changed(hook_result, "response", answer)
 
-    def _model_to_call(self) -> Model:
-        name = self._retry_policy.provider
-        if name in self._models:
-            return self._models[name]
+    def _model(self, name: str) -> Model:
         provider, state = to_local_provider(self._providers[name]), self._run.session_state
         stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._run.options.stall_timeout_s
         if state.transcript is None:
             state.transcript = Transcript()
         requests = RequestBuilder(provider, self._run.tools, state.transcript)
         model = provider.get_info().defaults.get("model")
-        return self._models.setdefault(name, Model(name, provider, model, requests, stall_timeout_s))
+        return Model(name, provider, model, requests, stall_timeout_s)
 
     async def _recover(self, model: Model, error: Exception, rows: Sequence[Row]) -> None:
         await self._calls.drop_early()
@@ -252,9 +251,7 @@ class _StreamingCall:
             return LLMTimeoutError(f"The model sent no data for {seconds} seconds.", provider=name)
         if not self.task.is_finished:
             return ProviderUnavailableError("The call to the model was cancelled.", provider=name)
-        if self.task.error is not None:
-            return self.task.error
-        return LLMError(
+        return self.task.error or LLMError(
             f"The provider returned {type(self.task.value).__name__} instead of a ChatResponse.", provider=name
         )
 

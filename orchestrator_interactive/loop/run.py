@@ -194,13 +194,11 @@ class Run:
 
     async def write(self, row: dict[str, Any]) -> None:
         """Add a row to the log."""
-        was_written = False
         try:
             await self.context.add_message(bounded(row, MAX_ROW_NESTING))
-            was_written = True
-        finally:
-            if not was_written and has_visible_text(row):
-                self.is_in_doubt = True
+        except BaseException:
+            self.is_in_doubt = self.is_in_doubt or has_visible_text(row)
+            raise
 
     async def emit_text(self, row: dict[str, Any]) -> None:
         """Show the text that a committed row completes, if any."""

@@ -56,7 +56,7 @@ class ToolExecution:
     """One tool call: prepare (hooks may modify or deny it), execute, finalise.
 
     It starts with `begin`, and can be cancelled at any `stage`, also by its time limit, which starts with the tool.
-    `on_over` is called when it has ended or was cancelled. `close` completes it.
+    `on_over` is called when it has ended or was cancelled, and sets `is_over`. `close` completes it.
 
     Args:
         group: number of the postponements in the run before this call.
@@ -73,7 +73,7 @@ class ToolExecution:
         self.lacks_events = False  # it was cancelled after it was announced
         self.hook_results: list[tuple[str, HookResult]] = []
         self._run = run
-        self._on_over = on_over
+        self._on_over = partial(on_over, self)
         self._tool: Tool | None = run.tools.get(call.name)
         self._task: CancellableTask[None] | None = None
         self._input = call.arguments
@@ -101,17 +101,13 @@ class ToolExecution:
         self._result, self.is_over = failure(problem), True
 
     def begin(self) -> None:
-        self._task = CancellableTask(self._execute_call(), self._set_over)
+        self._task = CancellableTask(self._execute_call(), self._on_over)
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
         elif not self.is_over:
-            self._set_over()
-
-    def _set_over(self) -> None:
-        self.is_over = True
-        self._on_over(self)
+            self._on_over()
 
     async def _execute_call(self) -> None:
         run, tool = self._run, self._tool

@@ -157,6 +157,7 @@ class ToolExecutor:
 
     def _on_over(self, execution: ToolExecution) -> None:
         # Also for a tool that ignores its cancellation: it must not block waiting calls.
+        execution.is_over = True
         if execution in self._waiting:
             del self._waiting[execution]
         else:
@@ -200,7 +201,8 @@ class ToolExecutor:
                 break
             else:
                 await self._wait()
-        await self._route_hook_results(each for each in executions if each not in left)
+        if heard := [each for each in executions if each.hook_results and each not in left]:
+            await self._route_hook_results(heard)
 
     async def _postpone(self, executions: Collection[ToolExecution]) -> None:
         """Postpone the results of running calls to a later row. Calls of the next answer do not wait for them."""

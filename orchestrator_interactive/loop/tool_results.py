@@ -24,7 +24,7 @@ from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, l
 from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ToolCall
 
@@ -60,7 +60,6 @@ _SMALL_CHARS = 200_000
 # Size of the text processed in one step: each step holds the GIL.
 _PIECE_CHARS = 1_000_000
 _PIECE = re.compile(rf"(?s:.){{1,{_PIECE_CHARS}}}(?:(?<=\s)|\Z)|(?s:.){{1,{_PIECE_CHARS}}}")
-_PARTS = 64
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _MARK_CHARS = 100
 # One thread for all results: more threads would make the event loop wait longer for the GIL.
@@ -342,36 +341,8 @@ def _text_of(result: ToolResult) -> str:
     output = result.output
     try:
         if isinstance(output, dict | list):
-            return "".join(_json_of(output))
+            # In pieces: `encode` would hold the GIL until its end.
+            return "".join(_JSON.iterencode(output))
         return output if isinstance(output, str) else result.get_serialized_output()
     except Exception:  # noqa: BLE001 - logged when the row is built
         return ""
-
-
-def _json_of(value: Any) -> Iterator[str]:
-    """Serialize a value as JSON in pieces; serializing one piece holds the GIL."""
-    match value:
-        case dict():
-            yield from ("{", *_json_items(value), "}")
-        case list() | tuple():
-            yield from ("[", *_json_items(value), "]")
-        case _:
-            yield _JSON.encode(value)
-
-
-def _json_items(value: Any) -> Iterator[str]:
-    """Serialize the items of an object or a list, without the brackets."""
-    items = list(value.items()) if isinstance(value, dict) else value
-    if expanded_size(value, _PIECE_CHARS) <= _PIECE_CHARS:
-        yield _JSON.encode(value)[1:-1]
-    elif len(items) > 1:
-        step = -(-len(items) // _PARTS)
-        for start in range(0, len(items), step):
-            part = items[start : start + step]
-            yield from (", " if start else "", *_json_items(dict(part) if isinstance(value, dict) else part))
-    elif isinstance(value, dict):
-        [(key, inner)] = items
-        yield _JSON.encode({key: 0})[1:-2]
-        yield from _json_of(inner)
-    else:
-        yield from _json_of(items[0])

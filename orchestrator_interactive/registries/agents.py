@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.json_limits import parse_json
-from orchestrator_interactive.registries.errors import AlreadyRegistered, RegistryError, not_registered
-from orchestrator_interactive.registries.schemas import LLMAgentConfig
+from orchestrator_interactive.registries.schemas import (
+    AlreadyRegistered,
+    LLMAgentConfig,
+    RegistryError,
+    not_registered,
+)
 
 if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore

@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.protocols import Provider
-from orchestrator_interactive.registries.errors import RegistryError
-from orchestrator_interactive.registries.reflection import Reflection, is_reflecting
+from orchestrator_interactive.registries.agent_calls import Reflection, is_reflecting
+from orchestrator_interactive.registries.schemas import RegistryError
 from orchestrator_interactive.registries.templates import TemplateError, TemplateManager
 from orchestrator_interactive.registries.tools import mount_tools, tool_registry
 

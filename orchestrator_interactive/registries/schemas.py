@@ -1,13 +1,16 @@
-"""Configuration of agents and tools; `config.read` turns validation errors into sentences."""
+"""Configuration of agents and tools, and the errors of their registries; each message has the remedy."""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from orchestrator_interactive.config import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # Tool names that the providers' APIs accept.
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -87,3 +90,20 @@ class ToolConfig(Options):
         if not _TOOL_NAME.fullmatch(value):
             raise ValueError(f"models call tools by up to 64 letters, digits, '_' and '-', not by {value!r}")
         return value
+
+
+class RegistryError(Exception):
+    """Base class of the registries' errors."""
+
+
+class AlreadyRegistered(RegistryError):  # noqa: N818 - a fact about the registry
+    """The name is taken."""
+
+
+class NotRegistered(RegistryError, LookupError):  # noqa: N818
+    """The name is unknown."""
+
+
+def not_registered(kind: str, name: str, there: Iterable[str]) -> NotRegistered:
+    known = ", ".join(sorted(there)) or "none"
+    return NotRegistered(f"There is no {kind} '{name}'. Registered: {known}.")

@@ -93,7 +93,11 @@ class TemplateManager:
         except TemplateError:
             raise
         except jinja2.TemplateNotFound as e:
-            raise TemplateError(self._unknown(str(e.name or template))) from e
+            name, there = str(e.name or template), ", ".join(self.names()) or "none"
+            where = f" in {self._folder}; there are: {there}."
+            if self._folder is None:
+                where = ": no template folder is set. Set one, or pass the template's text."
+            raise TemplateError(f"There is no template {name!r}{where}") from e
         except jinja2.TemplateSyntaxError as e:
             place = f"line {e.lineno}" + (f" of {e.name}" if e.name and e.name != template else "")
             raise TemplateError(f"{which} cannot be read, {place}: {e.message}") from e
@@ -114,12 +118,6 @@ class TemplateManager:
             OSError,
         ) as e:
             raise TemplateError(f"{which} fails{_line(e)}: {type(e).__name__}: {e}.") from e
-
-    def _unknown(self, name: str) -> str:
-        if self._folder is None:
-            return f"There is no template {name!r}: no template folder is set. Set one, or pass the template's text."
-        there = ", ".join(self.names()) or "none"
-        return f"There is no template {name!r} in {self._folder}; there are: {there}."
 
 
 def _is_name(template: str) -> bool:

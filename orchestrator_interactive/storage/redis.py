@@ -229,7 +229,10 @@ class _Command:
             error = exceptions.ClusterDownError(str(error))
         if isinstance(error, exceptions.RedisError | exceptions.RedisClusterException | OSError):
             problem = _problem(client.place, error)
-            raise (StoreUnavailable(problem + self._doubt) if _is_transient(error) else StoreError(problem)) from error
+            is_transient = isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_WORDS)
+            if is_transient and not isinstance(error, _PERMANENT):  # a later retry may succeed
+                raise StoreUnavailable(problem + self._doubt) from error
+            raise StoreError(problem) from error
 
 
 def encoded(conversation_id: str) -> str:
@@ -248,7 +251,11 @@ def _server(url: str) -> tuple[str, str, int, Redis]:
     """
     try:
         parts = urlsplit(url)
-        options, ttl_s = _options(parts.query)
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+        days = options.pop("ttl_days", None)
+        if "password" in options or (days is not None and not 0 < float(days) <= _MAX_DAYS):
+            raise ValueError  # noqa: TRY301 - logs would not mask a password there; a server cannot store more days
+        ttl_s = 0 if days is None else max(int(float(days) * _DAY_S), 1)
         database = int(parts.path.strip("/") or "0")
         plain = parts._replace(query=urlencode(options)).geturl()
         pool: Any = BlockingConnectionPool.from_url(
@@ -302,27 +309,6 @@ async def _is_cluster(redis: Any) -> bool:
         return "not allowed in cluster mode" in str(e)
     fields = answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=False))
     return fields.get(b"mode", fields.get("mode")) in (b"cluster", "cluster")
-
-
-def _options(query: str) -> tuple[dict[str, str], int]:
-    """Parse the query of a URL. Return the client's options, and the seconds to keep data, 0 for ever.
-
-    Raises:
-        ValueError: it is not of the form `name=value`; it contains a password, which logs would not mask there; or the
-            days are no number, or too large for a server.
-    """
-    options = dict(parse_qsl(query, strict_parsing=bool(query)))
-    days = options.pop("ttl_days", None)
-    if "password" in options or (days is not None and not 0 < float(days) <= _MAX_DAYS):
-        raise ValueError
-    return options, 0 if days is None else max(int(float(days) * _DAY_S), 1)
-
-
-def _is_transient(error: Exception) -> bool:
-    """Return whether a later retry may succeed."""
-    if isinstance(error, _PERMANENT):
-        return False
-    return isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_WORDS)
 
 
 def _problem(place: str, error: Exception) -> str:

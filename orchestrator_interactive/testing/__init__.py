@@ -6,15 +6,15 @@ the differences that the contracts require. No test framework is needed.
 
 from orchestrator_interactive.testing.coordinator import (
     ApprovalRequest,
+    EventRecorder,
     MockApprovalSystem,
     MockCoordinator,
     MockDisplaySystem,
     TestCoordinator,
     create_test_coordinator,
+    wait_for,
 )
-from orchestrator_interactive.testing.modules import MockContextManager, MockTool, ScriptedOrchestrator
-from orchestrator_interactive.testing.provider import MockProvider
-from orchestrator_interactive.testing.recorder import EventRecorder, wait_for
+from orchestrator_interactive.testing.modules import MockContextManager, MockProvider, MockTool, ScriptedOrchestrator
 
 __all__ = [
     "ApprovalRequest",

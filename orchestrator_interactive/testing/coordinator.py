@@ -1,16 +1,19 @@
-"""Coordinator without a session, with an approval and a display system."""
+"""Coordinator without a session, with an approval and a display system; event recorder; waiting for a condition."""
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from orchestrator_interactive.kernel.contracts.models import SessionStatus, ToolResult
+from orchestrator_interactive.kernel.contracts.models import HookResult, SessionStatus, ToolResult
 from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.testing.modules import MockContextManager, MockTool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from orchestrator_interactive.kernel.contracts.models import Level
     from orchestrator_interactive.kernel.session import AmplifierSession
@@ -56,19 +59,6 @@ class MockDisplaySystem:
         self.messages.append((message, level, source))
 
 
-class _SessionStandIn:
-    """Session attributes that a coordinator and its modules read."""
-
-    session_id = "test-session"
-    parent_id = None
-
-    def __init__(self, coordinator: ModuleCoordinator) -> None:
-        self.coordinator = coordinator
-        self.loader = ModuleLoader(coordinator)
-        self.config = {"session": {"orchestrator": "test-orchestrator", "context": "test-context"}}
-        self.status = SessionStatus(session_id=self.session_id)
-
-
 class TestCoordinator(ModuleCoordinator):
     """A real coordinator of the session "test-session" that records mounts and unmounts.
 
@@ -80,8 +70,16 @@ class TestCoordinator(ModuleCoordinator):
     __test__ = False  # for test runners that collect classes by their name
 
     def __init__(self) -> None:
-        session = cast("AmplifierSession", _SessionStandIn(self))
-        super().__init__(session, MockApprovalSystem(), MockDisplaySystem())
+        # The attributes that a coordinator and its modules read.
+        session = SimpleNamespace(
+            session_id="test-session",
+            parent_id=None,
+            config={"session": {"orchestrator": "test-orchestrator", "context": "test-context"}},
+            status=SessionStatus(session_id="test-session"),
+            coordinator=self,
+            loader=ModuleLoader(self),
+        )
+        super().__init__(cast("AmplifierSession", session), MockApprovalSystem(), MockDisplaySystem())
         self.hooks.set_default_fields(session_id=session.session_id, parent_id=session.parent_id)
         self.mount_history: list[dict[str, Any]] = []
         self.unmount_history: list[dict[str, Any]] = []
@@ -114,3 +112,62 @@ def create_test_coordinator() -> TestCoordinator:
     coordinator.mount("context", MockContextManager())
     coordinator.mount_history.clear()
     return coordinator
+
+
+class EventRecorder(HookRegistry):
+    """Records events in order, as (event, data) tuples in `events`; the data is a shallow copy.
+
+    Usable as a hook registry (`hooks=recorder`): it listens to every event and calls the handlers registered with it.
+    Also usable as a handler: `registry.register("tool:pre", recorder)`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    async def record(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Record one event and return "continue"."""
+        self.events.append((event, dict(data)))
+        return HookResult()
+
+    __call__ = record
+
+    async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
+        """Record the event as emitted, then call the registered handlers."""
+        self.events.append((event, dict(data or {})))
+        return await super().emit(event, data or {})
+
+    async def emit_and_collect(
+        self,
+        event: str,
+        data: dict[str, Any] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the contract's name
+    ) -> list[HookResult]:
+        self.events.append((event, dict(data or {})))
+        return await super().emit_and_collect(event, data or {}, timeout)
+
+    def listens(self, event: str) -> bool:  # noqa: ARG002 - every event is recorded
+        return True
+
+    def get_events(self, event_type: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """Return the recorded events, optionally of one name."""
+        return [(event, data) for event, data in self.events if event_type is None or event == event_type]
+
+    def clear(self) -> None:
+        """Delete the recorded events; handlers stay registered."""
+        self.events.clear()
+
+
+async def wait_for(condition: Callable[[], bool], timeout: float = 1.0) -> bool:  # noqa: ASYNC109 - amplifier_core's name
+    """Wait until a condition is true, for at most `timeout` seconds; return whether it became true.
+
+    It is evaluated every 10 ms, at least once, and once more at the end.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    while not condition():
+        left_s = deadline - loop.time()
+        if left_s <= 0:
+            return False
+        await asyncio.sleep(min(0.01, left_s))
+    return True

@@ -1,20 +1,38 @@
-"""Scripted tool, context and orchestrator."""
+"""Scripted tool, context, provider and orchestrator."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
-from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.kernel.contracts.messages import (
+    ChatResponse,
+    ContentBlock,
+    TextBlock,
+    ToolCall,
+    ToolCallBlock,
+    Usage,
+)
+from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo, ToolResult
+from orchestrator_interactive.kernel.contracts.request_validation import check
 from orchestrator_interactive.kernel.interop import to_local
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ResponseStream
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Provider, Tool
     from orchestrator_interactive.kernel.hooks import HookRegistry
 
+    Part = str | ToolCall | ContentBlock
+    Answer = Part | Sequence[Part] | ChatResponse | BaseException
+
 _NOT_GIVEN = object()
+_LIMITS = {"context_window": 200_000, "max_output_tokens": 8_000}
 
 
 class MockTool:
@@ -41,13 +59,10 @@ class MockTool:
         self.output = output if return_value is _NOT_GIVEN else return_value
         self.inputs: list[dict[str, Any]] = []
 
-    @property
-    def return_value(self) -> Any:
-        return self.output
-
-    @return_value.setter
-    def return_value(self, value: Any) -> None:
+    def _set_output(self, value: Any) -> None:
         self.output = value
+
+    return_value = property(lambda self: self.output, _set_output)
 
     @property
     def call_count(self) -> int:
@@ -102,6 +117,96 @@ class MockContextManager:
         self.messages = []
 
 
+class MockProvider:
+    """A provider that returns the answers of a list in order, then its default text.
+
+    `requests` records a copy of each request. A request that real providers would refuse raises an
+    `InvalidRequestError`. A `stream=` receives the answer before it is returned.
+
+    Args:
+        answers: each is a text, a `ToolCall`, a content block, a sequence of such values, a `ChatResponse`, or an
+            exception, which is raised.
+        default: the text after the last answer.
+
+    Raises:
+        TypeError: `answers` is not a sequence, or contains a value of another type.
+    """
+
+    def __init__(self, answers: Sequence[Answer] = (), *, default: str = "Mock response", name: str = "mock") -> None:
+        if isinstance(answers, str) or not isinstance(answers, Sequence):
+            raise TypeError(f"answers must be a list of answers, not {answers!r}; one for every call is default=….")
+        self.name = name
+        self.default = default
+        self.requests: list[ChatRequest] = []
+        self._script = deque(_step(answer) for answer in answers)
+
+    @property
+    def call_count(self) -> int:
+        return len(self.requests)
+
+    @property
+    def last_request(self) -> ChatRequest | None:
+        """Last request; `None` before the first call."""
+        return self.requests[-1] if self.requests else None
+
+    def get_info(self) -> ProviderInfo:
+        capabilities = ["streaming", "tools", "tool_choice"]
+        defaults = {"model": "mock-model", **_LIMITS}
+        return ProviderInfo(id=self.name, display_name="Mock provider", capabilities=capabilities, defaults=defaults)
+
+    async def list_models(self) -> list[ModelInfo]:
+        return [ModelInfo(id="mock-model", display_name="Mock model", **_LIMITS)]
+
+    async def complete(self, request: ChatRequest, *, stream: ResponseStream | None = None, **_: Any) -> ChatResponse:
+        self.requests.append(copy.deepcopy(request))
+        check(to_local(request))
+        step = self._script.popleft() if self._script else _step(self.default)
+        if isinstance(step, BaseException):
+            raise step
+        if stream is not None:
+            for block in step.content:
+                if isinstance(block, TextBlock):
+                    stream.text(block.text)
+                stream.block(block)
+        return step
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        return _calls(response.content) if response.tool_calls is None else list(response.tool_calls)
+
+
+def _step(answer: Any) -> ChatResponse | BaseException:
+    answer = to_local(answer)
+    if isinstance(answer, ChatResponse | BaseException):
+        return answer
+    parts = answer if isinstance(answer, list | tuple) else [answer]
+    content = [_block(to_local(part)) for part in parts]
+    calls = _calls(content)
+    return ChatResponse(
+        content=content,
+        tool_calls=calls or None,
+        usage=Usage(input_tokens=1, output_tokens=1, total_tokens=2),
+        finish_reason="tool_use" if calls else "end_turn",
+    )
+
+
+def _block(part: Any) -> ContentBlock:
+    match part:
+        case str():
+            return TextBlock(text=part)
+        case ToolCall():
+            return ToolCallBlock(id=part.id, name=part.name, input=part.arguments)
+        case _ if isinstance(part, ContentBlock):
+            block: ContentBlock = part
+            return block
+        case _:
+            raise TypeError(f"answers may hold texts, tool calls, blocks, responses and exceptions, not {part!r}.")
+
+
+def _calls(content: Iterable[ContentBlock]) -> list[ToolCall]:
+    blocks = (block for block in content if isinstance(block, ToolCallBlock))
+    return [ToolCall(id=block.id, name=block.name, arguments=block.input) for block in blocks]
+
+
 class ScriptedOrchestrator:
     """An orchestrator that returns the answers of a list in order, then "DONE".
 
@@ -119,7 +224,9 @@ class ScriptedOrchestrator:
     name = "scripted"
 
     def __init__(self, responses: Sequence[str | BaseException]) -> None:
-        _check_responses(responses)
+        is_list = isinstance(responses, Sequence) and not isinstance(responses, str)
+        if not is_list or not all(isinstance(response, str | BaseException) for response in responses):
+            raise TypeError(f"responses must be a list of texts and exceptions, not {responses!r}.")
         self.responses = list(responses)
         self.prompts: list[str] = []
 
@@ -141,8 +248,12 @@ class ScriptedOrchestrator:
         ended, status, response = "error", "incomplete", ""
         try:
             await hooks.emit(events.EXECUTION_START, {"prompt": prompt})
-            response = await self._answer(prompt, context)
-            ended, status = "completed", "success"
+            await context.add_message({"role": "user", "content": prompt})
+            answer = self.responses[self.call_count - 1] if self.call_count <= len(self.responses) else "DONE"
+            if isinstance(answer, BaseException):
+                raise answer
+            await context.add_message({"role": "assistant", "content": answer})
+            ended, status, response = "completed", "success", answer
         except asyncio.CancelledError:
             ended, status = "cancelled", "cancelled"
             raise
@@ -153,18 +264,3 @@ class ScriptedOrchestrator:
             finally:  # the run may be cancelled during the emit
                 await hooks.emit(events.ORCHESTRATOR_COMPLETE, complete)
         return response
-
-    async def _answer(self, prompt: str, context: ContextManager) -> str:
-        number = self.call_count
-        response = self.responses[number - 1] if number <= len(self.responses) else "DONE"
-        await context.add_message({"role": "user", "content": prompt})
-        if isinstance(response, BaseException):
-            raise response
-        await context.add_message({"role": "assistant", "content": response})
-        return response
-
-
-def _check_responses(responses: Any) -> None:
-    is_list = isinstance(responses, Sequence) and not isinstance(responses, str)
-    if not is_list or not all(isinstance(response, str | BaseException) for response in responses):
-        raise TypeError(f"responses must be a list of texts and exceptions, not {responses!r}.")

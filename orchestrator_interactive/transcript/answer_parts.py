@@ -86,16 +86,13 @@ class InterimTexts:
         has_calls = bool(row.get("tool_calls")) or bool(call_ids(row))
         if has_calls:
             complete = self.flush()
-        if not has_calls or cut == "urgent":
-            self._append("" if metadata.get("hidden") is True else text_of(row), is_partial=cut is not None)
+        text = "" if metadata.get("hidden") is True else text_of(row)
+        if text and (not has_calls or cut == "urgent"):
+            self._pending_text += text
+            self._is_partial = cut is not None
         if not has_calls and cut is None and self._awaited_results:
             complete = self.flush()
         return complete
-
-    def _append(self, text: str, *, is_partial: bool) -> None:
-        if text:
-            self._pending_text += text
-            self._is_partial = is_partial
 
     def flush(self) -> InterimText | None:
         """Complete the current part, and return it if it is not blank."""

@@ -18,7 +18,7 @@ from orchestrator_interactive.transcript.rows import own_ids, with_ids
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message
+    from orchestrator_interactive.kernel.contracts.messages import Message
 
     # Changes the name and the arguments of a call.
     CallRepair = Callable[[str, Any], tuple[str, Any]]
@@ -88,18 +88,14 @@ def _sendable(message: Message) -> Message:
     message = _with_calls(message, lambda name, given: (name, _sendable_value(given)))
     if isinstance(message.content, str):
         return message.model_copy(update={"content": sendable(message.content)})
-    blocks = [_sendable_block(block) for block in message.content]
-    # Thinking blocks cannot be changed, because they are signed.
+    blocks = list(message.content)
+    for place, block in enumerate(blocks):  # thinking blocks cannot be changed, because they are signed
+        match block:
+            case TextBlock():
+                blocks[place] = block.model_copy(update={"text": sendable(block.text)})
+            case ToolResultBlock():
+                blocks[place] = block.model_copy(update={"output": _sendable_value(block.output)})
     return _without(message.model_copy(update={"content": blocks}), RequestRule.UNSENDABLE)
-
-
-def _sendable_block(block: ContentBlock) -> ContentBlock:
-    match block:
-        case TextBlock():
-            return block.model_copy(update={"text": sendable(block.text)})
-        case ToolResultBlock():
-            return block.model_copy(update={"output": _sendable_value(block.output)})
-    return block
 
 
 def _sendable_value(value: Any) -> Any:
@@ -115,26 +111,19 @@ def _sendable_value(value: Any) -> Any:
 
 def _with_calls(message: Message, repair: CallRepair) -> Message:
     """Repair every call, in `content` and in `tool_calls`."""
-    changes: dict[str, Any] = {}
-    if not isinstance(message.content, str):
-        changes["content"] = [_call_block(block, repair) for block in message.content]
-    if beside := calls_in_field(message):
-        changes["tool_calls"] = [_call_beside(call, repair) for call in beside]
-    return message.model_copy(update=changes)
-
-
-def _call_block(block: ContentBlock, repair: CallRepair) -> ContentBlock:
-    if not isinstance(block, ToolCallBlock):
-        return block
-    name, given = repair(block.name, block.input)
-    return block.model_copy(update={"name": name, "input": given})
-
-
-def _call_beside(call: dict[str, Any], repair: CallRepair) -> dict[str, Any]:
-    part = function_of(call)
-    name, given = repair(part["name"], part.get("arguments"))
-    changed = {**part, "name": name, "arguments": given}
-    return changed if part is call else {**call, "function": changed}
+    blocks, calls = message.content, []
+    if not isinstance(blocks, str):
+        blocks = list(blocks)
+        for place, block in enumerate(blocks):
+            if isinstance(block, ToolCallBlock):
+                name, given = repair(block.name, block.input)
+                blocks[place] = block.model_copy(update={"name": name, "input": given})
+    for call in calls_in_field(message):
+        part = function_of(call)
+        name, given = repair(part["name"], part.get("arguments"))
+        changed = {**part, "name": name, "arguments": given}
+        calls.append(changed if part is call else {**call, "function": changed})
+    return message.model_copy(update={"content": blocks, **({"tool_calls": calls} if calls else {})})
 
 
 def _with_own_result(message: Message) -> Message:

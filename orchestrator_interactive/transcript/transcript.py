@@ -7,6 +7,7 @@ repaired. `Transcript` extends its messages at the tail; `normalised` converts r
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -148,8 +149,10 @@ class _Draft:
     def add(self, rows: Iterable[Row]) -> bool:
         """Add rows. Returns False, without a change, if one is the result of a call that has NO_RESULT."""
         read = [message for row in rows for message in self._read(row)]
-        if self._given_up and any(each.role in _RESULTS and _answered(each) in self._given_up for each in read):
-            return False
+        if self._given_up:
+            answered = {each.tool_call_id or "" for each in read if each.role in _RESULTS}
+            if not self._given_up.isdisjoint(answered):
+                return False
         for at, message in enumerate(read):
             if self.check.open and message.role not in _RESULTS:
                 for each in _results_first(read[at:], [asked for asked, _ in self._waiting()]):
@@ -174,7 +177,9 @@ class _Draft:
         """Add NO_RESULT for each call without a result."""
         for there, here in self._waiting():
             self._given_up.add(there)
-            self._take(Message(role="tool", tool_call_id=here, content=NO_RESULT, metadata={"is_error": True}))
+            result = Message(role="tool", tool_call_id=here, content=NO_RESULT, metadata={"is_error": True})
+            self.check.add(result)
+            self.messages.append(result)
 
     def _read(self, row: Row) -> list[Message]:
         try:
@@ -189,7 +194,7 @@ class _Draft:
     def _append(self, message: Message) -> None:
         is_result = message.role in _RESULTS
         if is_result and self._renamed:
-            own = next((here for there, here in self._waiting() if there == _answered(message)), None)
+            own = next((here for there, here in self._waiting() if there == (message.tool_call_id or "")), None)
             message = message.model_copy(update={"tool_call_id": own})
         sound = self._repaired(message, problems) if (problems := self.check.problems_of(message)) else message
         if sound is None:
@@ -198,10 +203,6 @@ class _Draft:
             self._renamed = () if sound is message else _renamed(message, sound)
         self.check.add(sound)
         self.messages.append(sound)
-
-    def _take(self, message: Message) -> None:
-        self.check.add(message)
-        self.messages.append(message)
 
     def _waiting(self) -> list[tuple[str, str]]:
         """Return the calls without a result: the id in the rows, and the id in the messages."""
@@ -254,7 +255,11 @@ def _best_effort(row: Any) -> list[Message]:
         return []
     content = row.get("content")
     if isinstance(content, list):
-        content = [block for block in content if _is_block(block)]
+        blocks, content = content, []
+        for block in blocks:
+            with suppress(ValidationError):
+                _BLOCK.validate_python(block)
+                content.append(block)
     elif content is not None and not isinstance(content, str):
         content = ToolResult(output=content).get_serialized_output()
     kept = {key: row[key] for key in ("role", "name", "tool_call_id", "tool_calls", "metadata") if key in row}
@@ -262,14 +267,6 @@ def _best_effort(row: Any) -> list[Message]:
         return _split_results(message_of({**kept, "content": content}))
     except UNREADABLE:
         return []
-
-
-def _is_block(block: Any) -> bool:
-    try:
-        _BLOCK.validate_python(block)
-    except ValidationError:
-        return False
-    return True
 
 
 def _split_results(message: Message) -> list[Message]:
@@ -282,11 +279,6 @@ def _split_results(message: Message) -> list[Message]:
     rest = [block for block in message.content if not isinstance(block, ToolResultBlock)]
     rest_message = [message.model_copy(update={"content": rest})] if rest else []
     return [Message(role="tool", tool_call_id=each.tool_call_id, content=[each]) for each in results] + rest_message
-
-
-def _answered(result: Message) -> str:
-    """Return the id of the call, as in the rows."""
-    return result.tool_call_id or ""
 
 
 def _renamed(message: Message, sound: Message) -> list[tuple[str, str]]:
@@ -304,7 +296,7 @@ def _results_first(messages: Iterable[Message], waiting: Iterable[str]) -> Itera
         calls[call_id].append(before)
     for message in messages:
         place = [message]
-        if message.role in _RESULTS and (open_calls := calls[_answered(message)]):
+        if message.role in _RESULTS and (open_calls := calls[message.tool_call_id or ""]):
             open_calls.popleft().append(message)
             continue
         places.append(place)

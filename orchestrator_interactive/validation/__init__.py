@@ -2,8 +2,8 @@
 
 `validate` is the entry point. `rules.md` lists the rules; a `ValidationFinding` is the outcome of one, a `Report` has
 all findings. Each module runs in a subprocess (`process`). In it, `module` imports and mounts the module and detects
-its type; `orchestrator`, `context`, `provider` and `tools_and_hooks` run the scenarios of the types; `sandbox`
-provides sessions, `runner` the time limits. `pytest_plugin` offers the same in a test.
+its type; `orchestrator`, `context`, `provider` and `tools_and_hooks` run the scenarios of the types; `runner` provides
+their sessions and time limits. `pytest_plugin` offers the same in a test.
 """
 
 from orchestrator_interactive.validation.process import TIME_LIMIT_S, validate

@@ -6,27 +6,24 @@ import copy
 import json
 import re
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import ProviderInfo
 from orchestrator_interactive.testing import MockProvider
-from orchestrator_interactive.validation.runner import NotCheckedError, ToleratedError, kind
-from orchestrator_interactive.validation.tool_pairs import call_ids, pair_problems, result_ids
+from orchestrator_interactive.validation.runner import NotCheckedError, ToleratedError, kind, pair_problems
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager
-    from orchestrator_interactive.validation.runner import Validator
-    from orchestrator_interactive.validation.sandbox import Sandbox, Sandboxes
+    from orchestrator_interactive.validation.runner import Sandbox, Sandboxes, Validator, Verdict
 
     Row = dict[str, Any]
-    Scenario = Callable[["Contexts"], Coroutine[Any, Any, list[str]]]
+    Verdicts = AsyncIterator[tuple[str, Verdict]]
 
 _BUDGET = 3000
-_BUDGETS = (800, 1200, 1700, 2300, _BUDGET, 4000, 5500, 7500)
+_OTHER_BUDGETS = (800, 1200, 1700, 2300, 4000, 5500, 7500)
 # The contract subtracts both from a model's window.
 _SAFETY_MARGIN_TOKENS, _OUTPUT_TOKENS = 1000, 1000
 _CHARS_PER_TOKEN = 4
@@ -36,43 +33,6 @@ _SYSTEM = "You are careful. [row-system]"
 _FILLER = "The quick brown fox jumps over the lazy dog, and then it does so again. " * 6
 _MARK = re.compile(r"\[row-(\w+)\]")
 _EARLIER: Row = {"role": "user", "content": "Of an earlier session"}
-_COMPACTION_EVENTS = (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT)
-
-
-@dataclass(frozen=True, slots=True)
-class ContextProbe:
-    """A context in a session. `own_rows` is its number of initial rows, such as a system prompt."""
-
-    context: ContextManager
-    sandbox: Sandbox
-    own_rows: int
-
-    async def history(self) -> list[Row]:
-        """Return all rows except the initial ones."""
-        return list(await self.context.get_messages())[self.own_rows :]
-
-    async def view(self, token_budget: int | None = None) -> list[Row]:
-        return list(await self.context.get_messages_for_request(token_budget=token_budget))
-
-
-@dataclass(frozen=True, slots=True)
-class Contexts:
-    sandboxes: Sandboxes
-
-    @asynccontextmanager
-    async def new(self, rows: Sequence[Row] = ()) -> AsyncIterator[ContextProbe]:
-        """Open a new session whose context has these rows."""
-        async with self.sandboxes.open() as sandbox:
-            context: ContextManager = sandbox.all("context")[0].instance
-            probe = ContextProbe(context, sandbox, own_rows=len(await context.get_messages()))
-            for row in rows:
-                await context.add_message(row)
-            yield probe
-
-    async def compacted(self, token_budget: int = _BUDGET) -> list[Row]:
-        """Return the view of the long conversation."""
-        async with self.new(_long_rows()) as probe:
-            return await probe.view(token_budget)
 
 
 class SmallProvider(MockProvider):
@@ -85,192 +45,164 @@ class SmallProvider(MockProvider):
 
 
 async def check_context(validator: Validator, sandboxes: Sandboxes) -> None:
-    for scenario in SCENARIOS:
-        await validator.scenario(scenario.__name__, scenario(Contexts(sandboxes)))
+    await validator.scenario("keeps_rows", _kept(sandboxes))
+    await validator.scenario("shows_rows returns_copies keeps_callers_rows", _shown(sandboxes))
+    await validator.scenario("can_be_replaced", _replaced(sandboxes))
+    await validator.scenario("refuses_missing_role", _without_role(sandboxes))
+    await validator.scenario("fits_a_budget fits_a_provider fits_about", _limits(sandboxes))
+    await validator.scenario("is_not_destructive is_reproducible emits_compaction_events", _repeated(sandboxes))
+    await validator.scenario("keeps_pairs compaction_keeps_order keeps_the_latest", _budgets(sandboxes))
 
 
-async def keeps_order(contexts: Contexts) -> list[str]:
-    rows: list[Row] = [{"role": ("user", "assistant")[n % 2], "content": f"Message {n}"} for n in range(12)]
-    said = [row["content"] for row in rows]
-    async with contexts.new(rows) as probe:
-        both = (("get_messages", await probe.history()), ("get_messages_for_request", await probe.view()))
-    return [
-        f"{name}() gives another order, or other messages."
-        for name, got in both
-        if [row.get("content") for row in got if row.get("content") in said] != said
-    ]
+@asynccontextmanager
+async def _session(sandboxes: Sandboxes, rows: Sequence[Row] = ()) -> AsyncIterator[tuple[ContextManager, Sandbox]]:
+    """Open a new session whose context has these rows."""
+    async with sandboxes.open() as sandbox:
+        context: ContextManager = sandbox.all("context")[0].instance
+        for row in rows:
+            await context.add_message(row)
+        yield context, sandbox
 
 
-async def keeps_rows(contexts: Contexts) -> list[str]:
-    async with contexts.new(_rich_rows()) as probe:
-        got = await probe.history()
+async def _view(context: ContextManager, token_budget: int | None = None) -> list[Row]:
+    return list(await context.get_messages_for_request(token_budget=token_budget))
+
+
+async def _kept(sandboxes: Sandboxes) -> Verdicts:
+    async with _session(sandboxes) as (context, _):
+        own = len(await context.get_messages())  # such as a system prompt
+        for row in _rich_rows():
+            await context.add_message(row)
+        got = list(await context.get_messages())[own:]
     if len(got) != len(_rich_rows()):
-        return [f"{len(_rich_rows())} messages were added, and {len(got)} come back."]
-    both = list(zip(_rich_rows(), got, strict=True))
-    problems = [f"{_named(row)} came back with {what}." for row, back in both for what in _changes(row, back)]
-    if not problems and (more := {name for row, back in both for name in _additions(row, back)}):
-        raise ToleratedError(f"Messages come back with more than they were added with: {', '.join(sorted(more))}.")
-    return problems
+        yield "keeps_rows", f"{len(_rich_rows())} messages were added, and {len(got)} come back."
+        return
+    pairs = list(zip(_rich_rows(), got, strict=True))
+    for row, back in pairs:
+        for change in _changes(row, back):
+            yield "keeps_rows", f"A message of the role '{row['role']}' came back with {change}."
+    if more := ", ".join(sorted({name for row, back in pairs for name in _additions(row, back)})):
+        yield "keeps_rows", ToleratedError(f"Messages come back with more than they were added with: {more}.")
 
 
-async def shows_rows(contexts: Contexts) -> list[str]:
-    async with contexts.new(_rich_rows()) as probe:
-        missing = _missing(await probe.view())
-    return [f"{_named(row)} is missing, or is not as it was added." for row in missing]
-
-
-async def can_be_set(contexts: Contexts) -> list[str]:
-    async with contexts.new([_EARLIER]) as probe:
-        given = _rich_rows()
-        await probe.context.set_messages(given)
-        given.clear()
-        got = list(await probe.context.get_messages())
-    if missing := _missing(got):
-        count = len(_rich_rows())
-        return [f"After set_messages() with {count} messages, {count - len(missing)} are unchanged."]
-    is_left = any(row.get("content") == _EARLIER["content"] for row in got)
-    return ["After set_messages() a message from before is still there."] if is_left else []
-
-
-async def can_be_cleared(contexts: Contexts) -> list[str]:
-    async with contexts.new(_rich_rows()) as probe:
-        await probe.context.clear()
-        got = [*await probe.context.get_messages(), *await probe.view()]
-    return ["After clear() there are still messages."] if len(_missing(got)) < len(_rich_rows()) else []
-
-
-async def returns_copies(contexts: Contexts) -> list[str]:
-    problems = []
-    for name in ("get_messages", "get_messages_for_request"):
-        async with contexts.new(_rich_rows()) as probe:
-            got = await getattr(probe.context, name)()
-            before = len(await probe.history())
-            if not isinstance(got, list):
-                problems.append(f"{name}() returns {kind(got)}, not a list.")
-                continue
-            got.clear()
-            if len(await probe.history()) != before:
-                problems.append(f"Emptying what {name}() returned empties the conversation.")
-    return problems
-
-
-async def keeps_callers_rows(contexts: Contexts) -> list[str]:
+async def _shown(sandboxes: Sandboxes) -> Verdicts:
     rows = _rich_rows()
-    async with contexts.new(rows) as probe:
-        await probe.view(token_budget=1)
-    return ["A message that was added is changed afterwards."] if rows != _rich_rows() else []
+    async with _session(sandboxes, rows) as (context, _):
+        for problem in _missing(await _view(context)):
+            yield "shows_rows", f"In a request {problem}"
+        for name in ("get_messages", "get_messages_for_request"):
+            returned = await getattr(context, name)()
+            if not isinstance(returned, list):
+                yield "returns_copies", f"{name}() returns {kind(returned)}, not a list."
+                continue
+            copied, before = list(returned), len(await context.get_messages())
+            returned.clear()
+            if len(await context.get_messages()) != before:
+                yield "returns_copies", f"Emptying what {name}() returned empties the conversation."
+                returned.extend(copied)
+        await _view(context, token_budget=1)
+    if rows != _rich_rows():
+        yield "keeps_callers_rows", "A message that was added is changed afterwards."
 
 
-async def refuses_missing_role(contexts: Contexts) -> list[str]:
-    async with contexts.new() as probe:
+async def _replaced(sandboxes: Sandboxes) -> Verdicts:
+    async with _session(sandboxes, [_EARLIER]) as (context, _):
+        given = _rich_rows()
+        await context.set_messages(given)
+        given.clear()
+        got = list(await context.get_messages())
+        for problem in _missing(got):
+            yield "can_be_replaced", f"After set_messages() {problem}"
+        if any(row.get("content") == _EARLIER["content"] for row in got):
+            yield "can_be_replaced", "After set_messages() a message from before is still there."
+        await context.set_messages(_rich_rows())
+        await context.clear()
+        left = [*await context.get_messages(), *await _view(context)]
+        if any(not any(_changes(row, back)) for row in _rich_rows() for back in left):
+            yield "can_be_replaced", "After clear() there are still messages."
+
+
+async def _without_role(sandboxes: Sandboxes) -> Verdicts:
+    async with _session(sandboxes) as (context, _):
         try:
-            await probe.context.add_message({"content": "Hello"})
+            await context.add_message({"content": "Hello"})
         except (ValueError, KeyError, TypeError):
-            return []
-    return ["add_message() takes a message without 'role'."]
+            return
+    yield "refuses_missing_role", "add_message() takes a message without 'role'."
 
 
-async def fits_a_budget(contexts: Contexts) -> list[str]:
-    view = await contexts.compacted()
-    return [] if _is_smaller(view) else [_size_problem(view, "token_budget")]
+async def _limits(sandboxes: Sandboxes) -> Verdicts:
+    async with _session(sandboxes, _long_rows()) as (context, _):
+        view = await _view(context, _BUDGET)
+        of_provider = list(await context.get_messages_for_request(provider=SmallProvider()))
+        limits = (("fits_a_budget", view, "token_budget"), ("fits_a_provider", of_provider, "the provider's window"))
+        for key, rows, limit in limits:
+            if _size(rows) >= _size(_long_rows()):
+                yield key, _size_problem(rows, limit)
+        if _size(view) > _BUDGET * _CHARS_PER_TOKEN * _TOLERANCE:
+            yield "fits_about", _size_problem(view, "token_budget")
 
 
-async def fits_a_provider(contexts: Contexts) -> list[str]:
-    async with contexts.new(_long_rows()) as probe:
-        view = list(await probe.context.get_messages_for_request(provider=SmallProvider()))
-    return [] if _is_smaller(view) else [_size_problem(view, "the window of the provider")]
-
-
-async def fits_about(contexts: Contexts) -> list[str]:
-    view = await contexts.compacted()
-    return [_size_problem(view, "token_budget")] if _size(view) > _BUDGET * _CHARS_PER_TOKEN * _TOLERANCE else []
-
-
-async def keeps_pairs(contexts: Contexts) -> list[str]:
-    problems = []
-    for budget in _BUDGETS:
-        problems += [f"With a budget of {budget} tokens: {p}" for p in pair_problems(await contexts.compacted(budget))]
-    waiting: set[str] = set()
-    async with contexts.new() as probe:
-        for row in _long_rows():
-            await probe.context.add_message(row)
-            waiting = waiting.union(call_ids(row)).difference(result_ids(row))
-            if not waiting:
-                problems += [f"As the conversation grows: {p}" for p in pair_problems(await probe.view(_BUDGET))]
-    return problems
-
-
-async def compaction_keeps_order(contexts: Contexts) -> list[str]:
-    order = {mark: number for number, mark in enumerate(_marks(_long_rows()))}
-    for budget in _BUDGETS:
-        places = [order[mark] for mark in _marks(await contexts.compacted(budget)) if mark in order]
-        if places != sorted(set(places)):
-            return [f"With a budget of {budget} tokens messages are moved or doubled."]
-    return []
-
-
-async def keeps_system_rows(contexts: Contexts) -> list[str]:
-    view = await contexts.compacted()
-    return [] if any(row.get("content") == _SYSTEM for row in view) else ["The system message is left out."]
-
-
-async def keeps_the_latest(contexts: Contexts) -> list[str]:
-    async with contexts.new([*_long_rows(), {"role": "user", "content": "And this? [row-latest]"}]) as probe:
-        shown = "latest" in _marks(await probe.view(_BUDGET))
-    return [] if shown else ["The user's last message is left out."]
-
-
-async def is_not_destructive(contexts: Contexts) -> list[str]:
-    async with contexts.new(_long_rows()) as probe:
-        before = copy.deepcopy(await probe.history())
-        await probe.view(_BUDGET)
-        after = await probe.history()
-    if len(before) != len(after):
-        return [f"get_messages() gives {len(before)} messages before a compaction, and {len(after)} after it."]
-    return ["get_messages() gives other messages after a compaction than before it."] if before != after else []
-
-
-async def is_reproducible(contexts: Contexts) -> list[str]:
+async def _repeated(sandboxes: Sandboxes) -> Verdicts:
     views = []
-    for times in (2, 1):
-        async with contexts.new(_long_rows()) as probe:
-            for _ in range(times):
-                # Contexts may store timestamps in the metadata.
-                rows = [{name: row[name] for name in row if name != "metadata"} for row in await probe.view(_BUDGET)]
-                views.append(copy.deepcopy(rows))
-    problems = ["Two calls return different views."] if views[0] != views[1] else []
-    return [
-        *problems,
-        *(["Two sessions with the same conversation get different views."] if views[0] != views[2] else []),
-    ]
+    for _ in range(2):
+        async with _session(sandboxes, _long_rows()) as (context, sandbox):
+            before = copy.deepcopy(await context.get_messages())
+            views.append(_without_metadata(await _view(context, _BUDGET)))
+            after = await context.get_messages()
+            if len(before) != len(after):
+                counts = f"{len(before)} messages before a compaction, and {len(after)} after it"
+                yield "is_not_destructive", f"get_messages() gives {counts}."
+            elif before != after:
+                problem = "get_messages() gives other messages after a compaction than before it."
+                yield "is_not_destructive", problem
+            if views[-1] != _without_metadata(await _view(context, _BUDGET)):
+                yield "is_reproducible", "Two calls return different views."
+    if views[0] != views[1]:
+        yield "is_reproducible", "Two sessions with the same conversation get different views."
+    for verdict in await _event_verdicts(sandbox, compacts=_size(views[0]) < _size(_without_metadata(_long_rows()))):
+        yield "emits_compaction_events", verdict
 
 
-async def emits_compaction_events(contexts: Contexts) -> list[str]:
-    async with contexts.new(_long_rows()) as probe:
-        if not _is_smaller(await probe.view(_BUDGET)):
-            raise NotCheckedError("It has compacted nothing.", "Let it compact first, see above.")
-        problems = []
-        for event in _COMPACTION_EVENTS:
-            data = next((data for _, data in probe.sandbox.hooks.get_events(event)), None)
-            counts = ("message_count", "token_count")
-            missing = [name for name in counts if data is not None and not isinstance(data.get(name), int)]
-            problems += [f"It compacts and does not emit {event}."] if data is None else []
-            problems += [f"{event} lacks {' and '.join(missing)}."] if missing else []
-    return problems
+async def _event_verdicts(sandbox: Sandbox, *, compacts: bool) -> list[Verdict]:
+    if not compacts:
+        return [NotCheckedError("It has compacted nothing.", "Let it compact first, see above.")]
+    verdicts: list[Verdict] = []
+    contributed = await sandbox.contributed_events()
+    for event in (events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT):
+        data = next((data for _, data in sandbox.recorded.get_events(event)), None)
+        missing = [name for name in ("message_count", "token_count") if not isinstance((data or {}).get(name), int)]
+        if data is None:
+            verdicts.append(f"It compacts and does not emit {event}.")
+        elif missing:
+            verdicts.append(f"{event} lacks {' and '.join(missing)}.")
+        if event not in contributed:
+            verdicts.append(f"It does not contribute {event}.")
+    return verdicts
 
 
-async def contributes_its_events(contexts: Contexts) -> list[str]:
-    async with contexts.new() as probe:
-        contributed = await probe.sandbox.contributed_events()
-    return [f"It does not contribute {event}." for event in _COMPACTION_EVENTS if event not in contributed]
-
-
-SCENARIOS: tuple[Scenario, ...] = (
-    *(keeps_order, keeps_rows, shows_rows, can_be_set, can_be_cleared, returns_copies, keeps_callers_rows),
-    *(refuses_missing_role, fits_a_budget, fits_a_provider, fits_about, keeps_pairs, compaction_keeps_order),
-    *(keeps_system_rows, keeps_the_latest, is_not_destructive, is_reproducible, emits_compaction_events),
-    contributes_its_events,
-)
+async def _budgets(sandboxes: Sandboxes) -> Verdicts:
+    """Compact the conversation while it grows, then by several budgets."""
+    rows = _long_rows()
+    order = {mark: number for number, mark in enumerate(_marks(rows))}
+    views: list[tuple[str, list[Row]]] = []
+    async with _session(sandboxes) as (context, _):
+        for number, row in enumerate(_long_rows()):
+            await context.add_message(row)
+            if not any(pair_problems(rows[: number + 1])):
+                view = await _view(context, _BUDGET)
+                views.append(("As the conversation grows", view))
+                if row["role"] == "user" and _marks([rows[number]])[0] not in _marks(view):
+                    yield "keeps_the_latest", "The user's last message is left out."
+        views += [(f"With a budget of {each} tokens", await _view(context, each)) for each in _OTHER_BUDGETS]
+        if not any(row.get("content") == _SYSTEM for row in await _view(context, _BUDGET)):
+            yield "keeps_the_latest", "The system message is left out."
+    for when, view in views:
+        for problem in pair_problems(view):
+            yield "keeps_pairs", f"{when}: {problem}"
+        places = [order[mark] for mark in _marks(view) if mark in order]
+        if places != sorted(set(places)):
+            yield "compaction_keeps_order", f"{when}: messages are moved or doubled."
 
 
 def _calls(*named: tuple[str, str, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -291,7 +223,7 @@ def _rich_rows() -> list[Row]:
         *({"type": "tool_call", "id": call_id, "name": tool, "input": given} for call_id, tool, given in read_both),
     ]
     failed = {"role": "tool", "tool_call_id": "call_2", "name": "read_file", "content": "There is no file b."}
-    rows: list[Row] = [
+    return [
         {"role": "user", "content": "Read both files.", "metadata": {"injections": ["m-1"], "nested": {"a": [1]}}},
         {"role": "assistant", "content": blocks, "tool_calls": _calls(*read_both)},
         {"role": "tool", "tool_call_id": "call_1", "name": "read_file", "content": "Hello"},
@@ -300,7 +232,6 @@ def _rich_rows() -> list[Row]:
         {"role": "tool", "tool_call_id": "call_3", "content": ""},
         {"role": "assistant", "content": "There is only a."},
     ]
-    return copy.deepcopy(rows)
 
 
 def _long_rows() -> list[Row]:
@@ -332,22 +263,25 @@ def _size(rows: Sequence[Row]) -> int:
     return sum(len(json.dumps(row, default=str, ensure_ascii=False)) for row in rows)
 
 
-def _is_smaller(view: list[Row]) -> bool:
-    return _size(view) < _size(_long_rows())
-
-
 def _size_problem(view: list[Row], limit: str) -> str:
     tokens = _size(view) // _CHARS_PER_TOKEN
     return f"{len(view)} messages, about {tokens} tokens, come back where {limit} leaves room for {_BUDGET}."
 
 
-def _named(row: Row) -> str:
-    return f"A message of the role '{row['role']}'"
+def _without_metadata(view: list[Row]) -> list[Row]:
+    """Return a copy without metadata, in which contexts may store timestamps."""
+    return copy.deepcopy([{name: row[name] for name in row if name != "metadata"} for row in view])
 
 
-def _missing(rows: Sequence[Row]) -> list[Row]:
-    """Return the rich rows that are not among these, unchanged except for additional fields."""
-    return [row for row in _rich_rows() if all(any(_changes(row, back)) for back in rows)]
+def _missing(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield each rich row that is not among these in the same order, unchanged except for additional fields."""
+    start = 0
+    for row in _rich_rows():
+        same = (place for place in range(start, len(rows)) if not any(_changes(row, rows[place])))
+        if (place := next(same, None)) is not None:
+            start = place + 1
+        else:
+            yield f"a message of the role '{row['role']}' is missing, out of order, or not as it was added."
 
 
 def _changes(row: Row, back: Row) -> Iterator[str]:

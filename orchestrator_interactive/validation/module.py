@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.kernel.loading.location import ENTRY_POINT_GROUP, import_module, locate
-from orchestrator_interactive.validation.catching_server import CatchingServer
 from orchestrator_interactive.validation.context import check_context
 from orchestrator_interactive.validation.orchestrator import check_orchestrator
-from orchestrator_interactive.validation.provider import check_provider
-from orchestrator_interactive.validation.report import MODULE_TYPES, WITH_ARTICLE, ValidatedModule, ValidationFinding
-from orchestrator_interactive.validation.runner import AbortedError, NotCheckedError, Validator, called, kind
-from orchestrator_interactive.validation.sandbox import MOUNT_POINTS, Sandboxes
+from orchestrator_interactive.validation.provider import CatchingServer, check_provider
+from orchestrator_interactive.validation.report import MODULE_TYPES, ValidatedModule, ValidationFinding, article
+from orchestrator_interactive.validation.runner import (
+    MOUNT_POINTS,
+    NotCheckedError,
+    Sandboxes,
+    Validator,
+    form_problems,
+    kind,
+)
 from orchestrator_interactive.validation.tools_and_hooks import check_hook, check_tool
 
 if TYPE_CHECKING:
@@ -22,16 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType as PythonModule
 
-    from orchestrator_interactive.kernel.loading.location import ModuleLocation
     from orchestrator_interactive.validation.report import ModuleType
-    from orchestrator_interactive.validation.runner import CallResult, Message
-    from orchestrator_interactive.validation.sandbox import Sandbox
+    from orchestrator_interactive.validation.runner import CallResult, Message, Sandbox, Verdict
 
 _IMPORT_LIMIT_S = 60.0  # some modules import a lot
-_UNMOUNTABLE, _UNREPEATABLE = "It cannot be mounted.", "It cannot be mounted again for every check."
 _FIX_FIRST = "Fix the problems above, then validate again."
 _DUMMY_KEY = "sk-validation"
-_ABSENT = object()
 
 _TYPES_BY_NAME: Mapping[str, ModuleType] = {
     **{module_type: module_type for module_type in MODULE_TYPES},
@@ -55,6 +54,10 @@ _PLAIN_METHODS = ("get_info", "parse_tool_calls")
 _TEXTS: Mapping[ModuleType, tuple[str, ...]] = {"provider": ("name",), "tool": ("name", "description")}
 
 
+class AbortedError(Exception):
+    """No further rules of the module can be checked. The message is the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class ValidationOrder:
     """Arguments of a validation.
@@ -72,28 +75,37 @@ class ValidationOrder:
     limit_s: float = 10.0
     given: dict[str, Any] | None = None
 
+    def subject(self) -> ValidatedModule:
+        """Return the module with the type known before its import: the requested one, or the one in its name."""
+        name = locate(self.path).module_id
+        if self.module_type is not None:
+            return ValidatedModule(str(self.path), name, self.module_type, "as you asked")
+        return ValidatedModule(str(self.path), name, _type_by_name(name), "by its name")
+
 
 async def run_checks(order: ValidationOrder, emit: Callable[[Message], None], home: Path) -> None:
     """Check every rule and emit each finding immediately; the sandbox folders are created in `home`."""
     validator = Validator(locate(order.path), emit, order.limit_s)
-    emit(subject_of(order))
+    emit(order.subject())
     try:
-        module = _import(validator)
+        module = await _import(validator)
         with CatchingServer() as server:
             await _check_module(order, validator, module, server, home)
     except AbortedError as e:
-        emit(_unchecked(None, str(e), _FIX_FIRST))
+        emit(_unchecked(None, str(e)))
     except Exception as e:  # noqa: BLE001 - third-party code: reported, not handled
-        finding = _unchecked(None, f"Checking it raises {validator.error_text(e)}.", "Correct the error.")
-        emit(replace(finding, outcome="failed"))
+        problem = f"Checking it raises {validator.error_text(e)}."
+        emit(replace(_unchecked(None, problem, "Correct the error."), outcome="failed"))
 
 
-def subject_of(order: ValidationOrder) -> ValidatedModule:
-    """Return the module with the type known before its import: the requested one, or the one in its name."""
-    name = locate(order.path).module_id
-    if order.module_type is not None:
-        return ValidatedModule(str(order.path), name, order.module_type, "as you asked")
-    return ValidatedModule(str(order.path), name, _type_by_name(name), "by its name")
+def _unchecked(module_type: ModuleType | None, reason: str, fix: str = _FIX_FIRST) -> ValidationFinding:
+    rule = f"its behaviour as {article(module_type)}" if module_type else "its behaviour"
+    return ValidationFinding(rule, "not checked", reason, fix, module_type=module_type)
+
+
+def _require(ok: bool, reason: str) -> None:
+    if not ok:
+        raise AbortedError(reason)
 
 
 def _type_by_name(module_id: str) -> ModuleType | None:
@@ -102,72 +114,55 @@ def _type_by_name(module_id: str) -> ModuleType | None:
     return next((_TYPES_BY_NAME[word] for word in words if word in _TYPES_BY_NAME), None)
 
 
-def _import(validator: Validator) -> PythonModule:
-    location, limit_s = validator.location, validator.limit_s
-    validator.limit_s = _IMPORT_LIMIT_S
-    validator.check("importable", _import_problems(location), "It cannot be imported.")
-    validator.limit_s = limit_s
-    module = import_module(location)
-    mount = getattr(module, location.attribute, None)
+async def _import(validator: Validator) -> PythonModule:
+    location = validator.location
+
+    async def imported() -> PythonModule:
+        return import_module(location)
+
+    ended = await validator.perform(f"importing {location.name}", imported(), _IMPORT_LIMIT_S)
+    failed = [f"Importing {location.name} fails: {ended.error}."] if ended.error else []
+    _require(validator.check("importable", failed), "It cannot be imported.")
+    mount = getattr(ended.value, location.attribute, None)
+    form = form_problems("It", mount, "coordinator, config")
     missing = f"There is no function {location.attribute}() in {location.file.name}."
-    validator.check("has_mount", [] if callable(mount) else [missing], _UNMOUNTABLE)
-    is_async = inspect.iscoroutinefunction(mount)
-    validator.check("mount_is_async", [] if is_async else ["It is a plain function."], _UNMOUNTABLE)
-    validator.check("mount_takes_both", _call_problems("It", mount, "coordinator, config"), _UNMOUNTABLE)
+    _require(validator.check("has_mount", form if callable(mount) else [missing]), "It cannot be mounted.")
     if location.project is not None:
         lack = f"no entry point in the group '{ENTRY_POINT_GROUP}' that leads to {location.name}"
         validator.check("is_declared", [] if location.entry_point else [f"{location.project} has {lack}."])
-    if (ready := getattr(module, "on_session_ready", None)) is not None:
-        validator.check("ready_is_async", _ready_problems(ready))
+    module: PythonModule = ended.value
     return module
-
-
-def _import_problems(location: ModuleLocation) -> Iterator[str]:
-    try:
-        import_module(location)
-    except ModuleLoadError as e:
-        yield f"Importing {location.name} fails: {e}."
-
-
-def _ready_problems(ready: Any) -> list[str]:
-    if not inspect.iscoroutinefunction(ready):
-        return ["It is no async function."]
-    return _call_problems("It", ready, "coordinator")
-
-
-def _call_problems(method: str, function: Any, arguments: str) -> list[str]:
-    """Return why a function cannot be called with arguments such as "request, stream=…"."""
-    names = [name for name in arguments.split(", ") if name]
-    try:
-        inspect.signature(function).bind(
-            *(name for name in names if not name.endswith("=…")),
-            **{name.removesuffix("=…"): None for name in names if name.endswith("=…")},
-        )
-    except TypeError as e:
-        return [f"{method} cannot be called with ({arguments}): {e}."]
-    return []
 
 
 async def _check_module(
     order: ValidationOrder, validator: Validator, module: PythonModule, server: CatchingServer, home: Path
 ) -> None:
     ready = getattr(module, "on_session_ready", None)
-    usable = None if ready is None or _ready_problems(ready) else ready
+    if ready is not None and not validator.check("ready_is_async", form_problems("It", ready, "coordinator")):
+        ready = None
     mount = getattr(module, validator.location.attribute)
-    sandboxes, ended = await _mount_once(validator, Sandboxes(mount, usable, home, order.config), server.url)
+    sandboxes, ended = await _mount_once(validator, Sandboxes(mount, ready, home, order.config), server.url)
     whose = "It" if ended.error and not ended.cancelled else "mount()"
-    validator.check("mounts", [f"{whose} {ended.problem}."] if ended.problem else [], _UNMOUNTABLE)
-    detected, others = _detect_types(order, validator, module, ended.value)
-    _check_mounted_type(order, validator, detected, ended.value)
-    if usable is not None and not await validator.scenario("ready_runs", _ready_errors(sandboxes)):
-        sandboxes = replace(sandboxes, ready=None)
-    await validator.scenario("cleans_up", _cleanup_errors(sandboxes), _UNREPEATABLE)
-    await validator.scenario("mounts_twice", _differences(sandboxes), _UNREPEATABLE)
-    for number, module_type in enumerate([detected, *others] if detected else []):
-        if number == 0 or order.module_type is None:
-            await _check_as(module_type, order, validator, sandboxes, server)
+    failed = [f"{whose} {ended.problem}."] if ended.problem else []
+    _require(validator.check("mounts", failed), "It cannot be mounted.")
+    types = _detect_types(order, validator, module, ended.value)
+    is_found = validator.check("mounts_its_type", _type_verdicts(order, types, ended.value))
+    _require(is_found, "It has mounted nothing that can be checked.")
+    if ready is not None:
+        ended = await validator.perform("on_session_ready()", _call_ready(sandboxes))
+        if not validator.check("ready_runs", ended.problems):
+            sandboxes = replace(sandboxes, ready=None)
+    ended = await validator.perform("its clean-up", _clean_up(sandboxes))
+    is_repeatable = validator.check("cleans_up", ended.problems)
+    ended = await validator.perform("mount() in two sessions", _differences(sandboxes))
+    is_repeatable &= validator.check("mounts_twice", [*ended.problems, *(ended.value or ())])
+    _require(is_repeatable, "It cannot be mounted again for every check.")
+    for number, module_type in enumerate(types):
+        if number and order.module_type:
+            also = f"It also {_mounts(module_type)}."
+            validator.emit(_unchecked(module_type, also, "Validate without --type."))
         else:
-            validator.emit(_unchecked(module_type, f"It also {_mounts(module_type)}.", "Validate without --type."))
+            await _check_as(module_type, order, validator, sandboxes, server)
 
 
 async def _mount_once(validator: Validator, sandboxes: Sandboxes, service_url: str) -> tuple[Sandboxes, CallResult]:
@@ -191,71 +186,53 @@ async def _mount_once(validator: Validator, sandboxes: Sandboxes, service_url: s
 
 def _detect_types(
     order: ValidationOrder, validator: Validator, module: PythonModule, mounted: Sandbox
-) -> tuple[ModuleType | None, list[ModuleType]]:
-    """Return the type to check and the other mounted ones, and emit how they were detected.
+) -> list[ModuleType]:
+    """Return the type to check, then the other mounted ones, and emit how they were detected.
 
-    It is the requested type, else the one that the module declares or has in its name, else the first mounted one.
+    The first is the requested type, else the one that the module declares or has in its name, else the first mounted.
     """
     declared = getattr(module, "__amplifier_module_type__", None)
     named = _TYPES_BY_NAME.get(declared) if isinstance(declared, str) else None
     named = named or _type_by_name(validator.location.module_id)
-    found = {each: _mounts_at(each) for each in MODULE_TYPES if each in mounted.types}
+    found = {
+        each: f"detected: it mounts at '{MOUNT_POINTS[each]}'" if each != "hook" else "detected: it registers handlers"
+        for each in MODULE_TYPES
+        if each in mounted.types
+    }
     detected = order.module_type or (named if named in found else next(iter(found), named))
     if detected is None:
-        return None, []
-    by = "as you asked" if order.module_type else found.pop(detected, "by its name")
-    others = tuple((each, how) for each, how in found.items() if each != detected)
-    validator.emit(replace(subject_of(order), module_type=detected, detected_by=by, others=others))
-    return detected, [each for each, _ in others]
+        return []
+    by = "as you asked" if order.module_type else found.get(detected, "by its name")
+    found.pop(detected, None)
+    subject = replace(order.subject(), module_type=detected, detected_by=by, others=tuple(found.items()))
+    validator.emit(subject)
+    return [detected, *found]
 
 
-def _mounts_at(module_type: ModuleType) -> str:
-    if module_type == "hook":
-        return "detected: it registers handlers"
-    return f"detected: it mounts at '{MOUNT_POINTS[module_type]}'"
+def _mounts(module_type: ModuleType) -> str:
+    return "registers handlers" if module_type == "hook" else f"mounts {article(module_type)}"
 
 
-def _mounts(module_type: ModuleType | None) -> str:
-    if module_type is None:
-        return "mounts something"
-    return "registers handlers" if module_type == "hook" else f"mounts {WITH_ARTICLE[module_type]}"
+def _type_verdicts(order: ValidationOrder, types: list[ModuleType], mounted: Sandbox) -> Iterator[Verdict]:
+    if mounted.types and types[0] not in mounted.types:
+        found = " and ".join(_mounts(each) for each in MODULE_TYPES if each in mounted.types)
+        yield f"It {found}. If that is intended, validate it without --type."
+    elif not mounted.types and mounted.returned is None:
+        reason = "mount() returned None and mounted nothing, as modules do that lack configuration."
+        options = "the missing options" if order.config else "its configuration"
+        yield NotCheckedError(reason, f"Pass {options} with --config.")
+    elif not mounted.types:
+        yield f"mount() mounts nothing and registers no handler; it returns {kind(mounted.returned)}."
 
 
-def _check_mounted_type(
-    order: ValidationOrder, validator: Validator, module_type: ModuleType | None, mounted: Sandbox
-) -> None:
-    call = "coordinator.mount()"
-    if module_type == "hook":
-        call = "coordinator.hooks.register('tool:pre', handler, priority=50, name='my-hook')"
-    elif module_type is not None:
-        call = f"`await coordinator.mount('{MOUNT_POINTS[module_type]}', …, name=…)`"
-    found = [_mounts(each) for each in MODULE_TYPES if each in mounted.types]
-
-    def problems() -> Iterator[str]:
-        if found and module_type not in mounted.types:
-            yield f"It {' and '.join(found)}. If that is intended, validate it without --type."
-        elif not found and mounted.returned is None:
-            reason = "mount() returned None and mounted nothing, as modules do that lack configuration."
-            options = "the missing options" if order.config else "its configuration"
-            raise NotCheckedError(reason, f"Pass {options} with --config.")
-        elif not found:
-            yield f"mount() mounts nothing and registers no handler; it returns {kind(mounted.returned)}."
-
-    nothing = "It has mounted nothing that can be checked."
-    validator.check("mounts_its_type", problems(), nothing, mounts=_mounts(module_type), call=call)
-
-
-async def _ready_errors(sandboxes: Sandboxes) -> list[str]:
+async def _call_ready(sandboxes: Sandboxes) -> None:
     async with replace(sandboxes, ready=None).open() as sandbox:
-        await sandboxes.ready(sandbox.coordinator) if sandboxes.ready else None
-    return []
+        await sandboxes.ready(sandbox) if sandboxes.ready else None
 
 
-async def _cleanup_errors(sandboxes: Sandboxes) -> list[str]:
+async def _clean_up(sandboxes: Sandboxes) -> None:
     async with sandboxes.open() as sandbox:
-        for clean_up in sandbox.cleanups():
-            await called(clean_up)
-    return []
+        await sandbox.clean_up()
 
 
 async def _differences(sandboxes: Sandboxes) -> list[str]:
@@ -275,52 +252,42 @@ async def _check_as(
     module_type: ModuleType, order: ValidationOrder, validator: Validator, sandboxes: Sandboxes, server: CatchingServer
 ) -> None:
     validator.module_type = module_type
-    try:
-        if module_type != "hook":
-            async with sandboxes.open() as sandbox:
-                problems = list(_protocol_problems(module_type, sandbox))
-            validator.check("implements_protocol", problems, "It does not implement the protocol.")
-        match module_type:
-            case "orchestrator":
-                await check_orchestrator(validator, sandboxes)
-            case "context":
-                await check_context(validator, sandboxes)
-            case "provider":
-                await check_provider(validator, sandboxes, server)
-            case "tool":
-                await check_tool(validator, sandboxes, order.given)
-            case "hook":
-                await check_hook(validator, sandboxes)
-    except AbortedError as e:
-        validator.emit(_unchecked(module_type, str(e), _FIX_FIRST))
-    finally:
-        validator.module_type = None
+    if module_type != "hook":
+        async with sandboxes.open() as sandbox:
+            problems = list(_protocol_problems(module_type, sandbox))
+        if not validator.check("implements_protocol", problems):
+            validator.emit(_unchecked(module_type, "It does not implement the protocol."))
+            return
+    match module_type:
+        case "orchestrator":
+            await check_orchestrator(validator, sandboxes)
+        case "context":
+            await check_context(validator, sandboxes)
+        case "provider":
+            await check_provider(validator, sandboxes, server)
+        case "tool":
+            await check_tool(validator, sandboxes, order.given)
+        case "hook":
+            await check_hook(validator, sandboxes)
 
 
 def _protocol_problems(module_type: ModuleType, sandbox: Sandbox) -> Iterator[str]:
     """Yield missing parts of the protocol, and methods that the kernel cannot call."""
-    mounted = sandbox.all(module_type)
+    mounted, absent = sandbox.all(module_type), object()
     for one in mounted:
         its = f"{one.name}: " if len(mounted) > 1 else ""
         for name in _TEXTS.get(module_type, ()):
-            value = getattr(one.instance, name, _ABSENT)
-            if value is _ABSENT:
+            value = getattr(one.instance, name, absent)
+            if value is absent:
                 yield f"{its}There is no {name}."
             elif not isinstance(value, str) or not value.strip():
                 yield f"{its}Its {name} is {repr(value) if isinstance(value, str) else kind(value)}, not a text."
         for name, arguments in _METHODS[module_type].items():
-            method = getattr(one.instance, name, _ABSENT)
-            is_async = inspect.iscoroutinefunction(method)
-            if method is _ABSENT:
+            method = getattr(one.instance, name, absent)
+            if method is absent:
                 yield f"{its}There is no {name}()."
             elif not callable(method):
                 yield f"{its}Its {name} is no method but {kind(method)}."
-            elif inspect.isroutine(method) and is_async == (name in _PLAIN_METHODS):
-                yield f"{its}Its {name}() is {'async' if is_async else 'a plain function'}."
             else:
-                yield from _call_problems(f"{its}Its {name}()", method, arguments)
-
-
-def _unchecked(module_type: ModuleType | None, reason: str, fix: str) -> ValidationFinding:
-    rule = f"its behaviour as {WITH_ARTICLE[module_type]}" if module_type else "its behaviour"
-    return ValidationFinding(rule, "not checked", reason, fix, module_type=module_type)
+                is_async = name not in _PLAIN_METHODS
+                yield from form_problems(f"{its}Its {name}()", method, arguments, is_async=is_async)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.contracts import events
@@ -22,14 +23,20 @@ from orchestrator_interactive.kernel.contracts.messages import (
 from orchestrator_interactive.kernel.contracts.models import HookResult, ToolResult
 from orchestrator_interactive.kernel.interop import accepts_both, to_local_error
 from orchestrator_interactive.testing import MockApprovalSystem, MockContextManager, MockProvider, MockTool
-from orchestrator_interactive.validation.runner import RULES, CallResult, NotCheckedError, cancel_in_time, kind
-from orchestrator_interactive.validation.tool_pairs import pair_problems
+from orchestrator_interactive.validation.report import RULES
+from orchestrator_interactive.validation.runner import (
+    CallResult,
+    NotCheckedError,
+    called,
+    cancel_in_time,
+    kind,
+    pair_problems,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from orchestrator_interactive.validation.runner import Validator
-    from orchestrator_interactive.validation.sandbox import RecordingHooks, Sandbox, Sandboxes
+    from orchestrator_interactive.validation.runner import RecordingHooks, Sandboxes, Validator, Verdict
 
 PROMPT = "What is in the files?"
 ANSWER = "There are apples."
@@ -59,24 +66,27 @@ class Scenario:
     """One run.
 
     Args:
-        name: description of the run.
+        rules: keys of the rules that cannot be checked without this run; others are checked in every run.
         answers: responses of the model in order; then `ANSWER`, or with `endless` the last one repeatedly. A tuple
             calls these tools: `echo`; `broken`, which raises; `held`, which waits until it is cancelled.
         hook: an event and the result of a hook at its first emission; `modify` changes the fields in its `data`.
         approval: answer of the approval system.
         providers: names under which the model is mounted.
+        cancelled: whether the run is cancelled when it is held.
     """
 
-    name: str
+    rules: str
     answers: tuple[tuple[str, ...] | str | Exception, ...] = ()
     hook: tuple[str, HookResult] | None = None
     approval: str = "Allow"
     providers: tuple[str, ...] = ("mock",)
     endless: bool = False
+    cancelled: bool = False
 
 
 HOLD = "Hold the model call until it is cancelled."
 _FAILURE = ProviderUnavailableError("The model is overloaded.", provider="mock", status_code=503)
+_ECHO = (("echo",),)
 # Two parallel calls, then a third; the first call triggers the hook.
 _CALLS = (("echo", "echo"), ("echo",))
 _DENY = HookResult(action="deny", reason="The hook says no.")
@@ -85,37 +95,48 @@ _INJECT = HookResult(action="inject_context", context_injection=INJECTED)
 _EPHEMERAL = _INJECT.model_copy(update={"ephemeral": True, "context_injection_role": "user"})
 _REPLACE_INPUT = HookResult(action="modify", data={"tool_input": REPLACED_INPUT})
 _REPLACE_RESULT = HookResult(action="modify", data={"tool_result": ToolResult(output=REPLACED_RESULT)})
+_PRE, _POST, _REQUEST = events.TOOL_PRE, events.TOOL_POST, events.PROVIDER_REQUEST
 
-PLAIN = Scenario("a plain answer")
-TOOLS = Scenario("two rounds of tools", _CALLS)
-UNKNOWN_TOOL = Scenario("an unknown tool", (("nowhere", "echo"),))
-BROKEN_TOOL = Scenario("a tool that raises", (("broken", "echo"),))
-PROVIDER_ERROR = Scenario("an error of the provider", (_FAILURE,))
-LATER_PROVIDER_ERROR = Scenario("an error of the provider after a tool", (("echo",), _FAILURE))
-CANCELLED_MODEL = Scenario("a cancelled model call", (("echo",), HOLD))
-CANCELLED_TOOL = Scenario("a cancelled tool call", (("held", "echo"),))
-DENY_PROMPT = Scenario("a denied prompt", hook=(events.PROMPT_SUBMIT, _DENY))
-DENY_REQUEST = Scenario("a denied request", hook=(events.PROVIDER_REQUEST, _DENY))
-INJECT_REQUEST = Scenario("an injection at provider:request", (("echo",),), (events.PROVIDER_REQUEST, _INJECT))
-DENY_PRE = Scenario("a denied tool", _CALLS, (events.TOOL_PRE, _DENY))
-MODIFY_PRE = Scenario("a modified input", _CALLS, (events.TOOL_PRE, _REPLACE_INPUT))
-INJECT_PRE = Scenario("an injection at tool:pre", _CALLS, (events.TOOL_PRE, _INJECT))
-ALLOWED_PRE = Scenario("a tool that the user allows", _CALLS, (events.TOOL_PRE, _ASK_USER))
-REFUSED_PRE = Scenario("a tool that the user refuses", _CALLS, (events.TOOL_PRE, _ASK_USER), approval="Deny")
-DENY_POST = Scenario("a denied result", _CALLS, (events.TOOL_POST, _DENY))
-MODIFY_POST = Scenario("a modified result", _CALLS, (events.TOOL_POST, _REPLACE_RESULT))
-INJECT_POST = Scenario("an injection at tool:post", _CALLS, (events.TOOL_POST, _INJECT))
-EPHEMERAL_POST = Scenario("an ephemeral injection at tool:post", _CALLS, (events.TOOL_POST, _EPHEMERAL))
-REFUSED_POST = Scenario("a result that the user refuses", _CALLS, (events.TOOL_POST, _ASK_USER), approval="Deny")
-SEVERAL_PROVIDERS = Scenario("two providers", (("echo",),), providers=("first", "second"))
-ENDLESS = Scenario("endless tool calls", (("echo",),), endless=True)
+PLAIN, TOOLS = "a plain answer", "two rounds of tools"
+SCENARIOS: Mapping[str, Scenario] = {
+    PLAIN: Scenario("returns_the_text announces_model_calls keeps_the_conversation"),
+    TOOLS: Scenario(
+        "returns_the_text announces_model_calls answers_tool_pre keeps_the_conversation keeps_the_signature", _CALLS
+    ),
+    "an unknown tool": Scenario("survives_a_failed_call", (("nowhere", "echo"),)),
+    "a tool that raises": Scenario("survives_a_failed_call answers_tool_pre", (("broken", "echo"),)),
+    "an error of the provider": Scenario("handles_provider_errors", (_FAILURE,)),
+    "an error of the provider after a tool": Scenario("handles_provider_errors", (*_ECHO, _FAILURE)),
+    "a cancelled model call": Scenario("passes_a_cancellation_on", (*_ECHO, HOLD), cancelled=True),
+    "a cancelled tool call": Scenario(
+        "passes_a_cancellation_on answers_tool_pre_when_cancelled", (("held", "echo"),), cancelled=True
+    ),
+    "a denied prompt": Scenario("", hook=(events.PROMPT_SUBMIT, _DENY)),
+    "a denied request": Scenario("honours_denied_request", hook=(_REQUEST, _DENY)),
+    "an injection at provider:request": Scenario("injects", _ECHO, (_REQUEST, _INJECT)),
+    "a denied tool": Scenario("honours_deny", _CALLS, (_PRE, _DENY)),
+    "a modified input": Scenario("uses_the_modified_input", _CALLS, (_PRE, _REPLACE_INPUT)),
+    "an injection at tool:pre": Scenario("injects injects_behind_pairs", _CALLS, (_PRE, _INJECT)),
+    "a tool that the user allows": Scenario("honours_deny", _CALLS, (_PRE, _ASK_USER)),
+    "a tool that the user refuses": Scenario("honours_deny", _CALLS, (_PRE, _ASK_USER), approval="Deny"),
+    "a denied result": Scenario("uses_the_modified_result", _CALLS, (_POST, _DENY)),
+    "a modified result": Scenario("uses_the_modified_result", _CALLS, (_POST, _REPLACE_RESULT)),
+    "an injection at tool:post": Scenario("injects", _CALLS, (_POST, _INJECT)),
+    "an ephemeral injection at tool:post": Scenario("drops_ephemeral_injection", _CALLS, (_POST, _EPHEMERAL)),
+    "a result that the user refuses": Scenario("uses_the_modified_result", _CALLS, (_POST, _ASK_USER), approval="Deny"),
+    "two providers": Scenario("knows_several_providers", _ECHO, providers=("first", "second")),
+    "endless tool calls": Scenario("limits_its_iterations", _ECHO, endless=True),
+}
 
-SCENARIOS = (
-    *(PLAIN, TOOLS, UNKNOWN_TOOL, BROKEN_TOOL, PROVIDER_ERROR, LATER_PROVIDER_ERROR, CANCELLED_MODEL, CANCELLED_TOOL),
-    *(DENY_PROMPT, DENY_REQUEST, INJECT_REQUEST, DENY_PRE, MODIFY_PRE, INJECT_PRE, ALLOWED_PRE, REFUSED_PRE),
-    *(DENY_POST, MODIFY_POST, INJECT_POST, EPHEMERAL_POST, REFUSED_POST, SEVERAL_PROVIDERS, ENDLESS),
-)
-_CANCELLED = (CANCELLED_MODEL, CANCELLED_TOOL)
+
+# Scenarios that end with the answer, and the rule of each.
+_COMPLETED = {
+    PLAIN: "returns_the_text",
+    TOOLS: "returns_the_text",
+    "an unknown tool": "survives_a_failed_call",
+    "a tool that raises": "survives_a_failed_call",
+    "two providers": "knows_several_providers",
+}
 
 
 @dataclass(slots=True)
@@ -130,6 +151,7 @@ class Recording:
         interrupted: set when the run is to be cancelled: a call is held, or the run does not end.
     """
 
+    name: str
     scenario: Scenario
     hooks: RecordingHooks
     ended: CallResult = field(default_factory=CallResult)
@@ -144,11 +166,16 @@ class Recording:
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __str__(self) -> str:
-        return f"the run with {self.scenario.name}"
+        return f"the run with {self.name}"
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """Return the data of every emission of an event, in order."""
         return [data for _, data in self.hooks.get_events(event)]
+
+    def later_requests(self) -> list[str]:
+        """Return the requests after the hook's reply, each as a text."""
+        since = self.hooked[0] if self.hooked else 0
+        return [as_text(messages) for before, messages in self.requests if before >= since]
 
     async def reply(self, _: str, data: dict[str, Any]) -> HookResult:
         """Reply to the first emission of the scenario's event, as a hook."""
@@ -213,13 +240,13 @@ class ScriptedTool(MockTool):
     def __init__(self, name: str, recording: Recording) -> None:
         super().__init__(name, return_value=RuntimeError("The tool is broken.") if name == "broken" else "")
         self.input_schema["properties"] = {"path": {"type": "string"}}
-        self._recording = recording
+        self.inputs, self._recording = recording.executions, recording
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        self._recording.executions.append(dict(input))
+        await super().execute(input)
         if self.name == "held":
             await self._recording.hold()
-        return await super().execute(input) if self.name == "broken" else ToolResult(output=result_for(input))
+        return ToolResult(output=result_for(input))
 
 
 def result_for(given: Mapping[str, Any]) -> str:
@@ -243,49 +270,56 @@ def as_text(messages: Iterable[dict[str, Any]]) -> str:
 
 async def check_orchestrator(validator: Validator, sandboxes: Sandboxes) -> None:
     """Run all scenarios, then check the rules."""
-    runs: dict[str, Recording] = {}
-    for scenario in SCENARIOS:
-        if sum(run.ended.hung for run in runs.values()) < _MOST_HUNG:
-            coroutine = _record(scenario, validator, sandboxes)
-            done = await validator.perform(f"a run with {scenario.name}", coroutine, validator.limit_s + _OVERHEAD_S)
-            runs |= {scenario.name: done.value} if done.value else {}
-    ended = {name: run for name, run in runs.items() if not run.ended.hung}
-    hung = [run for run in runs.values() if run.ended.hung]
-    violations = [("runs_end", f"The run with {run.scenario.name} {run.ended.problem}.") for run in hung]
-    violations += [violation for run in ended.values() for violation in _violations(run)]
-    for key in RULES["orchestrator"]:
-        if key != "implements_protocol":
-            problems = [problem for rule, problem in violations if rule == key]
-            validator.check(key, _problems(problems, _NEEDS.get(key, ()), ended))
+    found: dict[str, list[Verdict]] = {key: [] for key in RULES["orchestrator"] if key != "implements_protocol"}
+    hung = 0
+    for name, scenario in SCENARIOS.items():
+        recording = None
+        if hung < _MOST_HUNG:
+            coroutine = _record(name, scenario, validator, sandboxes)
+            done = await validator.perform(f"a run with {name}", coroutine, validator.limit_s + _OVERHEAD_S)
+            recording = done.value
+        if recording is not None and recording.ended.hung:
+            hung += 1
+            found["runs_end"].append(f"The run with {name} {recording.ended.problem}.")
+        elif recording is not None:
+            for key, problem in _violations(recording):
+                found[key].append(problem)
+        if lack := _lack(name, recording):
+            for key in scenario.rules.split():
+                found[key].append(lack)
+    for key, verdicts in found.items():
+        validator.check(key, verdicts)
 
 
-def _problems(problems: list[str], scenarios: tuple[Scenario, ...], runs: Mapping[str, Recording]) -> Iterator[str]:
-    """Yield the problems of a rule.
-
-    Raises:
-        NotCheckedError: one of the scenarios that it needs did not end, or did not emit the event of its hook.
-    """
-    for scenario in scenarios:
-        run = runs.get(scenario.name)
-        if run is None:
-            raise NotCheckedError(f"The run with {scenario.name} did not end.", "Let it end first, see above.")
-        if scenario in _CANCELLED and not run.interrupted.is_set():
-            fix = "Let it ask the model and run the tools first, see above."
-            raise NotCheckedError(f"The run with {scenario.name} ended before it could be cancelled.", fix)
-        if scenario.hook and run.hooked is None:
-            event = scenario.hook[0]
-            raise NotCheckedError(f"In the run with {scenario.name} {event} was not emitted.", f"Emit {event}.")
-    yield from problems
+def _lack(name: str, run: Recording | None) -> NotCheckedError | None:
+    """Return why the rules of a scenario cannot be checked by this run, if they cannot."""
+    if run is None or run.ended.hung:
+        return NotCheckedError(f"The run with {name} did not end.", "Let it end first, see above.")
+    if run.scenario.cancelled and not run.interrupted.is_set():
+        fix = "Let it ask the model and run the tools first, see above."
+        return NotCheckedError(f"The run with {name} ended before it could be cancelled.", fix)
+    if run.scenario.hook and run.hooked is None:
+        event = run.scenario.hook[0]
+        return NotCheckedError(f"In the run with {name} {event} was not emitted.", f"Emit {event}.")
+    return None
 
 
-async def _record(scenario: Scenario, validator: Validator, sandboxes: Sandboxes) -> Recording:
+async def _record(name: str, scenario: Scenario, validator: Validator, sandboxes: Sandboxes) -> Recording:
     async with sandboxes.open() as sandbox:
-        recording, context = Recording(scenario, sandbox.hooks), ViewedContext()
-        sandbox.coordinator.mount("context", context)
-        sandbox.coordinator.approval_system = MockApprovalSystem(scenario.approval)
+        recording, context = Recording(name, scenario, sandbox.recorded), ViewedContext()
+        sandbox.mount("context", context)
+        sandbox.approval_system = MockApprovalSystem(scenario.approval)
         if scenario.hook:
-            sandbox.hooks.register(scenario.hook[0], recording.reply, priority=50, name="validation")
-        run = asyncio.create_task(validator.caught(_execute(sandbox, recording, context)))
+            sandbox.recorded.register(scenario.hook[0], recording.reply, priority=50, name="validation")
+        providers = {each: ScriptedModel(each, recording) for each in scenario.providers}
+        tools = {each: ScriptedTool(each, recording) for each in ("echo", "broken", "held")}
+        for point, modules in (("providers", providers), ("tools", tools)):
+            for known_as, module in modules.items():
+                sandbox.mount(point, module, known_as)
+        execute = sandbox.all("orchestrator")[0].instance.execute
+        options = {"context": context, "providers": providers, "tools": tools, "hooks": sandbox.recorded}
+        call = called(partial(execute, PROMPT, **options, coordinator=sandbox))
+        run = asyncio.create_task(validator.caught(call))
         held = asyncio.create_task(recording.interrupted.wait())
         await asyncio.wait({run, held}, timeout=validator.limit_s, return_when=asyncio.FIRST_COMPLETED)
         if not run.done() and (held.done() or scenario.endless):
@@ -297,41 +331,27 @@ async def _record(scenario: Scenario, validator: Validator, sandboxes: Sandboxes
         return recording
 
 
-async def _execute(sandbox: Sandbox, recording: Recording, context: ViewedContext) -> Any:
-    providers = {name: ScriptedModel(name, recording) for name in recording.scenario.providers}
-    tools = {name: ScriptedTool(name, recording) for name in ("echo", "broken", "held")}
-    for name, provider in providers.items():
-        sandbox.coordinator.mount("providers", provider, name)
-    for name, tool in tools.items():
-        sandbox.coordinator.mount("tools", tool, name)
-    orchestrator = sandbox.all("orchestrator")[0].instance
-    return await orchestrator.execute(PROMPT, context, providers, tools, sandbox.hooks, coordinator=sandbox.coordinator)
-
-
 def _violations(run: Recording) -> Iterator[tuple[str, str]]:
     """Yield the keys of the violated rules, each with the problem."""
-    for rule, problem in (*_wrong_ending(run), *_wrong_boundaries(run), *_wrong_figures(run), *_wrong_calls(run)):
+    for rule, problem in (*_wrong_ending(run), *_wrong_boundaries(run), *_wrong_calls(run), *_wrong_injections(run)):
         yield rule, f"In {run} {problem}."
-    yield from (*_wrong_requests(run), *_wrong_rows(run), *_ignored_hook(run), *_wrong_injections(run))
+    yield from (*_wrong_requests(run), *_wrong_rows(run), *_ignored_hook(run))
 
 
 def _wrong_ending(run: Recording) -> Iterator[tuple[str, str]]:
-    scenario, value, error = run.scenario, run.ended.value, run.ended.error
+    value, error = run.ended.value, run.ended.error
     how = "is cancelled" if run.ended.cancelled else run.ended.problem
     how = how or f"returns {repr(value) if isinstance(value, str) else kind(value)}"
-    if scenario in (PLAIN, TOOLS) and value != ANSWER:
-        yield "returns_the_text", f"it {how}, not {ANSWER!r}"
+    if run.name in _COMPLETED and value != ANSWER:
+        yield _COMPLETED[run.name], f"it {how}, not {ANSWER!r}"
     elif not error and not isinstance(value, str):
         yield "returns_the_text", f"it {how}"
-    for completed, rule in _COMPLETED:
-        if scenario is completed and value != ANSWER:
-            yield rule, f"it {how}"
-    if scenario in _CANCELLED and not run.ended.cancelled:
+    if run.scenario.cancelled and not run.ended.cancelled:
         yield "passes_a_cancellation_on", f"it {how}"
     is_llm_error = isinstance(error, Exception) and isinstance(to_local_error(error), LLMError)
-    if scenario in (PROVIDER_ERROR, LATER_PROVIDER_ERROR) and not (is_llm_error or (isinstance(value, str) and value)):
-        yield "handles_provider_errors", f"it {how if error else 'returns nothing'}"
-    if scenario is ENDLESS and run.interrupted.is_set():
+    if run.name.startswith("an error of the provider") and not is_llm_error and (error or value == ""):
+        yield "handles_provider_errors", f"it {how}"
+    if run.scenario.endless and run.interrupted.is_set():
         yield "limits_its_iterations", f"it has not stopped after {run.asked} answers that all call a tool"
 
 
@@ -343,56 +363,59 @@ def _wrong_boundaries(run: Recording) -> Iterator[tuple[str, str]]:
         yield "starts_with_the_prompt", f"its 'prompt' is {prompt!r}"
     if (count := names.count(events.EXECUTION_END)) != 1:
         yield "ends_once", f"it comes {_times(count)}"
-    if (count := names.count(events.ORCHESTRATOR_COMPLETE)) != 1:
-        yield "completes_always" if run.ended.error else "completes_once", f"it comes {_times(count)}"
     # An error that became a text may have either status.
     allowed = ("cancelled",) if run.ended.cancelled else ("error",) if run.ended.error else ("completed", "error")
     for data in run.of(events.EXECUTION_END)[:1]:
         status, response, text = data.get("status"), data.get("response"), run.ended.value or ""
         if status not in allowed:
-            yield "ends_with_the_status", f"it carries the status {status!r} where '{allowed[0]}' is right"
+            yield "ends_once", f"it carries the status {status!r} where '{allowed[0]}' is right"
         if response != text and not (status == "error" and response == ""):
-            yield "ends_with_the_status", f"it carries the response {response!r} where {text!r} is right"
+            yield "ends_once", f"it carries the response {response!r} where {text!r} is right"
         late = [name for name in names[names.index(events.EXECUTION_END) :] if name.startswith(("provider:", "tool:"))]
-        yield from [("ends_last", f"{name} comes after it") for name in late[:1]]
+        yield from [("ends_once", f"{name} comes after it") for name in late[:1]]
+    yield from _wrong_figures(run)
 
 
 def _wrong_figures(run: Recording) -> Iterator[tuple[str, str]]:
+    if (count := len(run.of(events.ORCHESTRATOR_COMPLETE))) != 1:
+        yield "completes_always" if run.ended.error else "completes_once", f"it comes {_times(count)}"
     for data in run.of(events.ORCHESTRATOR_COMPLETE)[:1]:
         name, turns, status = data.get("orchestrator"), data.get("turn_count"), data.get("status")
         if not isinstance(name, str) or not name:
-            yield "completes_with_the_figures", f"its 'orchestrator' is {name!r}"
-        if not isinstance(turns, int) or turns != {PLAIN.name: 1, TOOLS.name: 3}.get(run.scenario.name, turns):
-            asked = f"though the model was asked {_times(run.asked)}"
-            yield "completes_with_the_figures", f"its 'turn_count' is {turns!r} {asked}"
+            yield "completes_once", f"its 'orchestrator' is {name!r}"
+        if not isinstance(turns, int) or turns != {PLAIN: 1, TOOLS: 3}.get(run.name, turns):
+            yield "completes_once", f"its 'turn_count' is {turns!r} though the model was asked {_times(run.asked)}"
         if status not in ("success", "incomplete", "cancelled"):
-            yield "completes_with_the_figures", f"its 'status' is {status!r}"
+            yield "completes_once", f"its 'status' is {status!r}"
 
 
 def _wrong_calls(run: Recording) -> Iterator[tuple[str, str]]:
     """Yield violations of the rules for the events of model and tool calls."""
-    scenario, names = run.scenario, [event for event, _ in run.hooks.events]
-    for event in (events.PROVIDER_REQUEST, events.PROVIDER_RESPONSE):
-        if scenario in (PLAIN, TOOLS) and names.count(event) != run.asked:
-            counts = f"{event} comes {_times(names.count(event))}, and the model is asked {_times(run.asked)}"
-            yield "announces_model_calls", counts
-    announced = [names[:before].count(events.PROVIDER_REQUEST) for before, _ in run.requests]
-    if scenario in (PLAIN, TOOLS) and any(count < number for number, count in enumerate(announced, start=1)):
-        yield "announces_model_calls", "the model is asked before provider:request"
-    pre = Counter(map(_call_of, run.of(events.TOOL_PRE)))
-    answers = Counter(map(_call_of, run.of(events.TOOL_POST) + run.of(events.TOOL_ERROR)))
+    names = [event for event, _ in run.hooks.events]
+    if run.name in (PLAIN, TOOLS):
+        for event in (events.PROVIDER_REQUEST, events.PROVIDER_RESPONSE):
+            if (count := names.count(event)) != run.asked:
+                counts = f"{event} comes {_times(count)}, and the model is asked {_times(run.asked)}"
+                yield "announces_model_calls", counts
+        announced = [names[:before].count(events.PROVIDER_REQUEST) for before, _ in run.requests]
+        if any(count < number for number, count in enumerate(announced, start=1)):
+            yield "announces_model_calls", "the model is asked before provider:request"
+    pre = Counter(map(_call_of, run.of(_PRE)))
+    answers = Counter(map(_call_of, run.of(_POST) + run.of(events.TOOL_ERROR)))
     # A call that is denied, or whose tool does not exist, may be answered or not.
-    optional = Counter(_call_of(data) for data in run.of(events.TOOL_PRE) if data.get("tool_name") == "nowhere")
-    optional.update([_call_of(run.hooked[1])] if scenario in (DENY_PRE, REFUSED_PRE) and run.hooked else ())
+    optional = Counter(_call_of(data) for data in run.of(_PRE) if data.get("tool_name") == "nowhere")
+    if run.name in ("a denied tool", "a tool that the user refuses") and run.hooked:
+        optional[_call_of(run.hooked[1])] += 1
     for call in pre | answers:
         if not pre[call] - optional[call] <= answers[call] <= pre[call]:
-            rule = "answers_tool_pre_when_cancelled" if scenario is CANCELLED_TOOL else "answers_tool_pre"
+            when_cancelled = run.name == "a cancelled tool call"
             answered = f"tool:post or tool:error {_times(answers[call])}"
-            yield rule, f"tool:pre comes {_times(pre[call])}, and {answered}, for {call}"
-    if scenario is TOOLS and len(run.executions) != pre.total():
+            key = "answers_tool_pre_when_cancelled" if when_cancelled else "answers_tool_pre"
+            yield key, f"tool:pre comes {_times(pre[call])}, and {answered}, for {call}"
+    if run.name == TOOLS and len(run.executions) != pre.total():
         yield "answers_tool_pre", f"tool:pre comes {_times(pre.total())}, and tools run {_times(len(run.executions))}"
-    if scenario is BROKEN_TOOL and any(data.get("tool_name") == "broken" for data in run.of(events.TOOL_POST)):
-        yield "reports_tool_errors", "tool:post comes where the tool raised"
+    if any(data.get("tool_name") == "broken" for data in run.of(_POST)):
+        yield "answers_tool_pre", "tool:post comes where the tool raised"
 
 
 def _call_of(data: Mapping[str, Any]) -> str:
@@ -404,122 +427,77 @@ def _times(count: int) -> str:
 
 
 def _wrong_requests(run: Recording) -> Iterator[tuple[str, str]]:
+    """Yield violations of the rules for the payloads of events, and for requests."""
     for event, data in run.hooks.events:
         missing = [name for name in _PAYLOADS.get(event, ()) if name not in data]
         yield from (("carries_the_payloads", f"{event} lacks {name!r}.") for name in missing)
         if event not in events.ALL_EVENTS and event not in run.contributed:
             yield "contributes_its_events", f"It emits {event}, which is not contributed."
     yield from (("sends_the_view", f"It asks with a {name} instead of a ChatRequest.") for name in run.other_requests)
+    results = [result_for({"path": path}) for path in ("1.txt", "2.txt")]
     for number, (_, messages) in enumerate(run.requests):
         text = as_text(messages)
         if VIEW not in text:
             yield "sends_the_view", f"In {run} a request lacks the view of get_messages_for_request()."
-        for problem in pair_problems(_without_injection(run, messages)):
-            yield "sends_whole_pairs", f"In {run}: {problem}"
-        if run.scenario is INJECT_PRE:
-            yield from (("injects_behind_pairs", problem) for problem in pair_problems(messages))
-        if run.scenario is TOOLS and PROMPT not in text:
-            yield "sends_prompt_and_results", "A request lacks the prompt."
-        if run.scenario is TOOLS and number and SIGNATURE not in text:
+        wanted = [PROMPT, *(results if number else ())] if run.name == TOOLS else []
+        for said in wanted:
+            if said not in text:
+                yield "keeps_the_conversation", f"A request lacks the prompt or a result: {said!r}."
+        if run.name == TOOLS and number and SIGNATURE not in text:
             yield "keeps_the_signature", "The signature is missing in the next request."
-        results = (
-            [result_for({"path": path}) for path in ("1.txt", "2.txt")] if run.scenario is TOOLS and number else []
-        )
-        missing = [said for said in results if said not in text]
-        yield from (("sends_prompt_and_results", f"A request after the tools lacks a result: {m!r}.") for m in missing)
-
-
-def _without_injection(run: Recording, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows without an injection at tool:pre, which the contract adds before the tool runs."""
-    return [row for row in rows if run.scenario is not INJECT_PRE or INJECTED not in as_text([row])]
 
 
 def _wrong_rows(run: Recording) -> Iterator[tuple[str, str]]:
-    wanted = (("user", PROMPT, "the prompt"), ("assistant", ANSWER, "the answer")) if run.scenario is PLAIN else ()
-    for role, text, what in wanted:
-        if not any(row.get("role") == role and text in as_text([row]) for row in run.rows):
-            problem = f"After a run the context holds no row of the role '{role}' with {what}."
-            yield "keeps_prompt_and_answer", problem
-    rule = "leaves_whole_pairs" if run.scenario in _CANCELLED or run.ended.error else "keeps_whole_pairs"
-    for problem in pair_problems(_without_injection(run, run.rows)):
-        yield rule, f"After {run}: {problem}"
+    """Yield violations of the rules for the rows in the context and in requests."""
+    for role, said in (("user", PROMPT), ("assistant", ANSWER)) if run.name == PLAIN else ():
+        if not any(row.get("role") == role and said in as_text([row]) for row in run.rows):
+            yield "keeps_the_conversation", f"After a run the context holds no row of the role '{role}' with {said!r}."
+    injects_early = run.name == "an injection at tool:pre"
+    for when, rows in (*((f"In {run}", messages) for _, messages in run.requests), (f"After {run}", run.rows)):
+        # The contract adds an injection at tool:pre before the tool runs.
+        others = [row for row in rows if not (injects_early and INJECTED in as_text([row]))]
+        yield from (("keeps_whole_pairs", f"{when}: {problem}") for problem in pair_problems(others))
+    for _, messages in run.requests if injects_early else ():
+        yield from (("injects_behind_pairs", problem) for problem in pair_problems(messages))
 
 
 def _ignored_hook(run: Recording) -> Iterator[tuple[str, str]]:
     """Yield violations of the rules for the results of hooks."""
-    scenario = run.scenario
-    if scenario is DENY_PROMPT and run.of(events.PROMPT_SUBMIT) and run.asked:  # the event may be the application's
-        yield "honours_denied_request", "The model is asked though prompt:submit was denied."
     if run.hooked is None:
         return
-    since, data = run.hooked
-    later = [as_text(messages) for before, messages in run.requests if before >= since]
-    given = data.get("tool_input") or {}
-    ran = given in run.executions
-    match scenario.name:
-        case DENY_PRE.name | REFUSED_PRE.name if ran:
-            yield "honours_deny" if scenario is DENY_PRE else "honours_refusal", f"In {run} the tool runs anyway."
-        case ALLOWED_PRE.name if not ran:
-            yield "honours_approval", "The tool does not run."
-        case MODIFY_PRE.name if ran or REPLACED_INPUT not in run.executions:
-            yield "uses_the_modified_input", f"The tool gets {given} instead of {REPLACED_INPUT}."
-        case MODIFY_POST.name if not later or not all(REPLACED_RESULT in request for request in later):
-            yield "uses_the_modified_result", "The model reads the original."
-        case DENY_POST.name | REFUSED_POST.name if any(result_for(given) in request for request in later):
-            yield "withholds_a_denied_result", f"In {run} the model reads it anyway."
-        case DENY_REQUEST.name if run.asked >= len(run.of(events.PROVIDER_REQUEST)):
+    given = run.hooked[1].get("tool_input") or {}
+    ran, later = given in run.executions, run.later_requests()
+    match run.name:
+        case "a denied prompt" if run.asked:  # without the event it is not checked: it may be the application's
+            yield "honours_denied_request", "The model is asked though prompt:submit was denied."
+        case "a denied request" if run.asked >= len(run.of(_REQUEST)):
             yield "honours_denied_request", "The model is asked though provider:request was denied."
+        case "a denied tool" | "a tool that the user refuses" if ran:
+            yield "honours_deny", f"In {run} the tool runs anyway."
+        case "a tool that the user allows" if not ran:
+            yield "honours_deny", f"In {run} the tool does not run."
+        case "a modified input" if ran or REPLACED_INPUT not in run.executions:
+            yield "uses_the_modified_input", f"The tool gets {given} instead of {REPLACED_INPUT}."
+        case "a modified result" if not later or not all(REPLACED_RESULT in request for request in later):
+            yield "uses_the_modified_result", "The model reads the original."
+        case "a denied result" | "a result that the user refuses" if any(result_for(given) in each for each in later):
+            yield "uses_the_modified_result", f"In {run} the model reads it anyway."
 
 
 def _wrong_injections(run: Recording) -> Iterator[tuple[str, str]]:
-    if run.hooked is None:
-        return
-    scenario, since = run.scenario, run.hooked[0]
-    later = [as_text(messages) for before, messages in run.requests if before >= since]
-    match scenario.name:
-        case INJECT_PRE.name | INJECT_POST.name | INJECT_REQUEST.name:
-            if scenario is INJECT_REQUEST and later and INJECTED not in later[0]:
+    later = run.later_requests()
+    match run.name:
+        case _ if run.hooked is None:
+            return
+        case "an injection at tool:pre" | "an injection at tool:post" | "an injection at provider:request":
+            if run.name.endswith(_REQUEST) and later and INJECTED not in later[0]:
                 later = later[1:]  # the messages of this request may have been built already
             if (count := later[0].count(INJECTED) if later else 0) != 1:
-                yield "injects", f"In {run} the next request has the text {count} times."
-        case EPHEMERAL_POST.name:
+                yield "injects", f"the next request has the text {count} times"
+        case "an ephemeral injection at tool:post":
             if not later or INJECTED not in later[0]:
-                yield "drops_ephemeral_injection", "The next request does not have the text."
+                yield "drops_ephemeral_injection", "the next request does not have the text"
             if any(INJECTED in request for request in later[1:]):
-                yield "drops_ephemeral_injection", "A later request still has the text."
+                yield "drops_ephemeral_injection", "a later request still has the text"
             if INJECTED in as_text(run.rows):
-                yield "drops_ephemeral_injection", "The text is in the context."
-
-
-_COMPLETED = (
-    (BROKEN_TOOL, "survives_a_broken_tool"),
-    (UNKNOWN_TOOL, "survives_an_unknown_tool"),
-    (SEVERAL_PROVIDERS, "knows_several_providers"),
-)
-# Scenarios that a rule needs. Other runs may violate it, too.
-_NEEDS: Mapping[str, tuple[Scenario, ...]] = {
-    "returns_the_text": (PLAIN, TOOLS),
-    "survives_a_broken_tool": (BROKEN_TOOL,),
-    "survives_an_unknown_tool": (UNKNOWN_TOOL,),
-    "passes_a_cancellation_on": _CANCELLED,
-    "handles_provider_errors": (PROVIDER_ERROR, LATER_PROVIDER_ERROR),
-    "knows_several_providers": (SEVERAL_PROVIDERS,),
-    "limits_its_iterations": (ENDLESS,),
-    "announces_model_calls": (PLAIN, TOOLS),
-    "answers_tool_pre": (TOOLS,),
-    "reports_tool_errors": (BROKEN_TOOL,),
-    "answers_tool_pre_when_cancelled": (CANCELLED_TOOL,),
-    "keeps_prompt_and_answer": (PLAIN,),
-    "sends_prompt_and_results": (TOOLS,),
-    "injects_behind_pairs": (INJECT_PRE,),
-    "keeps_the_signature": (TOOLS,),
-    "honours_deny": (DENY_PRE,),
-    "honours_refusal": (REFUSED_PRE,),
-    "honours_approval": (ALLOWED_PRE,),
-    "uses_the_modified_input": (MODIFY_PRE,),
-    "uses_the_modified_result": (MODIFY_POST,),
-    "withholds_a_denied_result": (DENY_POST, REFUSED_POST),
-    "injects": (INJECT_PRE, INJECT_POST, INJECT_REQUEST),
-    "drops_ephemeral_injection": (EPHEMERAL_POST,),
-    "honours_denied_request": (DENY_REQUEST,),
-}
+                yield "drops_ephemeral_injection", "the text is in the context"

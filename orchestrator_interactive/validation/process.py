@@ -1,4 +1,4 @@
-"""Validate a module in a subprocess, which it may hang, exit or crash without harm."""
+"""Validate a module in a subprocess, which it may hang, exit or crash without harm. Messages cross it as JSON."""
 
 from __future__ import annotations
 
@@ -17,28 +17,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from pydantic import TypeAdapter
 
-from orchestrator_interactive.validation.module import ValidationOrder, run_checks, subject_of
+from orchestrator_interactive.validation.module import ValidationOrder, run_checks
 from orchestrator_interactive.validation.report import Report, ValidatedModule, ValidationFinding
-from orchestrator_interactive.validation.runner import CANCEL_GRACE_S, ValidationStep, shortened
+from orchestrator_interactive.validation.runner import CANCEL_GRACE_S, Message, ValidationStep, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from orchestrator_interactive.validation.report import ModuleType
-    from orchestrator_interactive.validation.runner import Message
 
 TIME_LIMIT_S = 10.0
 # Added to a step's own limit: for its cancellation, and for slow machines.
 _EXTRA_S = 3 * CANCEL_GRACE_S
-_STARTING = ValidationStep("the start of the validation", 60.0)
-_CONTINUES = ValidationFinding(
-    "the process continues", "failed", fix="Await long operations or use run_blocking(); do not exit the process."
-)
 _REST = ValidationFinding(
     "the remaining checks", "not checked", "The validation ended there.", "Fix the problems above, then validate again."
 )
-_KINDS = {each.__name__: each for each in (ValidationStep, ValidationFinding, ValidatedModule)}
+_MESSAGES: TypeAdapter[Message] = TypeAdapter(Message)
 
 
 def validate(
@@ -62,61 +58,35 @@ def validate(
     """
     given = None if tool_input is None else dict(tool_input)
     order = ValidationOrder(Path(path), module_type, dict(config or {}), time_limit_s, given)
-    subject, step, findings = subject_of(order), _STARTING, list[ValidationFinding]()
+    subject, findings = order.subject(), list[ValidationFinding]()
+    step = ValidationStep("the start of the validation", 60.0)
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
         tempfile.TemporaryFile() as output,
         _process(order, home, output.fileno()) as (process, connection),
     ):
-        while True:
-            message = _receive(connection, step.limit_s + _EXTRA_S)
-            match message:
-                case ValidationStep():
-                    step = message
-                case ValidationFinding():
-                    findings.append(message)
-                case ValidatedModule():
-                    subject = replace(message, path=str(path))
+        problem = ""
+        while not problem:
+            if not connection.poll(step.limit_s + _EXTRA_S):
+                problem = f"It blocks the process for more than {step.limit_s:g} seconds"
+                break
+            try:
+                data = connection.recv_bytes()
+            except EOFError:
+                problem = _exit_reason(process, output.fileno())
+                break
+            match _MESSAGES.validate_json(data) if data else None:
+                case ValidationStep() as step:
+                    pass
+                case ValidationFinding() as finding:
+                    findings.append(finding)
+                case ValidatedModule() as found:
+                    subject = replace(found, path=str(path))
                 case None:
                     return Report(subject, tuple(findings))
-                case TimeoutError():
-                    findings += _aborted(step, f"It blocks the process for more than {step.limit_s:g} seconds")
-                case EOFError():
-                    findings += _aborted(step, _exit_reason(process, output.fileno()))
-            if isinstance(message, Exception):
-                return Report(subject, tuple(findings))
-
-
-def _receive(connection: Connection, within_s: float) -> Message | Exception | None:
-    """Return the next message, `None` after the last one, or the error that prevents further ones."""
-    if not connection.poll(within_s):
-        return TimeoutError()
-    try:
-        data = connection.recv_bytes()
-    except EOFError as e:
-        return e
-    return parse(data) if data else None
-
-
-def _aborted(step: ValidationStep, problem: str) -> list[ValidationFinding]:
-    doing = "" if step.rule else f" (it was busy with {step.doing})"
-    rule = step.rule or _CONTINUES
-    return [replace(rule, outcome="failed", problem=f"{problem}{doing}.", fix=_CONTINUES.fix), _REST]
-
-
-def dump(message: Message) -> bytes:
-    return json.dumps({"kind": type(message).__name__, **asdict(message)}).encode()
-
-
-def parse(data: bytes) -> Message:
-    fields: dict[str, Any] = json.loads(data)
-    kind = _KINDS[fields.pop("kind")]
-    if "others" in fields:
-        fields["others"] = tuple((module_type, by) for module_type, by in fields["others"])
-    if fields.get("doing") is not None and fields["rule"] is not None:
-        fields["rule"] = ValidationFinding(**fields["rule"])
-    message: Message = kind(**fields)
-    return message
+    problem = f"{problem} (it was busy with {step.doing})."
+    fix = "Await long operations or use run_blocking(); do not exit the process."
+    return Report(subject, (*findings, ValidationFinding("the process continues", "failed", problem, fix), _REST))
 
 
 @contextmanager
@@ -126,13 +96,16 @@ def _process(order: ValidationOrder, home: str, output: int) -> Iterator[tuple[s
     command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()", str(writes)]
     direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1")))
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_PROXY": direct, "no_proxy": direct}
-    with Connection(reads, writable=False) as connection:
+    absolute = asdict(replace(order, path=order.path.expanduser().resolve()))
+    with Connection(reads, writable=False) as connection, tempfile.TemporaryFile() as orders:
+        orders.write(json.dumps(absolute, default=str).encode())
+        orders.seek(0)
         try:
             process = subprocess.Popen(  # noqa: S603 - this very program
                 command,
                 cwd=home,
                 env=environment,
-                stdin=subprocess.PIPE,
+                stdin=orders,
                 stdout=output,
                 stderr=output,
                 pass_fds=(writes,),
@@ -141,10 +114,6 @@ def _process(order: ValidationOrder, home: str, output: int) -> Iterator[tuple[s
         finally:
             os.close(writes)
         try:
-            assert process.stdin is not None  # noqa: S101 - a pipe was asked for
-            with process.stdin as stdin:
-                absolute = asdict(replace(order, path=order.path.expanduser().resolve()))
-                stdin.write(json.dumps(absolute, default=str).encode())
             yield process, connection
         finally:
             with suppress(ProcessLookupError):
@@ -176,7 +145,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
 
     async def run() -> None:
-        await run_checks(order, lambda message: out.send_bytes(dump(message)), Path.cwd())
+        await run_checks(order, lambda message: out.send_bytes(_MESSAGES.dump_json(message)), Path.cwd())
         out.send_bytes(b"")
         # Exit without waiting for the module's tasks, threads and exit handlers (those of amplifier-core may crash).
         os._exit(0)

@@ -1,11 +1,19 @@
-"""Scenarios for providers: calls against the catching server, which answers, refuses or delays them."""
+"""Scenarios for providers: calls against a mock server of a model's service, which answers, refuses or delays them.
+
+The server knows Anthropic's Messages API and OpenAI's Chat Completions API, which most providers use. `service_answers`
+has the bodies of its responses, plain and streamed: a text and a tool call, from Anthropic also signed thinking.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import json
+import threading
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from orchestrator_interactive.kernel.contracts.conversion import foreign, is_foreign, to_local, to_local_error
 from orchestrator_interactive.kernel.contracts.errors import LLMError
@@ -21,7 +29,6 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolSpec,
 )
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
-from orchestrator_interactive.validation.catching_server import ANSWER_SIGNATURE
 from orchestrator_interactive.validation.runner import (
     CallResult,
     NotCheckedError,
@@ -32,11 +39,14 @@ from orchestrator_interactive.validation.runner import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from orchestrator_interactive.validation.catching_server import CatchingServer, Caught
-    from orchestrator_interactive.validation.runner import Validator
-    from orchestrator_interactive.validation.sandbox import Sandboxes
+    from orchestrator_interactive.validation.runner import Sandboxes, Validator, Verdict
+
+# In the answer of Anthropic's API.
+ANSWER_SIGNATURE = "YW5zd2VyU2lnbmF0dXJl"
+_APIS = {"/models": "models", "/messages": "messages", "/chat/completions": "completions"}
+_POLL_INTERVAL_S = 0.02  # at which the server checks for its shutdown
 
 SIGNATURE = "c2lnbmF0dXJlT2ZUaGVUaGlua2luZw"
 CALLS = ("toolu_first17", "toolu_second18")
@@ -44,109 +54,221 @@ RESULTS = ("The first file holds apples.", "The second file holds pears.")
 PROMPTS = ("What do both files hold?", "And what grows on trees?")
 SYSTEM = "You count fruit."
 # Texts that the body of a provider's request must contain, by description.
-_SENT: Mapping[str, tuple[str, ...]] = {
+_SENT = {
     "the text of the user": PROMPTS,
     "the system message": (SYSTEM,),
     "the text of a tool's result": RESULTS,
+    "the signature of the thinking block": (SIGNATURE,),
 }
 _PARSED_CALLS = (
     ToolCall(id="call_1", name="read_file", arguments={"path": "a.txt", "lines": [1, 2]}),
     ToolCall(id="call_2", name="list_files", arguments={}),
 )
-_UNKNOWN_SERVICE = NotCheckedError(
-    "It calls a service whose response format the mock server does not know.",
-    "Test it against recorded responses of the service.",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Trials:
-    """The calls of a provider.
-
-    Args:
-        models: outcome of `list_models`.
-        asked: outcome of a call of `complete`.
-        refused: outcome of a call that the service refused; `None` if the provider calls no service.
-        cancelled: outcome of a call that was cancelled while the service delayed it; `None` if no request arrived.
-        knows_models: whether the mock server knew all requests of `list_models`.
-        caught: requests of `complete` at the mock server.
-        changed: fields of the request that `complete` changed.
-    """
-
-    models: CallResult
-    asked: CallResult
-    refused: CallResult | None
-    cancelled: CallResult | None
-    knows_models: bool
-    caught: tuple[Caught, ...]
-    changed: tuple[str, ...]
+_SET_ADDRESS = "Let the option `base_url` set its service's address, and give with --config what else it needs."
 
 
 async def check_provider(validator: Validator, sandboxes: Sandboxes, server: CatchingServer) -> None:
     """Call each provider of the module against the mock server, then check the rules."""
     async with sandboxes.open() as sandbox:
         for mounted in sandbox.all("provider"):
-            provider = mounted.instance
-            trials = await _try(validator, provider, server)
-            validator.check("identifies_itself", _identity_problems(provider))
-            validator.check("reports_limits", _unknown_limits(provider))
-            validator.check("lists_its_models", _model_problems(trials))
-            validator.check("parses_calls", _unparsed_calls(provider))
-            validator.check("parsing_changes_nothing", _changed_by_parsing(provider))
-            for rule in (answers, reports_usage, keeps_thinking):
-                validator.check(rule.__name__, rule(trials))
-            validator.check(
-                "leaves_the_request", [f"After the call its '{name}' is changed." for name in trials.changed]
-            )
-            for rule in (sends_the_signature, sends_the_conversation, raises_llm_errors, honours_cancellation):
-                validator.check(rule.__name__, rule(trials))
+            trials = ProviderTrials(mounted.instance)
+            await trials.run(validator, server)
+            for rule in (
+                *(trials.identifies_itself, trials.reports_limits, trials.lists_its_models, trials.parses_calls),
+                *(trials.answers, trials.reports_usage, trials.keeps_thinking, trials.leaves_the_request),
+                *(trials.sends_the_conversation, trials.raises_llm_errors, trials.honours_cancellation),
+            ):
+                validator.check(rule.__name__, rule())
 
 
-async def _try(validator: Validator, provider: Any, server: CatchingServer) -> Trials:
-    server.set_mode("answer")
-    start = len(server.caught)
-    models = await validator.perform("list_models()", called(provider.list_models))
-    of_models = server.caught[start:]
-    request = _native(provider, _conversation())
-    before, start = request.model_dump(), len(server.caught)
-    asked = await validator.perform("complete()", called(partial(provider.complete, request)))
-    after, caught = request.model_dump(), tuple(server.caught[start:])
-    refused = cancelled = None
-    if caught:
-        server.set_mode("refuse")
-        call = called(partial(provider.complete, _native(provider, _conversation())))
-        refused = await validator.perform("complete(), refused by the service", call)
-        server.set_mode("delay")
-        ended = await validator.perform("complete(), cancelled", _cancel(validator, provider, server))
-        cancelled = ended.value if not ended.problem else ended
-        server.set_mode("refuse")
-    return Trials(
-        models,
-        asked,
-        refused,
-        cancelled,
-        knows_models=all(each.answer for each in of_models),
-        caught=caught,
-        changed=tuple(name for name, value in before.items() if after.get(name) != value),
-    )
+@dataclass(slots=True)
+class ProviderTrials:
+    """The calls of a provider. Each public method except `run` is a rule by its key, and yields its verdicts.
+
+    Args:
+        models: outcome of `list_models`.
+        asked: outcome of a call of `complete`.
+        refused: outcome of a call that the service refused.
+        cancelled: outcome of a call that was cancelled while the service delayed it; `None` if no request arrived.
+        knows_models: whether the mock server knew all requests of `list_models`.
+        caught: requests of `complete` at the mock server; empty if the provider calls no service.
+        changed: fields of the request that `complete` changed.
+    """
+
+    provider: Any
+    models: CallResult = field(default_factory=CallResult)
+    asked: CallResult = field(default_factory=CallResult)
+    refused: CallResult = field(default_factory=CallResult)
+    cancelled: CallResult | None = None
+    knows_models: bool = True
+    caught: tuple[Caught, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    async def run(self, validator: Validator, server: CatchingServer) -> None:
+        server.set_mode("answer")
+        start = len(server.caught)
+        self.models = await validator.perform("list_models()", called(self.provider.list_models))
+        self.knows_models = all(each.answer for each in server.caught[start:])
+        request = self._native(_conversation())
+        before, start = request.model_dump(), len(server.caught)
+        self.asked = await validator.perform("complete()", called(partial(self.provider.complete, request)))
+        after, self.caught = request.model_dump(), tuple(server.caught[start:])
+        self.changed = tuple(name for name, value in before.items() if after.get(name) != value)
+        if self.caught:
+            server.set_mode("refuse")
+            self.refused = await validator.perform("complete(), refused by the service", self._complete())
+            server.set_mode("delay")
+            ended = await validator.perform("complete(), cancelled", self._cancel(validator, server))
+            self.cancelled = ended.value if not ended.problem else ended
+            server.set_mode("refuse")
+
+    async def _complete(self) -> Any:
+        return await called(partial(self.provider.complete, self._native(_conversation())))
+
+    async def _cancel(self, validator: Validator, server: CatchingServer) -> CallResult | None:
+        """Cancel a call of `complete` when its request has arrived; return how it ended, `None` if none arrived."""
+        task = asyncio.create_task(validator.caught(self._complete()))
+        arrived = await server.wait_for_request(validator.limit_s / 2)
+        if not await cancel_in_time(task):
+            return CallResult(hung=True, problem="continues after its cancellation") if arrived else None
+        return await validator.ending(task) if arrived else None
+
+    def _native(self, value: Any) -> Any:
+        """Convert our value to the types that the provider uses."""
+        try:
+            return foreign(value) if is_foreign(self.provider.get_info()) else value
+        except Exception:  # noqa: BLE001 - third-party code: a rule reports it
+            return value
+
+    def identifies_itself(self) -> Iterator[Verdict]:
+        info = to_local(self.provider.get_info())
+        if not isinstance(info, ProviderInfo):
+            yield f"It returns {kind(info)}, not a ProviderInfo."
+            return
+        yield from (f"Its {name} is blank." for name in ("id", "display_name") if not getattr(info, name).strip())
+
+    def reports_limits(self) -> Iterator[Verdict]:
+        defaults = getattr(self.provider.get_info(), "defaults", None) or {}
+        for name in ("context_window", "max_output_tokens"):
+            if not isinstance(defaults.get(name), int) or defaults[name] <= 0:
+                yield f"Its defaults have no number of tokens for '{name}'."
+
+    def lists_its_models(self) -> Iterator[Verdict]:
+        models = self.models
+        if models.problem and not models.cancelled:
+            yield ToleratedError(f"It {models.problem}.") if self.knows_models else _unknown_service()
+        elif models.cancelled:
+            yield f"It {models.problem}."
+        elif not isinstance(models.value, list):
+            yield f"It returns {kind(models.value)}."
+        elif wrong := [model for model in models.value if not isinstance(to_local(model), ModelInfo)]:
+            yield f"There is {kind(wrong[0])} in the list."
+
+    def parses_calls(self) -> Iterator[Verdict]:
+        for count in range(len(_PARSED_CALLS) + 1):
+            calls = _PARSED_CALLS[:count]
+            blocks = [ToolCallBlock(id=call.id, name=call.name, input=call.arguments) for call in calls]
+            content = [TextBlock(text="Let me see."), *blocks]
+            response = self._native(ChatResponse(content=content, tool_calls=list(calls) or None))
+            before = response.model_dump()
+            got = self.provider.parse_tool_calls(response)
+            found = f"Of a response with {count} calls it makes"
+            if not isinstance(got, list):
+                yield f"{found} {kind(got)}, not a list."
+                continue
+            parsed = [{name: getattr(call, name, None) for name in ("id", "name", "arguments")} for call in got]
+            if parsed != [call.model_dump() for call in calls]:
+                yield f"{found} {parsed}."
+            if response.model_dump() != before:
+                yield "The response is changed afterwards."
+
+    def answers(self) -> Iterator[Verdict]:
+        answer = self._answer()
+        if not isinstance(answer, ChatResponse):
+            yield f"It returns {kind(answer)}."
+        elif not answer.content:
+            yield "Its content is empty."
+
+    def reports_usage(self) -> Iterator[Verdict]:
+        usage = getattr(self._answer(), "usage", None)
+        if usage is None:
+            yield "The response has no usage."
+            return
+        counts = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "total_tokens")}
+        total = usage.input_tokens + usage.output_tokens
+        if min(counts.values()) < 0:
+            yield f"A number of tokens is negative: {counts}."
+        elif usage.total_tokens != total:
+            yield f"total_tokens is {usage.total_tokens}; input and output are {total}."
+
+    def keeps_thinking(self) -> Iterator[Verdict]:
+        answer = self._answer()
+        if not any(caught.answer and ANSWER_SIGNATURE.encode() in caught.answer for caught in self.caught):
+            yield NotCheckedError("Its service has not answered with thinking that is signed.", "None is needed.")
+        elif not any(getattr(block, "signature", None) == ANSWER_SIGNATURE for block in answer.content):
+            yield "The signature of the thinking in the service's answer is not in the response."
+
+    def leaves_the_request(self) -> Iterator[Verdict]:
+        yield from (f"After the call its '{name}' is changed." for name in self.changed)
+
+    def sends_the_conversation(self) -> Iterator[Verdict]:
+        self._require_a_request()
+        # The largest is the model call; others may fetch a token or count tokens.
+        sent = max((caught.body for caught in self.caught), key=len).decode(errors="replace")
+        for call in CALLS:
+            if sent.count(call) < 2:
+                yield f"The id {call} is not both at its call and at its result."
+        for what, texts in _SENT.items():
+            if not all(text in sent for text in texts):
+                yield f"In the request's body {what} is missing."
+
+    def raises_llm_errors(self) -> Iterator[Verdict]:
+        self._require_a_request()
+        refused = self.refused
+        if not (isinstance(refused.error, Exception) and isinstance(to_local_error(refused.error), LLMError)):
+            yield f"After HTTP status 400 it {refused.problem or 'returns an answer'}."
+
+    def honours_cancellation(self) -> Iterator[Verdict]:
+        self._require_a_request()
+        ended = self.cancelled
+        if ended is None:
+            reason = "A second request has not reached its service."
+            yield NotCheckedError(reason, "Let every complete() ask the service.")
+        elif ended.hung:
+            yield "It continues after its cancellation."
+        elif not ended.cancelled:
+            how = f"{ended.problem} instead of" if ended.problem else "returns an answer instead of raising"
+            yield f"Cancelled, it {how} CancelledError."
+
+    def _answer(self) -> Any:
+        """Return the result of `complete`, in our types.
+
+        Raises:
+            NotCheckedError: the call failed for lack of its service.
+        """
+        asked = self.asked
+        if not asked.problem:
+            return to_local(asked.value)
+        if self.caught and self.caught[-1].answer is None:
+            raise _unknown_service()
+        error = to_local_error(asked.error) if isinstance(asked.error, Exception) else asked.error
+        if asked.hung or asked.cancelled:
+            raise NotCheckedError(f"It {asked.problem}.", _SET_ADDRESS if asked.hung else "Find what cancels it.")
+        if not self.caught and isinstance(error, LLMError | OSError):
+            reason = f"It {asked.problem}, and has called nothing at the option `base_url`."
+            raise NotCheckedError(reason, _SET_ADDRESS)
+        raise error or TypeError
+
+    def _require_a_request(self) -> None:
+        if not self.caught and not self.asked.problem:
+            raise NotCheckedError("It answers without asking a service over HTTP.", "None is needed.")
+        if not self.caught:
+            raise NotCheckedError("No request has arrived at the option `base_url`.", _SET_ADDRESS)
 
 
-async def _cancel(validator: Validator, provider: Any, server: CatchingServer) -> CallResult | None:
-    """Cancel a call of `complete` when its request has arrived; return how it ended, `None` if none arrived."""
-    call = called(partial(provider.complete, _native(provider, _conversation())))
-    task = asyncio.create_task(validator.caught(call))
-    arrived = await server.wait_for_request(validator.limit_s / 2)
-    if not await cancel_in_time(task):
-        return CallResult(hung=True, problem="continues after its cancellation") if arrived else None
-    return await validator.ending(task) if arrived else None
-
-
-def _native(provider: Any, value: Any) -> Any:
-    """Convert our value to the types that a provider uses."""
-    try:
-        return foreign(value) if is_foreign(provider.get_info()) else value
-    except Exception:  # noqa: BLE001 - third-party code: a rule reports it
-        return value
+def _unknown_service() -> NotCheckedError:
+    reason = "It calls a service whose response format the mock server does not know."
+    return NotCheckedError(reason, "Test it against recorded responses of the service.")
 
 
 def _conversation() -> ChatRequest:
@@ -169,157 +291,102 @@ def _conversation() -> ChatRequest:
     return ChatRequest(messages=messages, tools=[tool], max_output_tokens=1000)
 
 
-def _response(provider: Any, calls: tuple[ToolCall, ...]) -> Any:
-    """Return a response with these calls, in its blocks and in `tool_calls`."""
-    blocks = [ToolCallBlock(id=call.id, name=call.name, input=call.arguments) for call in calls]
-    response = ChatResponse(content=[TextBlock(text="Let me see."), *blocks], tool_calls=list(calls) or None)
-    return _native(provider, response)
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """One request and the body of its answer; `None` if it was refused."""
+
+    body: bytes
+    answer: bytes | None
 
 
-def _identity_problems(provider: Any) -> Iterator[str]:
-    info = to_local(provider.get_info())
-    if not isinstance(info, ProviderInfo):
-        yield f"It returns {kind(info)}, not a ProviderInfo."
-        return
-    yield from (f"Its {name} is blank." for name in ("id", "display_name") if not getattr(info, name).strip())
+class CatchingServer:
+    """HTTP server on a free local port, in a thread: a provider may block the event loop during a call."""
+
+    def __init__(self) -> None:
+        self.caught: list[Caught] = []
+        self._mode: Literal["answer", "refuse", "delay"] = "answer"
+        self._arrived = threading.Event()
+        self._released = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_INTERVAL_S,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def set_mode(self, mode: Literal["answer", "refuse", "delay"]) -> None:
+        """Set how to handle the next requests: answer those of a known format, refuse, or delay."""
+        self._mode = mode
+        self._arrived.clear()
+        if mode == "delay":
+            self._released.clear()
+        else:
+            self._released.set()
+
+    async def wait_for_request(self, within_s: float) -> bool:
+        """Wait for a request since the latest `set_mode`; return False after `within_s` seconds."""
+        return await asyncio.to_thread(self._arrived.wait, within_s)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.set_mode("refuse")
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - `self` is the request
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                body = _body(self)
+                content_type, answer = service_answer(self.path, body) if server._mode == "answer" else ("", None)
+                server.caught.append(Caught(body, answer))
+                server._arrived.set()
+                if server._mode == "delay":
+                    server._released.wait()
+                # A bad request, which clients do not retry.
+                self.send_response(400 if answer is None else 200)
+                shown = _file("refusal.json") if answer is None else answer
+                self.send_header("Content-Type", content_type or "application/json")
+                self.send_header("Content-Length", str(len(shown)))
+                self.end_headers()
+                self.wfile.write(shown)
+
+            do_GET = do_POST = do_PUT = answer  # noqa: N815 - the names are the base class's
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
 
 
-def _unknown_limits(provider: Any) -> Iterator[str]:
-    defaults = getattr(provider.get_info(), "defaults", None) or {}
-    for name in ("context_window", "max_output_tokens"):
-        if not isinstance(defaults.get(name), int) or defaults[name] <= 0:
-            yield f"Its defaults have no number of tokens for '{name}'."
+def service_answer(path: str, body: bytes) -> tuple[str, bytes | None]:
+    """Return content type and body of the answer to a request; no body for an unknown API."""
+    path = path.partition("?")[0].rstrip("/")
+    name = next((name for end, name in _APIS.items() if path.endswith(end)), None)
+    try:
+        streams = bool(json.loads(body).get("stream"))
+    except (ValueError, AttributeError):
+        streams = False
+    if name is None:
+        return "", None
+    return ("text/event-stream", _file(f"{name}.sse")) if streams else ("application/json", _file(f"{name}.json"))
 
 
-def _model_problems(trials: Trials) -> Iterator[str]:
-    models = trials.models
-    if models.problem and not models.cancelled:
-        raise ToleratedError(f"It {models.problem}.") if trials.knows_models else _UNKNOWN_SERVICE
-    if models.cancelled:
-        yield f"It {models.problem}."
-    elif not isinstance(models.value, list):
-        yield f"It returns {kind(models.value)}."
-    elif wrong := [model for model in models.value if not isinstance(to_local(model), ModelInfo)]:
-        yield f"There is {kind(wrong[0])} in the list."
+def _file(name: str) -> bytes:
+    return files(__package__).joinpath("service_answers", name).read_bytes()
 
 
-def _unparsed_calls(provider: Any) -> Iterator[str]:
-    for count in range(len(_PARSED_CALLS) + 1):
-        got = provider.parse_tool_calls(_response(provider, _PARSED_CALLS[:count]))
-        found = f"Of a response with {count} calls it makes"
-        if not isinstance(got, list):
-            yield f"{found} {kind(got)}, not a list."
-        elif list(map(_fields, got)) != list(map(_fields, _PARSED_CALLS[:count])):
-            yield f"{found} {list(map(_fields, got))}."
-
-
-def _fields(call: Any) -> dict[str, Any]:
-    return {name: getattr(call, name, None) for name in ("id", "name", "arguments")}
-
-
-def _changed_by_parsing(provider: Any) -> Iterator[str]:
-    response = _response(provider, _PARSED_CALLS)
-    before = response.model_dump()
-    provider.parse_tool_calls(response)
-    if response.model_dump() != before:
-        yield "The response is changed afterwards."
-
-
-def _answer(trials: Trials) -> Any:
-    """Return the result of `complete`, in our types.
-
-    Raises:
-        NotCheckedError: the call failed for lack of its service.
-    """
-    asked = trials.asked
-    if not asked.problem:
-        return to_local(asked.value)
-    if trials.caught and trials.caught[-1].answer is None:
-        raise _UNKNOWN_SERVICE
-    error = to_local_error(asked.error) if isinstance(asked.error, Exception) else asked.error
-    if asked.hung or asked.cancelled:
-        fix = "Let the option `base_url` set its service's address, and let it answer sooner."
-        raise NotCheckedError(f"It {asked.problem}.", "Find the code that cancels it." if asked.cancelled else fix)
-    if not trials.caught and isinstance(error, LLMError | OSError):
-        raise NotCheckedError(
-            f"It {asked.problem}, and has called nothing at the option `base_url`.",
-            "Pass its configuration with --config, and let the option `base_url` set its service's address.",
-        )
-    raise error or TypeError
-
-
-def answers(trials: Trials) -> Iterator[str]:
-    answer = _answer(trials)
-    if not isinstance(answer, ChatResponse):
-        yield f"It returns {kind(answer)}."
-    elif not answer.content:
-        yield "Its content is empty."
-
-
-def reports_usage(trials: Trials) -> Iterator[str]:
-    usage = getattr(_answer(trials), "usage", None)
-    if usage is None:
-        yield "The response has no usage."
-        return
-    counts = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "total_tokens")}
-    total = usage.input_tokens + usage.output_tokens
-    if min(counts.values()) < 0:
-        yield f"A number of tokens is negative: {counts}."
-    elif usage.total_tokens != total:
-        yield f"total_tokens is {usage.total_tokens}; input and output are {total}."
-
-
-def keeps_thinking(trials: Trials) -> Iterator[str]:
-    answer = _answer(trials)
-    if not any(caught.answer and ANSWER_SIGNATURE.encode() in caught.answer for caught in trials.caught):
-        raise NotCheckedError("Its service has not answered with thinking that is signed.", "None is needed.")
-    if not any(getattr(block, "signature", None) == ANSWER_SIGNATURE for block in answer.content):
-        yield "The signature of the thinking in the service's answer is not in the response."
-
-
-def _sent(trials: Trials) -> str:
-    """Return the body of the request at the mock server.
-
-    Raises:
-        NotCheckedError: no request arrived.
-    """
-    if trials.caught:
-        # The largest is the model call; others may fetch a token or count tokens.
-        return max((caught.body for caught in trials.caught), key=len).decode(errors="replace")
-    if not trials.asked.problem:
-        raise NotCheckedError("It answers without asking a service over HTTP.", "None is needed.")
-    raise NotCheckedError(
-        "No request has arrived at the server that the option `base_url` named.",
-        "Let the option `base_url` set the address of its service, and give with --config what else it needs.",
-    )
-
-
-def sends_the_signature(trials: Trials) -> Iterator[str]:
-    if SIGNATURE not in _sent(trials):
-        yield "The signature of the thinking block is not in the request's body."
-
-
-def sends_the_conversation(trials: Trials) -> Iterator[str]:
-    sent = _sent(trials)
-    yield from (f"The id {call} is not both at its call and at its result." for call in CALLS if sent.count(call) < 2)
-    missing = (what for what, texts in _SENT.items() if not all(text in sent for text in texts))
-    yield from (f"In the request's body {what} is missing." for what in missing)
-
-
-def raises_llm_errors(trials: Trials) -> Iterator[str]:
-    _sent(trials)
-    refused = trials.refused or CallResult()
-    if not (isinstance(refused.error, Exception) and isinstance(to_local_error(refused.error), LLMError)):
-        yield f"After HTTP status 400 it {refused.problem or 'returns an answer'}."
-
-
-def honours_cancellation(trials: Trials) -> Iterator[str]:
-    _sent(trials)
-    ended = trials.cancelled
-    if ended is None:
-        raise NotCheckedError("A second request has not reached its service.", "Let every complete() ask the service.")
-    if ended.hung:
-        yield "It continues after its cancellation."
-    elif not ended.cancelled:
-        how = f"{ended.problem} instead of" if ended.problem else "returns an answer instead of raising"
-        yield f"Cancelled, it {how} CancelledError."
+def _body(request: BaseHTTPRequestHandler) -> bytes:
+    if "chunked" not in request.headers.get("Transfer-Encoding", "").lower():
+        return request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    chunks = []
+    while size := int(request.rfile.readline().split(b";")[0], 16):
+        chunks.append(request.rfile.read(size))
+        request.rfile.readline()
+    request.rfile.readline()
+    return b"".join(chunks)

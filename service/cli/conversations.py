@@ -14,8 +14,7 @@ import click
 
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 from orchestrator_interactive.interactions.export import as_json_lines, as_page, as_text
-from service.cli.store_access import StoreAccess, with_store
-from service.runs.queries import find_conversation, forget, stack_of, summary, with_people
+from service.cli.store_access import StoreAccess, find_conversation, forget, stack_of, summary, with_people, with_store
 from service.store import inspect_run_store
 from service.tables import counted, moment, table
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
-    from service.runs.queries import Forgotten
+    from service.cli.store_access import Forgotten
 
 T = TypeVar("T")
 
@@ -217,7 +216,8 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
             continue
         if forgotten:
             every.append(forgotten)
-            click.echo(f"{key.conversation_id}  {key.agent_id}  {_description(forgotten)}")
+            names = ", ".join(branch.name for branch in forgotten.branches) or "the whole conversation"
+            click.echo(f"{key.conversation_id}  {key.agent_id}  {names} ({counted(forgotten.states, 'state')})")
     if not dry_run:
         idle_since = before if whole and conversation is None and agent is None else None
         await _forget_inboxes(access, {each.key.conversation_id for each in every if each.is_whole}, idle_since)
@@ -249,11 +249,6 @@ async def _retrying(change: Callable[[], Awaitable[T]]) -> T:
         except WriteConflict:
             continue
     return await change()
-
-
-def _description(forgotten: Forgotten) -> str:
-    names = ", ".join(branch.name for branch in forgotten.branches) or "the whole conversation"
-    return f"{names} ({counted(forgotten.states, 'state')})"
 
 
 def _total(every: list[Forgotten], keep_days: int, *, only_look: bool) -> str:

@@ -13,18 +13,17 @@ import click
 from service.cli.setup import Setup, config_option
 from service.cli.store_access import run_at
 from service.config.config import Environment, LogConfig
+from service.doctor import FindingLevel, passed
 from service.doctor.delivery_audit import check
-from service.doctor.findings import FindingLevel, passed
 from service.logging import configure_logging
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.tables import counted, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from service.doctor.delivery_audit import DeliveryAudit, Tally
-    from service.doctor.findings import DoctorFinding
+    from service.doctor import DoctorFinding
+    from service.doctor.delivery_audit import DeliveryAudit
 
 _NAMES = {
     "runs_on": "active runs, including unfinished cleanup",
@@ -58,8 +57,22 @@ def doctor(context: click.Context, url: str | None, config_path: Path | None, as
     """
     if url is None:
         context.exit(_examine(config_path, as_json=as_json))
-    found = run_at(config_path, url or None, _checked)
-    click.echo(_as_json(found) if as_json else _as_text(found))
+
+    async def audit(store_url: str) -> DeliveryAudit:
+        refuse_unprepared(store_url)
+        async with (
+            aclosing(await open_log_store(store_url)) as logs,
+            aclosing(await inspect_run_store(store_url)) as runs,
+        ):
+            return await check(runs, logs)
+
+    found = run_at(config_path, url or None, audit)
+    if as_json:
+        workspaces = {name: asdict(tally) for name, tally in sorted(found.workspaces.items())}
+        result = {"holds": found.holds, **asdict(found.tally), "workspaces": workspaces}
+        click.echo(json.dumps({**result, "violations": found.violations}, indent=2))
+    else:
+        click.echo(_as_text(found))
     context.exit(0 if found.holds else 1)
 
 
@@ -94,13 +107,11 @@ def _examine(config_path: Path | None, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"holds": not wrong, "findings": [asdict(finding) for finding in every]}, indent=2))
     else:
-        click.echo(_conclusion(every, wrong))
+        click.echo(f"{counted(wrong, 'problem')} found (✗)." if wrong else _conclusion(every))
     return 1 if wrong else 0
 
 
-def _conclusion(every: list[DoctorFinding], wrong: int) -> str:
-    if wrong:
-        return f"{counted(wrong, 'problem')} found (✗)."
+def _conclusion(every: list[DoctorFinding]) -> str:
     lacking = sum(finding.level is FindingLevel.WARNING for finding in every)
     skipped = sum(finding.level is FindingLevel.SKIPPED for finding in every)
     details = [counted(lacking, "warning") + " (!)"] if lacking else []
@@ -108,24 +119,16 @@ def _conclusion(every: list[DoctorFinding], wrong: int) -> str:
     return f"No problems found{''.join(f', {detail}' for detail in details)}."
 
 
-async def _checked(url: str) -> DeliveryAudit:
-    refuse_unprepared(url)
-    async with aclosing(await open_log_store(url)) as logs, aclosing(await inspect_run_store(url)) as runs:
-        return await check(runs, logs)
-
-
-def _as_json(found: DeliveryAudit) -> str:
-    workspaces = {name: asdict(tally) for name, tally in sorted(found.workspaces.items())}
-    result = {"holds": found.holds, **asdict(found.tally), "workspaces": workspaces, "violations": found.violations}
-    return json.dumps(result, indent=2)
-
-
 def _as_text(found: DeliveryAudit) -> str:
     tally = asdict(found.tally)
     unchecked = tally.pop("unchecked")
     lines = [table(("", "count"), [(_NAMES.get(name, name), f"{count:,}") for name, count in tally.items()])]
     if len(found.workspaces) > 1:
-        lines.append(_by_workspace(found.workspaces))
+        head = ("workspace", "conversations", "accepted", "waiting", "runs on", "owned", "without owner")
+        columns = ("conversations", "accepted", "waiting", "runs_on", "leases", "unowned")
+        tallies = sorted(found.workspaces.items())
+        rows = [(name, *(f"{getattr(each, column):,}" for column in columns)) for name, each in tallies]
+        lines.append(table(head, rows, numbers=head[1:]))
     lines += [
         f"{counted(each.unowned, 'conversation')} of {name} {'waits' if each.unowned == 1 else 'wait'} for a service "
         "that serves this workspace."
@@ -141,10 +144,3 @@ def _as_text(found: DeliveryAudit) -> str:
         lines.append(f"{counted(len(found.violations), 'violation')}:")
         lines += [f"- {each}" for each in found.violations]
     return "\n".join(lines)
-
-
-def _by_workspace(workspaces: Mapping[str, Tally]) -> str:
-    columns = ("conversations", "accepted", "waiting", "runs_on", "leases", "unowned")
-    head = ("workspace", "conversations", "accepted", "waiting", "runs on", "owned", "without owner")
-    rows = [(name, *(f"{getattr(each, column):,}" for column in columns)) for name, each in sorted(workspaces.items())]
-    return table(head, rows, numbers=head[1:])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 import yaml
 
-from connector.setup.manifest import PATH
-from connector.setup.manifest import manifest as manifest_of
+from connector.setup import PATH
+from connector.setup import manifest as manifest_of
 from service.cli.setup import Setup, config_option
-from service.config.config import ConfigError, Environment
+from service.config.config import Environment
+from service.config.config_errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,14 +41,14 @@ def manifest(config_path: Path | None, url: str | None, form: str) -> None:
     setup = Setup(Environment.from_environ())
     with setup.errors():
         config = setup.load(config_path)
-        made = manifest_of(names_of(config), _request_url(config, url))
-    click.echo(_serialized(made, form))
+        # The display names in Slack; the first is the default agent.
+        names = [each.persona.name.strip() or name for name, each in config.instances.items()]
+        made = manifest_of(names, _request_url(config, url))
+    if form == "json":
+        click.echo(json.dumps(made, indent=2, ensure_ascii=False))
+    else:
+        click.echo(yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=120).rstrip("\n"))
     click.echo(_NEXT, err=True)
-
-
-def names_of(config: ServiceConfig) -> list[str]:
-    """Return the agents' display names in Slack; the first is the default agent."""
-    return [each.persona.name.strip() or name for name, each in config.instances.items()]
 
 
 def _request_url(config: ServiceConfig, url: str | None) -> str | None:
@@ -75,9 +76,3 @@ def _request_url(config: ServiceConfig, url: str | None) -> str | None:
     if not is_url or not url.isascii() or not url.isprintable() or " " in url:
         raise ConfigError("--url is not a valid HTTPS URL. Example: https://agents.example.com.")
     return url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{PATH}"
-
-
-def _serialized(made: dict[str, Any], form: str) -> str:
-    if form == "json":
-        return json.dumps(made, indent=2, ensure_ascii=False)
-    return yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=120).rstrip("\n")

@@ -14,7 +14,7 @@ from orchestrator_interactive.validation import MODULE_TYPES, TIME_LIMIT_S, rend
 from orchestrator_interactive.validation import validate as validated
 from service.cli.setup import NotUsable
 from service.config.config import Environment
-from service.config.secrets import secret_options, secrets
+from service.config.credentials import secret_options, secrets
 from service.logging import hide_secrets
 
 if TYPE_CHECKING:
@@ -71,12 +71,8 @@ def validate(
     except ModuleNotFoundError as e:
         raise NotUsable(str(e)) from e
     hidden = (*secrets(environment), *secret_options(options), *secret_options(given))
-    click.echo(hide_secrets(rendered(report, _painted), hidden))
+    click.echo(hide_secrets(rendered(report, lambda outcome, text: click.style(text, fg=_COLOURS[outcome])), hidden))
     click.get_current_context().exit(_FAILED if not report.passed else 0 if report.complete else NotUsable.exit_code)
-
-
-def _painted(outcome: Outcome, text: str) -> str:
-    return click.style(text, fg=_COLOURS[outcome])
 
 
 def _options(option: str, given: str | None) -> dict[str, Any] | None:

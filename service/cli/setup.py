@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from service.config.config import ConfigError, Environment, load_config
-from service.config.secrets import secrets
+from service.config.config import load_config
+from service.config.config_errors import ConfigError
+from service.config.credentials import secrets
 from service.logging import hide_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.config.config import ServiceConfig
+    from service.config.config import Environment, ServiceConfig
 
 config_option = click.option(
     "--config",

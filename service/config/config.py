@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from service.config.config_errors import sentence
+from service.config.config_errors import ConfigError, sentence
 from service.config.slack import SlackConfig
 
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
@@ -28,10 +28,6 @@ _DEFAULT_STORE = "sqlite:~/.local/share/amplifier-slack/conversations.db"
 _INSTANCE_NAME = re.compile(r"\w[\w-]*")
 # Options of `context-stack` that the service sets.
 _SET_BY_SERVICE = frozenset({"store", "conversation_id", "agent_id"})
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; the message names the key and the fix."""
 
 
 class _Section(BaseModel):
@@ -124,10 +120,6 @@ class WorkspaceConfig(_Section):
     quota_mb: int = Field(default=512, gt=0)
     quota_files: int = Field(default=10_000, gt=0)
     reserve_mb: int = Field(default=256, ge=0)
-
-    def limits(self) -> dict[str, int]:
-        """Return the options of `tool-filesystem` that limit a folder."""
-        return self.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
 
 
 class LimitsConfig(_Section):

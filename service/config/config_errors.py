@@ -1,4 +1,4 @@
-"""Error messages for a configuration file. They never repeat a value: it may be a misplaced token."""
+"""Errors of the configuration. Their messages never repeat a value: it may be a misplaced token."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ _WRONG = {
     "int_from_float": "must be a whole number",
     "value_error": "{error}",
 }
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message names the key and the fix."""
 
 
 def sentence(error: ErrorDetails, kind: type[BaseModel]) -> str:

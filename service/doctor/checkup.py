@@ -14,10 +14,10 @@ import aiohttp
 from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.storage.errors import StoreError
-from service.config.config import ConfigError, file_of, store_of
-from service.config.tokens import api_url, bot_token
-from service.doctor import slack_app, transport
-from service.doctor.findings import DoctorFinding, failed, passed, skipped, warning
+from service.config.config import file_of, store_of
+from service.config.config_errors import ConfigError
+from service.config.credentials import api_url, bot_token
+from service.doctor import DoctorFinding, failed, passed, skipped, slack_app, warning
 from service.sessions.mount_plan import find_problems, mount_plan, new_session
 from service.sessions.workspaces import excess, template_entries
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
@@ -61,9 +61,9 @@ async def _check_slack(config: ServiceConfig, environment: Environment) -> list[
             found = slack_app.findings_in(answer)
             bots_app = await slack_app.id_of(api, bot_token(environment), str(answer.data.get("bot_id")))
         if config.slack.transport == "socket":
-            connection, sockets_app = await transport.check_socket(api, environment)
+            connection, sockets_app = await slack_app.check_socket(api, environment)
         else:
-            connection = await transport.check_http(api, config.slack, environment)
+            connection = await slack_app.check_http(api, config.slack, environment)
         settings = await slack_app.check_settings(api, environment, config.slack, sockets_app or bots_app)
         return [*found, connection, *slack_app.of_two_apps(sockets_app, bots_app), *settings]
 

@@ -15,7 +15,7 @@ from service.store.base import workspace_of
 from service.tables import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from orchestrator_interactive.interactions.stores import LogStore
     from service.store.base import ConversationRecord, RunStore
@@ -103,7 +103,9 @@ async def _audited(conversation_id: str, runs: RunStore, logs: LogStore, keys: S
             record = await runs.record(conversation_id)
             if record is None:
                 return DeliveryAudit()
-            read = {key.agent_id: await logged_ids(logs, key) for key in _with_agent(conversation_id, keys, record)}
+            # The log of the conversation's agent may have been created since the logs were listed.
+            now = [Key(conversation_id, record.agent)] if record.agent else []
+            read = {key.agent_id: await logged_ids(logs, key) for key in dict.fromkeys([*keys, *now])}
         except DamagedLog as e:
             return DeliveryAudit({workspace_of(conversation_id): Tally(conversations=1)}, (str(e),))
         found = _audit(conversation_id, record, {agent: each for agent, each in read.items() if each is not None})
@@ -113,7 +115,9 @@ async def _audited(conversation_id: str, runs: RunStore, logs: LogStore, keys: S
 
 
 def _audit(conversation_id: str, record: ConversationRecord, logs: Mapping[str, LoggedIds]) -> DeliveryAudit:
-    messages = _messages(record)
+    # The ids of the entries that are messages, in the order of acceptance.
+    others = {entry.id for entry in record.waiting if entry.kind != "message"}
+    messages = [id_ for id_ in record.order if id_ not in others and record.ends.get(id_) != "done"]
     logged = Counter(id_ for log in logs.values() for id_ in log.every)
     is_whole = bool(logs) and all(log.is_whole for log in logs.values())
     waiting = {entry.id for entry in record.waiting}
@@ -125,10 +129,13 @@ def _audit(conversation_id: str, record: ConversationRecord, logs: Mapping[str, 
     for agent, log in logs.items():
         wrong += _log_violations(agent, log, place)
     wrong += _inconsistencies(record)
-    counts = Counter(ends.values()) + _expired_messages(record)
+    # The messages whose ids have expired, by final state.
+    closed = Counter(record.ends.values())
+    expired = +Counter({name: record.count.left.get(end, 0) - closed[end] for end, name in _COUNTED_AS.items()})
+    counts = Counter(ends.values()) + expired
     tally = Tally(
         conversations=1,
-        accepted=len(messages) + _expired_messages(record).total(),
+        accepted=len(messages) + expired.total(),
         **{end: counts[end] for end in _ENDS},
         runs_on=int(record.has_run),
         leases=int(record.is_owned),
@@ -189,25 +196,6 @@ def _written_s(message_id: str) -> float | None:
             with suppress(ValueError):
                 return float(ts)
     return None
-
-
-def _messages(record: ConversationRecord) -> list[str]:
-    """Return the ids of the entries that are messages, in the order of acceptance."""
-    others = {entry.id for entry in record.waiting if entry.kind != "message"}
-    return [id_ for id_ in record.order if id_ not in others and record.ends.get(id_) != "done"]
-
-
-def _with_agent(conversation_id: str, keys: Iterable[Key], record: ConversationRecord) -> list[Key]:
-    """Add the log of the conversation's agent, which may have been created since the logs were listed."""
-    now = [Key(conversation_id, record.agent)] if record.agent else []
-    return list(dict.fromkeys([*keys, *now]))
-
-
-def _expired_messages(record: ConversationRecord) -> Counter[str]:
-    """Count the messages whose ids have expired, by final state."""
-    stored = Counter(record.ends.values())
-    rest = {name: record.count.left.get(end, 0) - stored[end] for end, name in _COUNTED_AS.items()}
-    return +Counter(rest)
 
 
 def _inconsistencies(record: ConversationRecord) -> Iterator[str]:

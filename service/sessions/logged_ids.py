@@ -13,11 +13,10 @@ from orchestrator_interactive.interactions.states import UserMessageState, UserR
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.interactions.stores import LogStore
-    from orchestrator_interactive.interactions.tree import Segment, Tree
 
 # Number of states per read.
 _PAGE = 500
@@ -61,7 +60,15 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
         number: await _read_segment(store, key, number, segment.base, segment.end)
         for number, segment in tree.segments.items()
     }
-    branches = {branch.name: _ids_on(tree, branch.name, segments) for branch in tree.branches()}
+    branches = {}
+    for branch in tree.branches():
+        number = tree.named(branch.name)
+        branches[branch.name] = tuple(
+            id_
+            for piece in tree.pieces(number, 0, tree.segments[number].end)
+            for index in range(piece.start, piece.stop)
+            for id_ in segments[piece.segment].ids.get(index, ())
+        )
     damaged = {
         tree.segments[number].name or f"{number} (pruned)": tuple(found.damaged)
         for number, found in segments.items()
@@ -107,39 +114,13 @@ def ids_in(node: Node) -> tuple[str, ...]:
     return tuple(delivered_ids_in(row)) if row is not None else ()
 
 
-def _ids_on(tree: Tree, branch: str, segments: Mapping[int, _Segment]) -> tuple[str, ...]:
-    number = tree.named(branch)
-    return tuple(
-        id_
-        for piece in tree.pieces(number, 0, tree.segments[number].end)
-        for index in range(piece.start, piece.stop)
-        for id_ in segments[piece.segment].ids.get(index, ())
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A contiguous range of a segment that was read: states [start, stop), and the message ids in them."""
+@dataclass(slots=True)
+class _ReadRange:
+    """The states [start, stop) of a segment that were read, and the message ids in them."""
 
     start: int
     stop: int
-    ids: frozenset[str] = frozenset()
-
-    def is_of(self, segment: Segment) -> bool:
-        """Return whether the range is still valid: states are immutable, but a log can be deleted and recreated."""
-        return segment.base <= self.start and self.stop <= segment.end
-
-    def with_read(self, start: int, stop: int, nodes: Collection[Node]) -> _Part:
-        """Extend the range by adjacent states, before or after it."""
-        new = {message_id for node in nodes for message_id in _ids_of(node)}
-        return _Part(min(start, self.start), max(stop, self.stop), self.ids | new if new else self.ids)
-
-
-def _ids_of(node: Node) -> tuple[str, ...]:
-    if node.envelope["t"] in _WITH_IDS:
-        with suppress(UnreadableState):
-            return ids_in(node)
-    return ()
+    ids: set[str] = field(default_factory=set)
 
 
 class DeliveredIds:
@@ -151,7 +132,8 @@ class DeliveredIds:
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
-        self._parts: dict[Key, dict[tuple[int, float], _Part]] = {}
+        # By log and segment, which has a number and a time of creation.
+        self._ranges: dict[Key, dict[tuple[int, float], _ReadRange]] = {}
 
     async def of(self, key: Key, ids: Collection[str]) -> frozenset[str]:
         """Return those of the message ids that are in the log.
@@ -164,35 +146,28 @@ class DeliveredIds:
         log = await self._store.load(key) if wanted else None
         if log is None:
             return frozenset()
-        missing, before = wanted, self._parts.get(key, {})
-        parts: dict[tuple[int, float], _Part] = {}
-        for number, segment in _latest_first(log.tree):
-            name = number, segment.created
-            part = before.get(name)
-            if part is None or not part.is_of(segment):
-                part = _Part(segment.end, segment.end)
-            parts[name] = part = await self._extended(key, number, segment, part, missing)
-            missing -= part.ids
-        self._cache(key, parts)
+        tree, missing, before = log.tree, wanted, self._ranges.pop(key, {})
+        ranges: dict[tuple[int, float], _ReadRange] = {}
+        for number in sorted(tree.segments, key=lambda each: (each != tree.current, -each)):  # the latest first
+            segment = tree.segments[number]
+            found = before.get((number, segment.created))
+            # States are immutable, but a log can be deleted and recreated.
+            if found is None or found.start < segment.base or segment.end < found.stop:
+                found = _ReadRange(segment.end, segment.end)
+            ranges[number, segment.created] = found
+            while missing := missing - found.ids:
+                if found.stop < segment.end:
+                    start, stop = found.stop, min(found.stop + _PAGE, segment.end)
+                elif segment.base < found.start:
+                    start, stop = max(found.start - _PAGE, segment.base), found.start
+                else:
+                    break
+                for node in await self._store.read(key, number, start, stop):
+                    if node.envelope["t"] in _WITH_IDS:
+                        with suppress(UnreadableState):
+                            found.ids.update(ids_in(node))
+                found.start, found.stop = min(start, found.start), max(stop, found.stop)
+        self._ranges[key] = ranges
+        if len(self._ranges) > _CACHED_LOGS:
+            del self._ranges[next(iter(self._ranges))]
         return wanted - missing
-
-    async def _extended(self, key: Key, number: int, segment: Segment, part: _Part, missing: frozenset[str]) -> _Part:
-        """Extend the range to the segment's end, then towards its start, until no id is missing."""
-        while part.stop < segment.end and missing - part.ids:
-            stop = min(part.stop + _PAGE, segment.end)
-            part = part.with_read(part.stop, stop, await self._store.read(key, number, part.stop, stop))
-        while segment.base < part.start and missing - part.ids:
-            start = max(part.start - _PAGE, segment.base)
-            part = part.with_read(start, part.start, await self._store.read(key, number, start, part.start))
-        return part
-
-    def _cache(self, key: Key, parts: dict[tuple[int, float], _Part]) -> None:
-        self._parts.pop(key, None)
-        self._parts[key] = parts
-        if len(self._parts) > _CACHED_LOGS:
-            del self._parts[next(iter(self._parts))]
-
-
-def _latest_first(tree: Tree) -> Iterator[tuple[int, Segment]]:
-    for number in sorted(tree.segments, key=lambda each: (each != tree.current, -each)):
-        yield number, tree.segments[number]

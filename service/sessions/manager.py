@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
-from service.config.config import ConfigError
+from service.config.config_errors import ConfigError
 from service.logging import hide_known, hide_secrets
 from service.sessions.foreign_loop import CAPABILITY as FOREIGN_LOOP
 from service.sessions.logged_ids import DeliveredIds
@@ -27,7 +27,6 @@ from service.sessions.user_errors import Interrupted, connector_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
-    from types import TracebackType
 
     from connector.protocols import MessageAuthor, ProgressCallback
     from orchestrator_interactive.interactions.stores import LogStore
@@ -73,13 +72,10 @@ class InProcessSessionManager:
 
     async def __aenter__(self) -> Self:
         await self._preflight()
-        await self._pool.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._pool.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.aclose()
 
     async def execute(  # noqa: PLR0913 - the parts of a run
         self,
@@ -229,27 +225,26 @@ class InProcessSessionManager:
         work: Callable[[AmplifierSession], Coroutine[Any, Any, str]],
         on_progress: ProgressCallback | None,
     ) -> str:
+        async def set_up() -> AmplifierSession:
+            await self._workspaces.prepare(key.conversation_id)
+            return await self._pool.take(key, fence)
+
         if key in self._runs:
             raise RunFailed("I am still working on the previous message.")
         self._runs[key] = run
         try:
             with connector_errors(key):
-                session = await run.unless_aborted(lambda: self._set_up(key, fence))
+                session = await run.unless_aborted(set_up)
                 if session is None:
                     return await run.emit_aborted(on_progress)
                 try:
                     if run.is_aborted:
                         return await run.emit_aborted(on_progress)
-                    with run.attached(session):
-                        return await run.full_answer(await run.run_to_end(work(session)))
+                    return await run.run_to_end(session, work(session))
                 finally:
                     await self._pool.give_back(key, session)
         finally:
             del self._runs[key]
-
-    async def _set_up(self, key: Key, fence: int | None) -> AmplifierSession:
-        await self._workspaces.prepare(key.conversation_id)
-        return await self._pool.take(key, fence)
 
     async def _new_session(self, key: Key) -> AmplifierSession:
         instance, folder = self._instances[key.agent_id], self._workspaces.folder(key.conversation_id)

@@ -43,18 +43,30 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
 ) -> dict[str, Any]:
     """Build the mount plan of a conversation's session, whose files are in `workspace`.
 
-    `conversation` is the key of its log. `limits` are the options of `tool-filesystem` that limit the workspace.
-    `anthropic_api_key` is for each Anthropic provider without its own key.
+    `conversation` is the key of its log. `limits` are the options of `tool-filesystem` that limit the workspace; they
+    do not apply to a configured `root`. `anthropic_api_key` is for each Anthropic provider without its own key.
     """
-    providers = instance.providers or [ModuleConfig(module=default_provider)]
+    context_options: dict[str, Any] = {}
+    if instance.context.module in _WITH_INSTRUCTIONS:
+        context_options["system_prompt"] = instance.instructions
+    if keeps_log(instance) and conversation is not None:
+        context_options |= {"conversation_id": conversation.conversation_id, "agent_id": conversation.agent_id}
+    providers = [_entry(each) for each in instance.providers or [ModuleConfig(module=default_provider)]]
+    for each in providers:
+        if each["module"] == _OF_ANTHROPIC and anthropic_api_key and not each["config"].get("api_key"):
+            each["config"]["api_key"] = anthropic_api_key  # it was removed from the environment
+    tools = [_entry(tool) for tool in instance.tools]
+    for each in tools:
+        if each["module"] == "tool-filesystem" and "root" not in each["config"]:
+            each["config"] = {"root": str(workspace), **(limits or {}), **each["config"]}
     return {
         "session": {
             "orchestrator": _entry(instance.orchestrator),
-            "context": _entry(instance.context, _of_context(instance, conversation)),
+            "context": _entry(instance.context, context_options),
             **instance.session.model_dump(exclude_none=True),
         },
-        "providers": [_provider(each, anthropic_api_key) for each in providers],
-        "tools": [_entry(tool, _rooted(tool, workspace, limits or {})) for tool in instance.tools],
+        "providers": providers,
+        "tools": tools,
         "hooks": [_entry(hook) for hook in instance.hooks],
     }
 
@@ -101,29 +113,6 @@ def keeps_log(instance: InstanceConfig) -> bool:
 
 def _entry(module: ModuleConfig, defaults: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"module": module.module, "source": module.source, "config": {**(defaults or {}), **module.config}}
-
-
-def _of_context(instance: InstanceConfig, conversation: Key | None) -> dict[str, Any]:
-    name = instance.context.module
-    options: dict[str, Any] = {"system_prompt": instance.instructions} if name in _WITH_INSTRUCTIONS else {}
-    if keeps_log(instance) and conversation is not None:
-        options |= {"conversation_id": conversation.conversation_id, "agent_id": conversation.agent_id}
-    return options
-
-
-def _provider(module: ModuleConfig, anthropic_api_key: str) -> dict[str, Any]:
-    """Pass the API key as an option: it was removed from the environment."""
-    entry = _entry(module)
-    if module.module == _OF_ANTHROPIC and anthropic_api_key and not entry["config"].get("api_key"):
-        entry["config"]["api_key"] = anthropic_api_key
-    return entry
-
-
-def _rooted(tool: ModuleConfig, workspace: Path, limits: Mapping[str, int]) -> dict[str, Any]:
-    """Confine `tool-filesystem` to the conversation's folder. The limits do not apply to a configured `root`."""
-    if tool.module != "tool-filesystem" or "root" in tool.config:
-        return {}
-    return {"root": str(workspace), **limits}
 
 
 async def find_problems(plan: dict[str, Any]) -> list[str]:
@@ -188,25 +177,24 @@ class _WatchedLoader(ModuleLoader):
         """Return one sentence for each module under the key of another module type."""
         placed = [(point, plan["session"][point]["module"]) for point in _SINGLE]
         placed += [(point, entry["module"]) for point in (*_MULTI, "hooks") for entry in plan[point]]
+        found = ((point, module, self._points[module]) for point, module in placed if module in self._points)
         return [
-            f"{point}: the module '{module}' {_wrong(point, self._points[module])}"
-            for point, module in placed
-            if module in self._points and _is_misplaced(point, self._points[module])
+            f"{point}: the module '{module}' {problem}" for point, module, at in found if (problem := _wrong(point, at))
         ]
 
 
-def _is_misplaced(point: str, points: set[str]) -> bool:
-    if point == "hooks":  # hooks may register their handlers later, when the session is ready
-        return bool(points) and point not in points
-    # A provider without an API key mounts nothing; the session uses the next one.
-    return points.isdisjoint({point, _CONFIGURED_POINT}) and not (point == "providers" and not points)
-
-
-def _wrong(point: str, points: set[str]) -> str:
-    if not points:
-        return "mounts nothing; check its `config`."
-    problem = "registers no handler" if point == "hooks" else f"mounts no {point.removesuffix('s')}"
-    return f"{problem}; it is under the wrong key."
+def _wrong(point: str, points: set[str]) -> str | None:
+    """Describe the problem of a module that is configured at `point` and mounts something at `points`."""
+    if point == "hooks":
+        # Hooks may register their handlers later, when the session is ready.
+        is_right, problem = not points or point in points, "registers no handler"
+    else:
+        # A provider without an API key mounts nothing; the session uses the next one.
+        is_right = not points.isdisjoint({point, _CONFIGURED_POINT}) or (point == "providers" and not points)
+        problem = f"mounts no {point.removesuffix('s')}"
+    if is_right:
+        return None
+    return f"{problem}; it is under the wrong key." if points else "mounts nothing; check its `config`."
 
 
 def _mounted(coordinator: ModuleCoordinator) -> set[tuple[str, int]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.loop.tasks import CancellableTask
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from connector.protocols import ProgressCallback
     from orchestrator_interactive.kernel import AmplifierSession
@@ -78,38 +77,34 @@ class SessionRun:
         finally:
             self._abort = None
 
-    @contextmanager
-    def attached(self, session: AmplifierSession) -> Iterator[None]:
-        """Attach the session to the run. On exit, withdraw the injections that its loop has not consumed."""
-        token = session.coordinator.cancellation
-        self.session = session
-        self._stop.register_child(token)
-        try:
-            yield
-        finally:
-            self._stop.unregister_child(token)
-            token.reset()
-            self._withdraw_pending()
-            self.session = None
-
-    async def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the session's work and return its result.
+    async def run_to_end(self, session: AmplifierSession, work: Coroutine[Any, Any, str]) -> str:
+        """Run the session's work and return its answer; at the end, withdraw the injections that were not consumed.
 
         If the caller is cancelled, suspend the run and cancel its tools; propagate the cancellation once it has ended.
         """
+        token = session.coordinator.cancellation
+        self.session = session
+        self._stop.register_child(token)
         working = CancellableTask(work)
 
         def suspend() -> None:
             self.suspend()
             working.cancel(grace_s=None)
 
-        await working.wait(suspend)
-        return working.result()
-
-    async def full_answer(self, answer: str) -> str:
-        """Return the answer, or text that is in the log although the loop was cancelled before it returned it."""
-        unconfirmed_text = self.capability("orchestrator.unconfirmed_text")
-        return (await unconfirmed_text() if unconfirmed_text else "") or answer
+        try:
+            await working.wait(suspend)
+            answer = working.result()
+            # Text that is in the log although the loop was cancelled before it returned it.
+            unconfirmed_text = self.capability("orchestrator.unconfirmed_text")
+            return (await unconfirmed_text() if unconfirmed_text else "") or answer
+        finally:
+            self._stop.unregister_child(token)
+            token.reset()
+            receipts, withdraw = map(self.capability, ("orchestrator.receipts", "orchestrator.withdraw_message"))
+            for receipt in receipts() if receipts is not None and withdraw is not None else ():
+                if receipt.state == "waiting":
+                    withdraw(receipt.id)
+            self.session = None
 
     async def emit_aborted(self, on_progress: ProgressCallback | None) -> str:
         """Emit the `complete` event of a run that was aborted before its loop started."""
@@ -119,10 +114,3 @@ class SessionRun:
         if on_progress is not None:
             await on_progress("complete", {"iterations": 0, "status": status, "waiting": 0})
         return ""
-
-    def _withdraw_pending(self) -> None:
-        receipts, withdraw = self.capability("orchestrator.receipts"), self.capability("orchestrator.withdraw_message")
-        if receipts is not None and withdraw is not None:
-            for receipt in receipts():
-                if receipt.state == "waiting":
-                    withdraw(receipt.id)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -14,7 +13,6 @@ from service.sessions.foreign_loop import adapt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from types import TracebackType
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
@@ -30,7 +28,7 @@ _ALL_END_WITHIN_S = 0.2
 @dataclass(frozen=True, slots=True)
 class _IdleSession:
     session: AmplifierSession
-    since_s: float
+    eviction: asyncio.TimerHandle | None
 
 
 class SessionPool:
@@ -46,40 +44,24 @@ class SessionPool:
     def __init__(self, create: Callable[[Key], Awaitable[AmplifierSession]], idle_evict_s: float) -> None:
         self._create = create
         self._idle_evict_s = idle_evict_s
-        # Longest idle first. All are kept for the same time, so one timer is enough.
-        self._idle: OrderedDict[Key, _IdleSession] = OrderedDict()
-        self._unlogged: dict[Key, _IdleSession] = {}
-        self._has_idle = asyncio.Event()
-        self._evicting: asyncio.Task[None] | None = None
+        self._idle: dict[Key, _IdleSession] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Close all idle sessions."""
+        for key in list(self._idle):
+            self._evict(key)
+        if self._closing:
+            _, late = await asyncio.wait(self._closing, timeout=_ALL_END_WITHIN_S)
+            for each in late:
+                each.cancel()
+            if late:
+                log.warning("sessions.not_ended", count=len(late))
 
     def idle(self, key: Key) -> AmplifierSession | None:
         """Return the conversation's idle session without taking it; `None` if there is none."""
-        found = self._idle.get(key) or self._unlogged.get(key)
+        found = self._idle.get(key)
         return found.session if found else None
-
-    async def __aenter__(self) -> Self:
-        self._evicting = asyncio.create_task(self._evict())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._evicting is not None:
-            self._evicting.cancel()
-            await asyncio.wait([self._evicting], timeout=_ALL_END_WITHIN_S)
-        ending = [
-            asyncio.create_task(_close(key, idle.session))
-            for key, idle in (*self._idle.items(), *self._unlogged.items())
-        ]
-        self._idle.clear()
-        self._unlogged.clear()
-        if not ending:
-            return
-        _, late = await asyncio.wait(ending, timeout=_ALL_END_WITHIN_S)
-        for each in late:
-            each.cancel()
-        if late:
-            log.warning("sessions.not_ended", count=len(late))
 
     async def take(self, key: Key, fence: int | None) -> AmplifierSession:
         """Take the conversation's session out of the pool or create it, up to date with its log.
@@ -92,8 +74,8 @@ class SessionPool:
             ModuleNotFoundError, ModuleLoadError: a module cannot be loaded.
         """
         idle = self._pop(key)
-        if idle is not None and await _prepare(key, idle.session, fence):
-            return idle.session
+        if idle is not None and await _prepare(key, idle, fence):
+            return idle
         session = await self._create(key)
         await _prepare(key, session, fence, is_new=True)
         return session
@@ -101,31 +83,26 @@ class SessionPool:
     async def give_back(self, key: Key, session: AmplifierSession) -> None:
         """Return a session to the pool."""
         other = self._pop(key)
-        idle = _IdleSession(session, asyncio.get_running_loop().time())
-        if log_of(session) is None:
-            self._unlogged[key] = idle
-        else:
-            self._idle[key] = idle
-            self._has_idle.set()
-        if other is not None and other.session is not session:
-            await _close(key, other.session)
+        keeps_log = log_of(session) is not None
+        eviction = asyncio.get_running_loop().call_later(self._idle_evict_s, self._evict, key) if keeps_log else None
+        self._idle[key] = _IdleSession(session, eviction)
+        if other is not None and other is not session:
+            await _close(key, other)
 
-    def _pop(self, key: Key) -> _IdleSession | None:
-        return self._idle.pop(key, None) or self._unlogged.pop(key, None)
+    def _pop(self, key: Key) -> AmplifierSession | None:
+        found = self._idle.pop(key, None)
+        if found is None:
+            return None
+        if found.eviction is not None:
+            found.eviction.cancel()
+        return found.session
 
-    async def _evict(self) -> None:
-        clock = asyncio.get_running_loop()
-        while True:
-            await self._has_idle.wait()
-            while self._idle:
-                key, longest = next(iter(self._idle.items()))
-                left_s = longest.since_s + self._idle_evict_s - clock.time()
-                if left_s > 0:
-                    await asyncio.sleep(left_s)
-                    continue
-                del self._idle[key]
-                await _close(key, longest.session)
-            self._has_idle.clear()
+    def _evict(self, key: Key) -> None:
+        session = self._pop(key)
+        if session is not None:
+            closing = asyncio.create_task(_close(key, session))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
 
 def log_of(session: AmplifierSession) -> InteractionStack | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, NoRoom, free_bytes, is_left_behind
-from service.config.config import ConfigError
+from service.config.config_errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,11 +52,8 @@ class Workspaces:
 
     def __init__(self, config: WorkspaceConfig) -> None:
         self._config = config
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """Return the options of `tool-filesystem` that limit a folder."""
-        return self._config.limits()
+        # The options of `tool-filesystem` that limit a folder.
+        self.limits: dict[str, int] = config.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
 
     async def check(self) -> None:
         """Check that folders can be created, and make them inaccessible to other users.

@@ -1,17 +1,41 @@
-"""The interfaces of a backend and of its run store: inboxes, leases, active runs and outboxes, by conversation."""
+"""What all backends share: the interfaces of a backend and of its run store, and the serialization of its data.
+
+A run store has inboxes, leases, active runs and outboxes, by conversation.
+"""
 
 from __future__ import annotations
 
+import json
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from connector.protocols import RateBudget
+from connector.protocols import Claim, InboxEntry, LeaseLost, RateBudget
+from orchestrator_interactive.interactions.errors import DamagedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from connector.protocols import Claim, InboxEntry, StateChanges
+    from connector.protocols import StateChanges
     from orchestrator_interactive.interactions.stores import LogStore
+
+    Text = str | bytes | None
+    # An entry as it is stored: sequence number, id, kind and data.
+    Row = tuple[int, str, Any, Any]
+
+# Seconds until a conversation without an owner is due after an admission; the admitting process can claim it first.
+GRACE_S = 2.0
+# Maximum delay in seconds until a conversation that was handed over is due.
+MAX_DUE_IN_S = 60.0
+# Ids of closed entries are kept for duplicate detection: the newest of each conversation,
+KEPT_ENTRIES = 10_000
+# for this many seconds after its last change.
+KEPT_S = 7 * 24 * 60 * 60
+
+_UNREADABLE = object()
+
+as_json = json.JSONEncoder(separators=(",", ":")).encode
+_POSTED = as_json("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +158,11 @@ class RunStore(Protocol):
         """Write all changes or none. Entries that are closed or missing are left unchanged."""
         ...
 
-    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        """Release the lease. Return False, and keep it, if an entry is pending after the sequence number `seen`."""
-        ...
+    async def release(self, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0) -> bool:
+        """Release the lease. Return False, and keep it, if an entry is pending after the sequence number `seen`.
 
-    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        """Release the lease unconditionally. Pending work is due after `due_in_s`, which is at most MAX_DUE_IN_S."""
+        With `None`, release it unconditionally. Pending work is due after `due_in_s`, which is at most MAX_DUE_IN_S.
+        """
         ...
 
     async def due(self, workspace: str, most: int) -> list[str]:
@@ -212,3 +235,68 @@ class Backend(Protocol):
     def refuse_unprepared(self, url: str) -> None:
         """Raise StoreError if opening the store would create its tables."""
         ...
+
+
+def claim_of(token: int, run: Text, posts: Mapping[str, Text], held_seq: int, waiting: Iterable[Row]) -> Claim:
+    """Build a claim from stored data.
+
+    An unreadable run record is replaced by one with only an `id`; unreadable posts are omitted.
+    """
+    found = None if run is None else _parse_json(run)
+    contents = {part: _parse_json(content) for part, content in posts.items()}
+    return Claim(
+        token,
+        found if found is None or isinstance(found, dict) else {"id": "unreadable"},
+        {part: content for part, content in contents.items() if content is not _UNREADABLE},
+        held_seq,
+        tuple(map(entry_of, waiting)),
+    )
+
+
+def entry_of(row: Row) -> InboxEntry:
+    """Parse a stored entry; its data are empty if unreadable."""
+    seq, name, kind, text = row
+    data = _parse_json(text)
+    return InboxEntry(name, kind, data if isinstance(data, dict) else {}, seq)
+
+
+def conversation_record(
+    run: Text, posts: Mapping[str, Text], waiting: Sequence[Row], damaged: Sequence[str] = (), **fields: Any
+) -> ConversationRecord:
+    """Build a record from the stored run, posts and entries, and its remaining fields."""
+    texts: dict[str, Text] = {} if run is None else {"the record of its run": run}
+    texts |= {f"the text {part} of its run": content for part, content in posts.items()}
+    texts |= {f"entry {name} of its inbox": data for _, name, _, data in waiting}
+    unreadable = (f"{what} cannot be read" for what, text in texts.items() if _parse_json(text) is _UNREADABLE)
+    return ConversationRecord(
+        has_run=run is not None,
+        posts=sum(content not in (_POSTED, _POSTED.encode()) for content in posts.values()),
+        waiting=tuple(map(entry_of, waiting)),
+        damaged=(*damaged, *unreadable),
+        **fields,
+    )
+
+
+def _parse_json(text: Text) -> Any:
+    try:
+        return _UNREADABLE if text is None else json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return _UNREADABLE
+
+
+@contextmanager
+def readable(conversation_id: str) -> Iterator[None]:
+    """Convert errors of parsing stored data to `DamagedLog`."""
+    try:
+        yield
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as e:
+        raise DamagedLog(
+            f"The stored inbox of conversation {conversation_id} is damaged: restore it from a backup."
+        ) from e
+
+
+def lost(conversation_id: str) -> LeaseLost:
+    return LeaseLost(
+        f"The lease on the conversation {conversation_id} is lost: another process has claimed it, this one has "
+        "released it, or it is no longer in the store."
+    )

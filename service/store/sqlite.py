@@ -10,23 +10,22 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from connector.protocols import Claim
 from orchestrator_interactive.interactions.stores import open_store as open_logs
 from orchestrator_interactive.storage import sqlite as storage
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.sqlite import Database, sqlite_path, via
-from service.store import serialization
-from service.store.base import Admission, Count
-from service.store.serialization import (
+from service.store.base import (
     GRACE_S,
     KEPT_ENTRIES,
     KEPT_S,
+    Admission,
+    Count,
     as_json,
+    claim_of,
+    conversation_record,
     entry_of,
     lost,
-    posts_of,
     readable,
-    run_of,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from connector.protocols import InboxEntry, StateChanges
+    from connector.protocols import Claim, InboxEntry, StateChanges
     from service.store.base import ConversationRecord, RunStore
 
 __all__ = ["inspect_runs", "open_budget", "open_logs", "open_runs", "refuse_unprepared"]
@@ -163,7 +162,7 @@ class SqliteRunStore:
         token = max(token + 1, int(now * 1_000_000))
         ((run,),) = file.execute(_CLAIM, (token, owner, now + lease_s, now + lease_s, number)).fetchall()
         posts = dict(file.execute(_POSTS, (number,)).fetchall())
-        return Claim(token, run_of(run), posts_of(posts), held_seq, _waiting(file, number, 0))
+        return claim_of(token, run, posts, held_seq, file.execute(_WAITING, (number, 0)))
 
     @via(Database.write)
     def renew(self, file: sqlite3.Connection, conversation_id: str, token: int, lease_s: float) -> int:
@@ -177,7 +176,7 @@ class SqliteRunStore:
     @via(Database.read)
     def fetch(self, file: sqlite3.Connection, conversation_id: str, token: int, after: int) -> tuple[InboxEntry, ...]:
         number, _ = _owned(file, conversation_id, token)
-        return _waiting(file, number, after)
+        return tuple(map(entry_of, file.execute(_WAITING, (number, after)).fetchall()))
 
     @via(Database.write)
     def write(self, file: sqlite3.Connection, conversation_id: str, token: int, changes: StateChanges) -> None:
@@ -199,17 +198,10 @@ class SqliteRunStore:
             _forget_ids(file, "conversation = ? AND seq <= ?", number, last - KEPT_ENTRIES)
         file.execute(_LOOK, (self._clock(), number))
 
-    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        return await self._release(conversation_id, token, seen)
-
-    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        await self._release(conversation_id, token, None, due_in_s)
-
     @via(Database.write)
-    def _release(
+    def release(
         self, file: sqlite3.Connection, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0
     ) -> bool:
-        """Release the lease, unless an entry is pending after `seen`; with `None`, unconditionally."""
         if file.execute(_RELEASED, (conversation_id, token)).fetchone():
             return True
         number, _ = _owned(file, conversation_id, token)
@@ -343,7 +335,7 @@ def record_of(file: sqlite3.Connection, now: float, conversation_id: str) -> Con
         _, agent, owner, until, seq, held_seq, run, todo = row
         ends = {name: end for _, name, _, _, end in entries if end is not None}
         old = dict(forgotten)
-        record = serialization.record_of(
+        record = conversation_record(
             run,
             dict(posts),
             [each[:4] for each in entries if each[4] is None],
@@ -398,10 +390,6 @@ def _owned(file: sqlite3.Connection, conversation_id: str, token: int) -> tuple[
     if row is None:
         raise lost(conversation_id)
     return row
-
-
-def _waiting(file: sqlite3.Connection, number: int, after: int) -> tuple[InboxEntry, ...]:
-    return tuple(map(entry_of, file.execute(_WAITING, (number, after)).fetchall()))
 
 
 def _firsts(file: sqlite3.Connection, statement: str, *values: Any) -> list[Any]:

@@ -2,5 +2,5 @@
 
 from benchmarks import memory
 
-memory.CONVERSATIONS = 5
+memory.CONVERSATIONS = 2
 BENCHMARK = memory.BENCHMARK

@@ -16,7 +16,7 @@ from connector import HttpTransport, Instance, SlackCredentials, SocketTransport
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 from local_slack import LocalSlack
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 from service.store import open_run_store
 from service.store.base import RunStore
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from connector import texts
-from connector.records.runs import RunSummary
+from connector.records import RunSummary
 
 
 def stopped(*tools: tuple[str | None, str], waiting: int = 0) -> str:

@@ -5,7 +5,7 @@ import shlex
 
 from stored_conversations import StoredConversations
 
-from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES
+from connector.setup import BOT_EVENTS, BOT_SCOPES
 from service.config.config import Environment, load_config
 from service.config.slack import SlackConfig
 from service.sessions.mount_plan import find_problems, mount_plan

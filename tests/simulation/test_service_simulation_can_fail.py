@@ -18,12 +18,11 @@ from simulated.service.store_observer import OTHER_TEAM
 
 from connector.protocols import StateChanges
 from connector.runs.background_tasks import BackgroundTasks
-from connector.slack_api.client import SlackClient
-from connector.slack_api.history import ThreadHistory
+from connector.slack_api.client import SlackClient, ThreadHistory
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def renew_without_news(self, conversation_id, token, lease_s):
     return 0
 
 
-def keep_lease(self, conversation_id, token, _seen):
+def keep_lease(self, conversation_id, token, _seen, _due_in_s):
     self._owned(conversation_id, token).expires_s = 10**9
     return True
 
@@ -307,7 +306,7 @@ def enter_without_a_slot(self, conversation_id, message, *, is_resumed=False):
 DEFECTS = {
     "the store loses accepted messages": defect("must have one outcome", table=table(admit=lose_every_third)),
     "an event is acknowledged before it is stored": defect(
-        "was acknowledged and is lost", "kills", "slow store", acknowledges_early=True
+        "was acknowledged and is lost", "kills", "slow store", acknowledges_early=True, seeds=(12,)
     ),
     "an existing thread is not read after a mention": defect(
         *("was acknowledged and is lost", "existing threads", "no look-ups", "kills"),
@@ -316,7 +315,7 @@ DEFECTS = {
     ),
     "the store does not detect duplicates": defect("rows.", "doubled events", table=table(admit=forget_id)),
     "the loop gets the newer of two messages first": defect(
-        "which was written and accepted earlier", "urgent steers", sessions=sessions(inject=swap_steers)
+        "which was written and accepted earlier", "urgent steers", sessions=sessions(inject=swap_steers), seeds=(29,)
     ),
     "a message does not wait for older ones": defect(
         *("which was acknowledged when", "existing threads", "late events", "slow Slack", "failing Slack"),
@@ -339,7 +338,9 @@ DEFECTS = {
         "still has work",
         table=table(
             renew=renew_without_news,
-            release=lambda self, conversation_id, token, _seen: RunTable.release(self, conversation_id, token, 10**9),
+            release=lambda self, conversation_id, token, _seen, *due: RunTable.release(
+                self, conversation_id, token, None, *due
+            ),
             due=lambda *_: [],
             _notify=lambda *_: None,
         ),
@@ -351,9 +352,11 @@ DEFECTS = {
     ),
     "pending cleanup is lost": defect("is left", "kills", table=change_writes(lose_cleanup), seeds=(12,)),
     "the end of a run is lost": defect(
-        "had its end notice", "kills", "permanent model errors", table=change_writes(lose_end)
+        "had its end notice", "kills", "permanent model errors", table=change_writes(lose_end), seeds=(15,)
     ),
-    "a stop holds nothing back": defect("began without a cause", "stops", "kills", table=change_writes(lose_held)),
+    "a stop holds nothing back": defect(
+        "began without a cause", "stops", "kills", table=change_writes(lose_held), seeds=(16,)
+    ),
     "a held message is lost": defect(
         *("was held back, and a later stop", "stops", "slow store", "impatient people"),
         table=change_writes(withdraw_held),
@@ -365,11 +368,12 @@ DEFECTS = {
         seeds=(37,),
     ),
     "an unknown outcome is not posted": defect(
-        "and no notice names it", "kills", client=notices_without("Outcome unknown: [^.]*[.]")
+        "and no notice names it", "kills", client=notices_without("Outcome unknown: [^.]*[.]"), seeds=(20,)
     ),
     "a stop notice does not count held messages": defect(
         *("is pending, and no later notice counts it", "stops"),
         client=notices_without(r"(📨 )?\d+ messages? (has|have) not been read yet.*"),
+        seeds=(16,),
     ),
     "a stop notice does not count finished calls": defect(
         *("have finished; notice", "stops"),
@@ -377,14 +381,16 @@ DEFECTS = {
         seeds=(4,),
     ),
     "a stop notice names no user": defect(
-        "was stopped by", "stops", client=notices_without(r"Stopped by \w+", "Stopped by somebody")
+        "was stopped by", "stops", client=notices_without(r"Stopped by \w+", "Stopped by somebody"), seeds=(4,)
     ),
-    "a stop looks like an end": defect("users do not see how", "stops", client=notices_without("^🛑 .*", "Done.")),
+    "a stop looks like an end": defect(
+        "users do not see how", "stops", client=notices_without("^🛑 .*", "Done."), seeds=(4,)
+    ),
     "a failure looks like an end": defect(
         "users do not see how", "permanent model errors", client=notices_without("^⚠️ .*", "Done.")
     ),
     "a stop without a run gets no reply": defect(
-        "a stop without an active run", "stops", client=notices_without("^Nothing is running here[.]")
+        "a stop without an active run", "stops", client=notices_without("^Nothing is running here[.]"), seeds=(20,)
     ),
     "a message is stopped before its run without a reply": defect(
         "was stopped before it was read", "stops", "kills", client=posts(no_stop_before_a_run), seeds=(25,)
@@ -432,7 +438,7 @@ DEFECTS = {
     "texts are not posted": defect(
         "is not in the thread", client=posts(lambda _place, content, _key, persona: None if persona else content)
     ),
-    "texts have another order": defect("; the thread has", client=client(post=post_the_first_later)),
+    "texts have another order": defect("; the thread has", client=client(post=post_the_first_later), seeds=(5,)),
     "a status message is left": defect("is left.", client=client(delete=nothing)),
     "a reaction is left": defect("An hourglass is left", client=client(unreact=nothing)),
     "the eyes reaction is missing": defect(
@@ -441,7 +447,7 @@ DEFECTS = {
     "a tool with side effects is repeated": defect(
         "was executed 2 times", "kills", tool=override(Tool, __init__=repeatable), seeds=(81,)
     ),
-    "a stop does nothing": defect("was stopped at", "stops", sessions=sessions(stop=lambda *_, **__: True)),
+    "a stop does nothing": defect("was stopped at", "stops", sessions=sessions(stop=lambda *_, **__: True), seeds=(4,)),
     "a stop is lost": defect("got a stop at", "stops", without=DELAYS, table=table(fetch=lose_stops), seeds=(8,)),
     "a process leaves a task": defect(
         "and left this task", "terminations", sessions=sessions(__aexit__=exit_and_leave_a_task)

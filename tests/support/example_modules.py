@@ -40,7 +40,7 @@ class Checker(NamedTuple):
     ) -> Report:
         messages: list[Message] = []
         home = self.folder / "home"
-        home.mkdir()
+        home.mkdir(exist_ok=True)
         await run_checks(ValidationOrder(path, module_type, config or {}, limit_s, given), messages.append, home)
         subject = [each for each in messages if isinstance(each, ValidatedModule)][-1]
         return Report(subject, tuple(each for each in messages if isinstance(each, ValidationFinding)))

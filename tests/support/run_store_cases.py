@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from connector.protocols import EntryKind, InboxEntry, LeaseLost, StateChanges
-from service.store.base import RunStore
-from service.store.serialization import GRACE_S, MAX_DUE_IN_S
+from service.store.base import GRACE_S, MAX_DUE_IN_S, RunStore
 
 Case = Callable[[RunStore], Awaitable[None]]
 
@@ -129,7 +128,7 @@ async def what_was_handed_over_to_rest_is_due_when_it_has_rested(store: RunStore
     for conversation_id, due_in_s in ((C, GRACE_S + 0.3), (D, MAX_DUE_IN_S)):
         await admitted(store, conversation_id, 1)
         claim = await store.claim(conversation_id, "a", LONG_S)
-        await store.hand_over(conversation_id, claim.token, due_in_s)
+        await store.release(conversation_id, claim.token, None, due_in_s)
     assert await store.due(T1, 9) == []
     await until_due(store, C)
     assert (await store.admit(D, entry(2, "stop"), None)).owner is None
@@ -160,7 +159,7 @@ async def what_has_waited_longest_is_due_first(store: RunStore) -> None:
     for name in names:
         await admitted(store, name, 1)
         claim = await store.claim(name, "a", LONG_S)
-        await store.hand_over(name, claim.token)
+        await store.release(name, claim.token, None)
         await asyncio.sleep(0.005)
     assert await store.due(T1, 9) == names
     assert await store.due(T1, 2) == names[:2]
@@ -189,7 +188,7 @@ async def what_is_due_is_asked_for_by_workspace(store: RunStore) -> None:
     async def leave(name: str) -> None:
         claim = await store.claim(name, "a", LONG_S)
         await store.write(name, claim.token, StateChanges(run={"id": 1}))
-        await store.hand_over(name, claim.token)
+        await store.release(name, claim.token, None)
 
     foreign = {f"T2:C{number}:1.0" for number in range(250)}
     await asyncio.gather(*map(leave, foreign))

@@ -167,7 +167,7 @@ class RunStoreMachine(RuleBasedStateMachine):
         if self.owning(name, age, lambda full, token: self.store.write(full, token, changes))[0]:
             self.of(name).change(changes)
 
-    @rule(name=NAMES, age=AGES, seen=PLACES)
+    @rule(name=NAMES, age=AGES, seen=st.none() | PLACES)
     def release(self, name, age, seen):
         expected, token = self.of(name), self.token(name, age)
         if expected.released == token:
@@ -175,20 +175,10 @@ class RunStoreMachine(RuleBasedStateMachine):
             return
         is_owner, is_released = self.owning(name, age, lambda full, mine: self.store.release(full, mine, seen))
         if is_owner:
-            assert is_released == all(each.seq <= seen for each in expected.waiting)
+            assert is_released == (seen is None or all(each.seq <= seen for each in expected.waiting))
             if is_released:
-                self.release_lease(expected)
-
-    @rule(name=NAMES, age=AGES)
-    def hand_over(self, name, age):
-        expected, token = self.of(name), self.token(name, age)
-        if expected.released == token:
-            self.run(self.store.hand_over(self.full(name), token))
-        elif self.owning(name, age, self.store.hand_over)[0]:
-            self.release_lease(expected)
-
-    def release_lease(self, expected):
-        expected.owner, expected.is_valid, expected.released, expected.at_once = None, False, expected.tokens[-1], True
+                expected.owner, expected.is_valid, expected.released = None, False, expected.tokens[-1]
+                expected.at_once = True
 
     @rule(name=NAMES)
     def forget(self, name):

@@ -32,7 +32,7 @@ async def populate(url: str) -> None:
             run={"id": "r"}, posts={"1": {"text": "fine"}}, closed={1: "", 2: "", 3: "", 4: "refused"}
         )
         await runs.write(HERE, claim.token, changes)
-        await runs.hand_over(HERE, claim.token)
+        await runs.release(HERE, claim.token, None)
 
 
 def corrupted_files(path: Path) -> Iterator[tuple[str, bytes]]:

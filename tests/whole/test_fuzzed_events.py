@@ -1,4 +1,4 @@
-"""Malformed events over every transport and store; `fuzz_test.py` sends more of them."""
+"""Malformed events over each transport and each store; `fuzz_test.py` sends more, over any pair of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 from fuzzing.trial import Trial
 
 
-@pytest.mark.parametrize("is_redis", [False, True], ids=["sqlite", "redis"])
-@pytest.mark.parametrize("transport", ["socket", "http"])
+@pytest.mark.parametrize(
+    ("transport", "is_redis"), [("socket", False), ("http", True)], ids=["socket-sqlite", "http-redis"]
+)
 @pytest.mark.timeout(180)
 async def test_malformed_events_are_acknowledged_and_block_no_conversation(transport, is_redis, tmp_path):
     findings = await Trial(seed=11, events=200, transport=transport, is_redis=is_redis).run(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from anthropic_server import AnthropicServer, text, tool_call
@@ -13,7 +14,7 @@ from service_process import run_command
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry
-from connector.records.entries import PendingMessage
+from connector.records import PendingMessage
 from local_slack import LocalSlack
 from service.store import inspect_run_store
 
@@ -65,7 +66,7 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             inbound = due_message(second, await ana.say("general", "hi"))
             other_model.reply(text("Hello."))
             await store.admit(
-                inbound.message.place.conversation_id, InboxEntry(inbound.id, "message", inbound.to_dict()), "alpha"
+                inbound.message.place.conversation_id, InboxEntry(inbound.id, "message", asdict(inbound)), "alpha"
             )
             thread = (second.channel("general").id, inbound.message.ts)
             await other_slack.until(lambda _: any(m.text == "Hello." for m in second.workspace.thread(*thread)), 30)

@@ -54,7 +54,7 @@ class Item:
     """A state, or the start of a task.
 
     Args:
-        kind: what it is.
+        kind: see `Kind`.
         index: position of the state; the number of a task.
         ts: seconds since the epoch.
         title: name of a speaker or a tool; the text of an event.

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orchestrator_interactive.interactions import tree as trees
@@ -55,7 +54,7 @@ class Change:
     nodes: Sequence[Node] = ()
     cuts: Sequence[Piece] = ()
     fence: int | None = None
-    id: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
+    id: str = field(default_factory=lambda: os.urandom(8).hex(), compare=False)
 
 
 class LogStore(Protocol):

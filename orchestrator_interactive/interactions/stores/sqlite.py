@@ -41,8 +41,10 @@ _TABLES = (
 _LOAD = """SELECT version, end, written, tree FROM logs LEFT JOIN trees ON log = id
     WHERE conversation = ? AND agent = ?"""
 # No RETURNING: it doubles the time of an update.
-_FIND = "SELECT id, version, change FROM logs WHERE conversation = ? AND agent = ?"
-_FENCE = "SELECT token FROM fences WHERE conversation = ? AND agent = ?"
+# One row, also of a log that does not exist.
+_FIND = """SELECT id, coalesce(version, 0), change, coalesce(token, 0) FROM (SELECT ? AS c, ? AS a)
+    LEFT JOIN logs ON logs.conversation = c AND logs.agent = a
+    LEFT JOIN fences ON fences.conversation = c AND fences.agent = a"""
 _UPDATE = "UPDATE logs SET version = version + 1, end = ?, written = ?, change = ? WHERE id = ?"
 _INSERT = "INSERT INTO logs (end, written, change, conversation, agent, version) VALUES (?, ?, ?, ?, ?, 1)"
 _RAISE_FENCE = """INSERT INTO fences VALUES (?, ?, ?)
@@ -91,7 +93,7 @@ class SqliteStore:
 
     @via(Database.write_in_thread)
     def remove(self, file: sqlite3.Connection, key: Key, version: int) -> None:
-        log, now, _ = file.execute(_FIND, (key.conversation_id, key.agent_id)).fetchone() or (None, 0, None)
+        log, now, _, _ = file.execute(_FIND, (key.conversation_id, key.agent_id)).fetchone()
         if now != version:
             raise conflict(key)
         file.execute("DELETE FROM logs WHERE id = ?", (log,))
@@ -126,8 +128,8 @@ def prepare(file: sqlite3.Connection) -> None:
 
 def _commit(file: sqlite3.Connection, key: Key, change: Change) -> None:
     place = (key.conversation_id, key.agent_id)
-    log, version, last = file.execute(_FIND, place).fetchone() or (None, 0, None)
-    is_fenced = change.fence is not None and _fence(file, place) > change.fence
+    log, version, last, fence = file.execute(_FIND, place).fetchone()
+    is_fenced = change.fence is not None and fence > change.fence
     if is_fenced or version != change.version:
         if last == change.id:
             return  # a retry of the last change
@@ -145,11 +147,6 @@ def _commit(file: sqlite3.Connection, key: Key, change: Change) -> None:
         file.execute(_ADD, (*head, envelope["data"], fields_of(node)))
     for cut in change.cuts:
         file.execute(_CUT, (log, cut.segment, cut.start, cut.stop))
-
-
-def _fence(file: sqlite3.Connection, place: tuple[str, str]) -> int:
-    row = file.execute(_FENCE, place).fetchone()
-    return row[0] if row else 0
 
 
 def _node(row: tuple[Any, ...]) -> Node:

@@ -25,6 +25,7 @@ MAX_INVALID_CHARS = 50_000
 _MAX_CHARS = 50_000_000
 _SHORT_CHARS, _SHORT_BITS, _FEW = 10_000, 1_000, 100
 _SCALARS = frozenset({float, bool, type(None)})
+_KINDS = {type(None): "null", bool: "true or false", str: "a string", list: "a list"}
 
 _AGAIN = "The tool was not started. Call it again with one complete JSON object that fits its schema."
 _FLATTER = "The tool was not started. Call it again with fewer levels, for example with the inner part as a JSON text."
@@ -80,21 +81,7 @@ def problem_of(arguments: dict[str, Any]) -> str | None:
         return f"The arguments of this call are not valid JSON: {why}. {_AGAIN}"
     if isinstance(parsed, dict):
         return f"The arguments of this call cannot be used: they contain values that JSON cannot encode. {_AGAIN}"
-    return f"The arguments of this call are {_kind(parsed)}, not a JSON object. {_AGAIN}"
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case _:
-            return "a number"
+    return f"The arguments of this call are {_KINDS.get(type(parsed), 'a number')}, not a JSON object. {_AGAIN}"
 
 
 def _is_flat(given: dict[Any, Any]) -> bool:

@@ -9,7 +9,6 @@ import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
@@ -165,10 +164,23 @@ def check(request: ChatRequest) -> None:
 def block_problem(message: Message, block: ContentBlock) -> RequestProblem | None:
     """Return the problem of a block in this message, if any."""
     role = message.role
-    rule_of = _rule_for(role, type(block))
-    if rule_of is None:
+    if not isinstance(block, _PLACES[role]):
         return RequestProblem(RequestRule.MISPLACED, f"{block.type}, {role}")
-    rule = rule_of(block, message)
+    rule: RequestRule | None = None
+    match block:
+        case TextBlock():
+            rule = _text_rule(block.text)
+        case ToolCallBlock():
+            rule = _call_rule(block.name, block.input)
+        # Other providers keep their reasoning state in `content` instead of a signature.
+        case ThinkingBlock() if not block.signature and not block.content:
+            rule = RequestRule.UNSIGNED
+        case ThinkingBlock() if not can_be_sent(block.thinking):
+            rule = RequestRule.UNSENDABLE
+        case ToolResultBlock() if block.tool_call_id != message.tool_call_id:
+            rule = RequestRule.OTHER_RESULT
+        case ToolResultBlock() if not can_be_sent(block.output):
+            rule = RequestRule.UNSENDABLE
     return RequestProblem(rule, role) if rule else None
 
 
@@ -216,7 +228,9 @@ def _block_problems(message: Message, content: list[ContentBlock]) -> list[Reque
             continue
         if (problem := block_problem(message, block)) is not None:
             problems.append(problem)
-    if content and isinstance(content[-1], _THINKING) and _ends_in_thinking(message, content):
+    # Anthropic refuses thinking at the end, OpenAI refuses reasoning; calls in the field follow it.
+    ends_in_thinking = bool(content) and isinstance(content[-1], _THINKING)
+    if ends_in_thinking and len(calls_in(message)) == sum(isinstance(block, ToolCallBlock) for block in content):
         problems.append(RequestProblem(RequestRule.ENDS_IN_THINKING, message.role))
     return problems
 
@@ -233,11 +247,6 @@ def _field_problems(role: str, beside: list[Any]) -> list[RequestProblem]:
     return problems
 
 
-def _ends_in_thinking(message: Message, content: list[ContentBlock]) -> bool:
-    """Return whether thinking, the last block, ends the answer. Anthropic refuses that, OpenAI refuses reasoning."""
-    return len(calls_in(message)) == sum(isinstance(block, ToolCallBlock) for block in content)
-
-
 def _text_rule(text: str) -> RequestRule | None:
     if not text.strip():
         return RequestRule.BLANK
@@ -248,36 +257,6 @@ def _call_rule(name: str, arguments: Any) -> RequestRule | None:
     if not is_plain(name):
         return RequestRule.NAME
     return None if can_be_sent(arguments) else RequestRule.UNSENDABLE
-
-
-def _thinking_rule(block: ThinkingBlock) -> RequestRule | None:
-    # Other providers keep their reasoning state in `content` instead of a signature.
-    if not block.signature and not block.content:
-        return RequestRule.UNSIGNED
-    return None if can_be_sent(block.thinking) else RequestRule.UNSENDABLE
-
-
-def _result_rule(block: ToolResultBlock, message: Message) -> RequestRule | None:
-    if block.tool_call_id != message.tool_call_id:
-        return RequestRule.OTHER_RESULT
-    return None if can_be_sent(block.output) else RequestRule.UNSENDABLE
-
-
-# Rules per kind of block.
-_BLOCK_RULES: dict[type[ContentBlock], Callable[[Any, Message], RequestRule | None]] = {
-    TextBlock: lambda block, _: _text_rule(block.text),
-    ToolCallBlock: lambda block, _: _call_rule(block.name, block.input),
-    ThinkingBlock: lambda block, _: _thinking_rule(block),
-    ToolResultBlock: _result_rule,
-}
-
-
-@cache
-def _rule_for(role: str, kind: type[ContentBlock]) -> Callable[[Any, Message], RequestRule | None] | None:
-    """Return the rule for blocks of this kind in a message of this role; `None` if they are not allowed."""
-    if not issubclass(kind, _PLACES[role]):
-        return None
-    return next((rule for base, rule in _BLOCK_RULES.items() if issubclass(kind, base)), lambda _block, _of: None)
 
 
 def _tool_problems(request: ChatRequest) -> list[RequestProblem]:

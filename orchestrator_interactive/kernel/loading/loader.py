@@ -81,10 +81,6 @@ class ModuleLoader:
             raise ModuleLoadError(f"Module '{module_id}': config must be a mapping, not {config!r}.")
         if not isinstance(module_id, str) or not module_id.strip():
             raise ModuleNotFoundError(f"module_id must be the name of a module, not {module_id!r}.")
-        function, ready = await self._resolved(module_id, profile_source)
-        return Mount(function, config or {}, ready)
-
-    async def _resolved(self, module_id: str, profile_source: Any) -> Functions:
         try:
             resolver = self.coordinator.get("module-source-resolver") if self.coordinator else None
         except ValueError:  # another kernel's coordinator without this mount point
@@ -92,16 +88,18 @@ class ModuleLoader:
         tried = ""
         if resolver is not None:
             try:
-                return _import_from(await _path_from(resolver, module_id, profile_source), module_id)
+                functions = _import_from(await _path_from(resolver, module_id, profile_source), module_id)
+                return Mount(functions[0], config or {}, functions[1])
             except ModuleNotFoundError as e:
                 if profile_source is not None:
                     raise
                 tried = f"{e} "
         elif profile_source is not None:
             tried = f"Nothing is mounted that could read its source {profile_source!r}. "
-        return self._direct(module_id, tried)
+        function, ready = self._without_resolver(module_id, tried)
+        return Mount(function, config or {}, ready)
 
-    def _direct(self, module_id: str, tried: str) -> Functions:
+    def _without_resolver(self, module_id: str, tried: str) -> Functions:
         found = _installed(tuple(sys.path))
         if module_id not in found:  # it may have just been installed
             _installed.cache_clear()

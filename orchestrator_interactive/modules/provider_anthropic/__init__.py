@@ -1,8 +1,7 @@
 """Claude as a provider, through the streamed Messages API.
 
-`mount` is the entry point. `config` validates the configuration and `clients` shares HTTP clients. `convert` builds
-requests (`messages` converts rows and names, `model_rules` has the differences between models). `streaming` builds
-answers from events (`prices` computes tokens and cost). `errors` maps SDK errors to kernel errors.
+`mount` is the entry point, and `config` validates the configuration. `convert` builds requests, `models` has the rules
+and prices of models, `streaming` builds answers from events. `errors` maps SDK errors to kernel errors.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ import structlog
 
 from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
 from orchestrator_interactive.kernel.interop import to_local_coordinator
-from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
-from orchestrator_interactive.modules.provider_anthropic.provider import AnthropicProvider
+from orchestrator_interactive.modules.provider_anthropic.provider import CLIENTS, AnthropicProvider
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The provider: calls to Claude with retries, and model information."""
+"""The provider: calls to Claude with retries, model information, and the shared HTTP clients."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import asyncio
 import random
 import time
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import structlog
-from httpx2 import Timeout
+from anthropic import AsyncAnthropic, DefaultAioHttpClient
+from httpx2 import Timeout, create_ssl_context
 
 from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError
 from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
@@ -22,9 +26,9 @@ from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES,
 from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
 
-    from anthropic import AsyncAnthropic
     from anthropic.types import ModelInfo as ApiModel
 
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ResponseStream
@@ -178,3 +182,67 @@ async def _deadline(timeout_s: float | None, model: str) -> AsyncIterator[None]:
             raise
         message = f"{model} did not finish its answer within the {timeout_s:g} seconds that the request allows."
         raise LLMTimeoutError(message, provider="anthropic", model=model) from e
+
+
+ClientKey = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Shared:
+    client: AsyncAnthropic
+    users: int = 0
+
+
+@dataclass(slots=True)
+class ClientLease:
+    """A use of a shared client; `release` may be called more than once."""
+
+    client: AsyncAnthropic
+    _clients: dict[ClientKey, _Shared] = field(repr=False)
+    _address: ClientKey = field(repr=False)
+    _held: bool = True
+
+    async def release(self) -> None:
+        """Release the client; the last user closes it."""
+        if not self._held:
+            return
+        self._held = False
+        shared = self._clients[self._address]
+        shared.users -= 1
+        if not shared.users:
+            del self._clients[self._address]
+            await shared.client.close()
+
+
+class ClientPool:
+    """Counts the users of each client.
+
+    A client owns a pool of connections. Connections belong to one event loop, so each loop has its own clients.
+    """
+
+    def __init__(self) -> None:
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ClientKey, _Shared]] = WeakKeyDictionary()
+
+    def lease(self, api_key: str, base_url: str) -> ClientLease:
+        clients = self._by_loop.setdefault(asyncio.get_running_loop(), {})
+        address = (api_key, base_url)
+        if address not in clients:
+            clients[address] = _Shared(_client(api_key, base_url))
+        shared = clients[address]
+        shared.users += 1
+        return ClientLease(shared.client, clients, address)
+
+
+def _client(api_key: str, base_url: str) -> AsyncAnthropic:
+    # The SDK's own retries are off because they are invisible; the provider retries and emits events.
+    http_client = DefaultAioHttpClient(verify=_tls_context())
+    return AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0, http_client=http_client)
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """Return the SDK's default context. Loading certificates takes tens of milliseconds, so all clients share it."""
+    return create_ssl_context()
+
+
+CLIENTS = ClientPool()

@@ -14,16 +14,16 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolCall,
     ToolCallBlock,
 )
-from orchestrator_interactive.modules.provider_anthropic.prices import usage_of
+from orchestrator_interactive.modules.provider_anthropic.models import usage_of
 
 if TYPE_CHECKING:
-    from anthropic.types import Message, MessageDeltaUsage, RawContentBlockStartEvent, RawMessageDeltaEvent
+    from anthropic.types import Message, MessageDeltaUsage, RawContentBlockStartEvent
     from anthropic.types import RawMessageStreamEvent as Event
     from anthropic.types import Usage as StartUsage
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ResponseStream, Usage
     from orchestrator_interactive.modules.provider_anthropic.convert import ApiRequest
-    from orchestrator_interactive.modules.provider_anthropic.prices import Prices
+    from orchestrator_interactive.modules.provider_anthropic.models import Prices
 
 # Limit of an answer: many times the output limit of any model.
 _MAX_CHARS = 10_000_000
@@ -57,7 +57,6 @@ class StreamedAnswer:
         self._prices = prices
         self._open: dict[int, _OpenBlock] = {}
         self._content: list[ContentBlock] = []
-        self._dropped: list[str] = []
         # The last block, if it is a call whose input is missing or incomplete.
         self._unfinished_call: ToolCallBlock | None = None
         self._message: Message | None = None
@@ -68,25 +67,21 @@ class StreamedAnswer:
         """Process one event; this is the hot path."""
         if self._sink is not None:
             self._sink.heartbeat()
-        self._take(event)
-
-    def _take(self, event: Event) -> None:
         if event.type == "content_block_delta":
             if block := self._open.get(event.index):
                 self._grow(block, event.delta)
-                self._count_chars(block)
         elif event.type == "content_block_start":
             self._begin(event)
         elif event.type == "content_block_stop":
-            if block := self._open.pop(event.index, None):
-                self._end(block)
+            self._end(event.index)
         elif event.type == "message_start":
             self._start(event.message)
         elif event.type == "message_delta":
-            self._wind_up(event)
+            self._stop = event.delta
+            self._count(event.usage)
         elif event.type == "message_stop":
             for index in sorted(self._open):  # some gateways omit the end of the last block
-                self._end(self._open.pop(index))
+                self._end(index)
             self.complete = True
 
     def _start(self, message: Message) -> None:
@@ -98,17 +93,25 @@ class StreamedAnswer:
     def response(self) -> ChatResponse:
         """Return the complete answer."""
         stop_reason: str | None = getattr(self._stop, "stop_reason", None)
-        if stop_reason in _CUT and self._unfinished_call is not None:
-            self._content.remove(self._unfinished_call)
-            self._dropped.append(self._unfinished_call.name)
+        degradation = None
+        if stop_reason in _CUT and (dropped := self._unfinished_call) is not None:
+            self._content.remove(dropped)
+            degradation = {
+                "requested": f"tool calls: {dropped.name}",
+                "actual": "these calls were dropped",
+                "reason": "their input did not arrive completely",
+            }
+        metadata = {"id": getattr(self._message, "id", None), "model": getattr(self._message, "model", None)}
+        if explanation := getattr(getattr(self._stop, "stop_details", None), "explanation", None):
+            metadata["refusal"] = explanation
         calls = [block for block in self._content if isinstance(block, ToolCallBlock)]
         return ChatResponse(
             content=self._content,
             tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
             usage=self._tokens(),
             finish_reason=stop_reason,
-            degradation=self._degradation(),
-            metadata=self._metadata(),
+            degradation=degradation,
+            metadata=metadata,
         )
 
     def _begin(self, event: RawContentBlockStartEvent) -> None:
@@ -122,37 +125,32 @@ class StreamedAnswer:
             block.signature = start.signature
 
     def _grow(self, block: _OpenBlock, delta: Any) -> None:
-        kind = delta.type
-        if kind == "text_delta":
-            self._say(block, delta.text)
-        elif kind == "input_json_delta":
-            block.pieces.append(delta.partial_json)
-        elif kind == "thinking_delta":
-            block.pieces.append(delta.thinking)
-        elif kind == "signature_delta":
-            block.signature = delta.signature
-
-    def _count_chars(self, block: _OpenBlock) -> None:
+        match delta.type:
+            case "text_delta":
+                self._say(block, delta.text)
+            case "input_json_delta":
+                block.pieces.append(delta.partial_json)
+            case "thinking_delta":
+                block.pieces.append(delta.thinking)
+            case "signature_delta":
+                block.signature = delta.signature
         self._chars += len(block.pieces[-1]) if block.pieces else 0
         if self._chars > _MAX_CHARS:
-            raise LLMError(
-                f"The answer has more than {_MAX_CHARS:,} characters: it was cut off.",
-                provider="anthropic",
-                model=self._request.model,
-            )
+            message = f"The answer has more than {_MAX_CHARS:,} characters: it was cut off."
+            raise LLMError(message, provider="anthropic", model=self._request.model)
 
     def _say(self, block: _OpenBlock, text: str) -> None:
         block.pieces.append(text)
         if self._sink is not None and block.start.type == "text":
             self._sink.text(text)
 
-    def _end(self, block: _OpenBlock) -> None:
-        finished = self._finished(block)
-        if finished is None:
-            return
-        self._content.append(finished)
-        if self._sink is not None:
-            self._sink.block(finished)
+    def _end(self, index: int) -> None:
+        block = self._open.pop(index, None)
+        finished = None if block is None else self._finished(block)
+        if finished is not None:
+            self._content.append(finished)
+            if self._sink is not None:
+                self._sink.block(finished)
 
     def _finished(self, block: _OpenBlock) -> ContentBlock | None:
         text = "".join(block.pieces)
@@ -166,20 +164,13 @@ class StreamedAnswer:
             case "redacted_thinking":
                 return RedactedThinkingBlock.model_validate({"data": block.start.data, "model": self._request.model})
             case "tool_use":
-                return self._tool_call(block, text)
+                name = self._request.tool_names.get(block.start.name, block.start.name)
+                given = arguments_of(text or block.start.input)
+                call = ToolCallBlock(id=block.start.id, name=name, input=given)
+                if not text or problem_of(given):
+                    self._unfinished_call = call
+                return call
         return None
-
-    def _tool_call(self, block: _OpenBlock, text: str) -> ToolCallBlock:
-        name = self._request.tool_names.get(block.start.name, block.start.name)
-        given = arguments_of(text or block.start.input)
-        call = ToolCallBlock(id=block.start.id, name=name, input=given)
-        if not text or problem_of(given):
-            self._unfinished_call = call
-        return call
-
-    def _wind_up(self, event: RawMessageDeltaEvent) -> None:
-        self._stop = event.delta
-        self._count(event.usage)
 
     def _tokens(self) -> Usage:
         return usage_of(self._usage, self._request.model, self._prices)
@@ -187,19 +178,3 @@ class StreamedAnswer:
     def _count(self, usage: StartUsage | MessageDeltaUsage | None) -> None:
         # The last event's figures are cumulative, but may be incomplete.
         self._usage |= {key: value for key, value in (vars(usage) if usage else {}).items() if value is not None}
-
-    def _degradation(self) -> dict[str, Any] | None:
-        if not self._dropped:
-            return None
-        return {
-            "requested": f"tool calls: {', '.join(self._dropped)}",
-            "actual": "these calls were dropped",
-            "reason": "their input did not arrive completely",
-        }
-
-    def _metadata(self) -> dict[str, Any]:
-        metadata = {"id": getattr(self._message, "id", None), "model": getattr(self._message, "model", None)}
-        details = getattr(self._stop, "stop_details", None)
-        if explanation := getattr(details, "explanation", None):
-            metadata["refusal"] = explanation
-        return metadata

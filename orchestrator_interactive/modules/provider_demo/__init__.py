@@ -1,7 +1,7 @@
 """`provider-demo`: an offline provider without a language model, for trying out the service.
 
 It answers by word rules from the conversation and the tool results, paced, streaming, and with errors on request.
-`conversation` reads the task from a request, `tour` chooses the next step, `review` reports findings in files.
+`conversation` reads the task from a request, `tour` chooses the next step.
 """
 
 from __future__ import annotations
@@ -22,15 +22,12 @@ from orchestrator_interactive.kernel.contracts.errors import (
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import accepts_both, to_local_coordinator
-from orchestrator_interactive.modules.provider_demo.conversation import read_task
+from orchestrator_interactive.modules.provider_demo.conversation import read_task, text_of
 from orchestrator_interactive.modules.provider_demo.tour import next_step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, ResponseStream
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ResponseStream
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.modules.provider_demo.tour import DemoStep
 
 _MODEL = ModelInfo(
     id="demo-1",
@@ -39,8 +36,6 @@ _MODEL = ModelInfo(
     max_output_tokens=8_192,
     capabilities=["streaming", "tools", "tool_choice"],
 )
-# A call takes as long as this number of words.
-_WORDS_OF_A_CALL = 10
 _WORD = re.compile(r"\s*\S+\s*")
 
 
@@ -71,11 +66,12 @@ class DemoProvider:
         self._options = options
 
     def get_info(self) -> ProviderInfo:
+        limits = {"context_window": _MODEL.context_window, "max_output_tokens": _MODEL.max_output_tokens}
         return ProviderInfo(
             id="demo",
             display_name="Offline demo",
             capabilities=_MODEL.capabilities,
-            defaults={"model": _MODEL.id, "context_window": 200_000, "max_output_tokens": 8_192},
+            defaults={"model": _MODEL.id, **limits},
         )
 
     async def list_models(self) -> list[ModelInfo]:
@@ -90,32 +86,30 @@ class DemoProvider:
         Raises:
             LLMError: the last prompt requested it (`demo: fail`, `demo: fail auth`, `demo: rate limit`).
         """
-        await _fail_on_request(request)
+        task = read_task(request.messages)
+        await _fail_on_request("" if task.injected else task.prompt)
         may_call = request.tools and request.tool_choice != "none"
         step = next_step(request.messages, {tool.name for tool in request.tools or ()} if may_call else ())
-        await self._deliver(step, kwargs.get("stream"))
-        return ChatResponse(
-            content=step.blocks,
-            tool_calls=_tool_calls(step.blocks) or None,
-            usage=_usage(request, step.blocks),
-            finish_reason=step.finish_reason,
-            metadata={"refusal": step.refusal} if step.refusal else None,
-        )
-
-    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        if response.tool_calls is not None:
-            return response.tool_calls
-        return _tool_calls(response.content)
-
-    async def _deliver(self, step: DemoStep, stream: ResponseStream | None) -> None:
+        stream: ResponseStream | None = kwargs.get("stream")
         await self._pause(self._options.think_s)
         for block in step.blocks:
             if isinstance(block, TextBlock):
                 await self._speak(block.text, step.wait_s, stream)
-            else:
-                await self._pause(self._options.word_s * _WORDS_OF_A_CALL)
             if stream is not None:
                 stream.block(block)
+        response = ChatResponse(
+            content=step.blocks,
+            usage=_estimate(request, step.blocks),
+            finish_reason=step.finish_reason,
+            metadata={"refusal": step.refusal} if step.refusal else None,
+        )
+        return response.model_copy(update={"tool_calls": self.parse_tool_calls(response) or None})
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        if response.tool_calls is not None:
+            return response.tool_calls
+        calls = [block for block in response.content if isinstance(block, ToolCallBlock)]
+        return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
 
     async def _speak(self, text: str, wait_s: float, stream: ResponseStream | None) -> None:
         in_the_pause = len(_WORD.findall(text.partition("\n\n")[0])) if wait_s else 0
@@ -129,37 +123,22 @@ class DemoProvider:
         await asyncio.sleep(0 if in_a_hurry else seconds)
 
 
-async def _fail_on_request(request: ChatRequest) -> None:
-    task = read_task(request.messages)
-    match "" if task.injected else task.prompt:
+async def _fail_on_request(prompt: str) -> None:
+    match prompt:
         case "demo: fail":
             raise ProviderUnavailableError("The demo fails because you asked for it.", provider="demo", status_code=503)
         case "demo: fail auth":
             raise AuthenticationError("The demo refuses its key because you asked.", provider="demo", status_code=401)
         case "demo: rate limit":
-            raise RateLimitError(
-                "The demo's rate limit is used up because you asked.", provider="demo", status_code=429, retry_after=2.0
-            )
+            text = "The demo's rate limit is used up because you asked."
+            raise RateLimitError(text, provider="demo", status_code=429, retry_after=2.0)
         case "demo: stall":
             await asyncio.Event().wait()
-        case _:
-            pass
 
 
-def _tool_calls(blocks: Sequence[ContentBlock]) -> list[ToolCall]:
-    calls = [block for block in blocks if isinstance(block, ToolCallBlock)]
-    return [ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls]
-
-
-def _usage(request: ChatRequest, blocks: Sequence[ContentBlock]) -> Usage:
+def _estimate(request: ChatRequest, blocks: list[Any]) -> Usage:
     """Estimate tokens as a quarter of the characters; the cost is 0."""
-    read = sum(_size(message.content) for message in request.messages)
+    read = sum(len(text_of(message)) for message in request.messages)
     read += sum(len(tool.model_dump_json()) for tool in request.tools or ())
-    asked, said = read // 4 + 1, _size(blocks) // 4 + 1
+    asked, said = read // 4 + 1, sum(len(block.model_dump_json()) for block in blocks) // 4 + 1
     return Usage(input_tokens=asked, output_tokens=said, total_tokens=asked + said, cost_usd=Decimal(0))
-
-
-def _size(content: str | Sequence[ContentBlock]) -> int:
-    if isinstance(content, str):
-        return len(content)
-    return sum(len(block.text if isinstance(block, TextBlock) else block.model_dump_json()) for block in content)

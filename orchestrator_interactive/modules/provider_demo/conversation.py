@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator_interactive.kernel.contracts.arguments import arguments_of
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
@@ -25,6 +25,22 @@ _MENTIONS = re.compile(r"^(?:<@[^>]*>[\s:,]*)+")
 _MESSAGE = re.compile(r"([^:(\n]+) \([\w.@-]+\)(?:, with files [^:\n]+)?: (.*)", re.DOTALL)
 _LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
 _CONTINUE = re.compile(r"\W*(?:please\s+)?(?:continue|go on|carry on|resume)\b\W*(?:please)?\W*", re.IGNORECASE)
+
+
+class Line(NamedTuple):
+    """A message of a person: its text, and the quotation of it with the author's name."""
+
+    text: str
+    quote: str
+
+    @classmethod
+    def parse(cls, entry: str) -> Line:
+        named = _MESSAGE.fullmatch(entry)
+        return cls(named[2], f"{named[1]}: {named[2]}") if named else cls(entry, entry)
+
+    @property
+    def is_urgent(self) -> bool:
+        return self.text.lstrip().startswith("!")
 
 
 @dataclass(slots=True)
@@ -48,26 +64,23 @@ class DemoTask:
 
     Args:
         injected: messages that arrived while the agent was working.
-        said: texts of the agent.
+        is_steered: the prompt arrived during the previous run, after its answer.
+        previous_answer: the answer of the task before.
+        said_words: number of words of the agent.
         answer: its final text; blank until then.
         late: calls whose results arrived after the answer.
         unread: messages after which the agent has said nothing yet.
-        previous: the task before; `is_steered` if the prompt arrived during that run, after its answer.
     """
 
     prompt: str = ""
-    injected: list[str] = field(default_factory=list)
+    injected: list[Line] = field(default_factory=list)
+    is_steered: bool = False
+    previous_answer: str = ""
     calls: list[DemoCall] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    said_words: int = 0
     answer: str = ""
     late: list[DemoCall] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    previous: DemoTask | None = None
-    is_steered: bool = False
-
-    @property
-    def running(self) -> list[DemoCall]:
-        return [call for call in self.calls if call.output is None]
+    unread: list[Line] = field(default_factory=list)
 
     def call(self, name: str, given: dict[str, Any]) -> DemoCall | None:
         """Return the latest call with exactly this input."""
@@ -89,22 +102,14 @@ def read_task(messages: Iterable[Message]) -> DemoTask:
         elif message.role == "tool" and text.strip() != STILL_RUNNING:
             _finish(open_calls, message.tool_call_id or "", text, bool((message.metadata or {}).get("is_error")))
         elif message.role == "assistant":
-            blocks = message.content if isinstance(message.content, list) else []
-            calls = _field(message) | {b.id: DemoCall(b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)}
+            calls = _calls_of(message)
             open_calls |= calls
             task.calls += calls.values()
             task.unread = []
             if text := text.strip():
-                task.said.append(text)
+                task.said_words += len(text.split())
                 task.answer = "" if calls or text.startswith(LEADS) else text
     return task
-
-
-def _field(message: Message) -> dict[str, DemoCall]:
-    """Return the calls of a row of another loop, which has them in the field `tool_calls`."""
-    calls = [call for call in calls_in_field(message) if is_call(call)]
-    functions = [(call["id"], function_of(call)) for call in calls]
-    return {each: DemoCall(made["name"], arguments_of(made.get("arguments"))) for each, made in functions}
 
 
 def text_of(message: Message) -> str:
@@ -114,29 +119,21 @@ def text_of(message: Message) -> str:
     return "".join(block.text for block in message.content or () if isinstance(block, TextBlock))
 
 
-def is_urgent(line: str) -> bool:
-    return without_name(line).lstrip().startswith("!")
-
-
-def without_name(line: str) -> str:
-    """Return the text of a message without its author."""
-    named = _MESSAGE.fullmatch(line)
-    return named[2] if named else line
-
-
-def without_id(line: str) -> str:
-    """Return a message with its author's name only."""
-    named = _MESSAGE.fullmatch(line)
-    return f"{named[1]}: {named[2]}" if named else line
+def _calls_of(message: Message) -> dict[str, DemoCall]:
+    """Return the calls by id; rows of another loop have them in the field `tool_calls`."""
+    functions = [(call["id"], function_of(call)) for call in calls_in_field(message) if is_call(call)]
+    calls = {each: DemoCall(made["name"], arguments_of(made.get("arguments"))) for each, made in functions}
+    blocks = message.content if isinstance(message.content, list) else []
+    return calls | {b.id: DemoCall(b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)}
 
 
 def _after_user(task: DemoTask, text: str, open_calls: dict[str, DemoCall]) -> DemoTask:
     if text.startswith(PREFIX):
-        injected = _entries(text.removeprefix(PREFIX))
-        if any(map(is_urgent, injected)):
+        injected = [Line.parse(entry) for entry in _entries(text.removeprefix(PREFIX))]
+        if any(line.is_urgent for line in injected):
             task.answer = ""  # the message interrupted it
         elif task.answer and injected:
-            return DemoTask(without_name(injected[0]), injected, previous=task, is_steered=True)
+            return DemoTask(injected[0].text, injected[1:], is_steered=True, previous_answer=task.answer)
         task.injected += injected
         task.unread += injected
         return task
@@ -146,13 +143,13 @@ def _after_user(task: DemoTask, text: str, open_calls: dict[str, DemoCall]) -> D
         if known := [call for call in finished if call]:  # a person can write the same prefix
             task.late += known if task.answer else []
             return task
-    prompt = _MENTIONS.sub("", without_name(text).replace("\n  ", "\n")).strip()
+    prompt = _MENTIONS.sub("", Line.parse(text).text.replace("\n  ", "\n")).strip()
     if not prompt or prompt.startswith(NOTICE_PREFIX):
         return task
     if task.prompt and _CONTINUE.fullmatch(prompt):
         task.answer = ""
         return task
-    return DemoTask(prompt, list(task.unread), previous=task)
+    return DemoTask(prompt, list(task.unread), previous_answer=task.answer)
 
 
 def _finish(open_calls: dict[str, DemoCall], call_id: str, output: str, failed: bool) -> DemoCall | None:
@@ -164,10 +161,5 @@ def _finish(open_calls: dict[str, DemoCall], call_id: str, output: str, failed: 
 
 def _entries(text: str) -> list[str]:
     """Split a list into entries; continuation lines are indented."""
-    entries: list[str] = []
-    for line in text.strip("\n").split("\n"):
-        if line.startswith("- ") or not entries:
-            entries.append(line.removeprefix("- "))
-        else:
-            entries[-1] += "\n" + line.removeprefix("  ")
+    entries = [entry.replace("\n  ", "\n") for entry in re.split(r"\n- ", text.strip("\n").removeprefix("- "))]
     return [entry for entry in entries if entry.strip()]

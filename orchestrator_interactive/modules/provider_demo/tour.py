@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
-from orchestrator_interactive.modules.provider_demo.conversation import is_urgent, read_task, without_id, without_name
-from orchestrator_interactive.modules.provider_demo.review import counted, report_files
+from orchestrator_interactive.modules.provider_demo.conversation import read_task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message
-    from orchestrator_interactive.modules.provider_demo.conversation import DemoTask
+    from orchestrator_interactive.modules.provider_demo.conversation import DemoTask, Line
 
     Call = tuple[str, dict[str, Any]]
 
@@ -56,18 +55,23 @@ _WAIT = re.compile(r"\b(?:wait|sleep|take)\b\D{0,20}?(\d{1,6})\s*(s|secs?|second
 _ABOUT = re.compile(r"\b(?:who|what) are you\b|\bwhat can you do\b|^\W*(?:hello|hi|hey|help)\b", _I)
 _LISTED = re.compile(r"(.+\.(?:md|txt|csv|json|ya?ml|toml|rst|html|py|log)) \([\d,]+ bytes\)", _I)
 
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_DATED = re.compile(rf"\b(launch|release|deadline|pilot)\w*\b.{{0,50}}?\b(\d{{1,2}} (?:{_MONTHS}))\b", re.IGNORECASE)
+_WITHOUT_OWNER = re.compile(r"\s*[-*+] \[ \] (?!.*(?:@\w|\((?!by\b)[A-Z]))(.+)")
+_SUGGESTIONS = (
+    ("Give open items an owner", _WITHOUT_OWNER),
+    ("Clear up the lines marked as unfinished", re.compile(r".*\b(?:TODO|FIXME|TBD)\b.*")),
+    ("Answer the open questions", re.compile(r"(?!.*\[ \]).*\?(?=\s|$).*")),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A request of a message. `about` is a path, a query, seconds or the items of a list; `text` is for a file."""
+    """A request of a message. `about` is a path, a query or seconds; `call` fulfils it, except for a review."""
 
     kind: Literal["review", "search", "read", "write", "todo", "wait", "about", "enough", "chat"]
     about: str = ""
-    text: str = ""
-    append: bool = False
-
-
-Injected = tuple[str, Wish]  # a message that arrived during the task, with its author, and its wish
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,76 +92,80 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
     if task.late:
         lines = (f"- {c.label} {'failed' if c.failed else 'is done'}: {_one_line(c.output or '')}" for c in task.late)
         return _text("\n".join(("**The rest has come in.** I had answered without it:", *lines)))
-    wish = _wish_of(task.prompt, during=task.is_steered)
+    wish = _wish_of(task.prompt, during=task.is_steered, answer=task.previous_answer)
     if wish.kind in ("chat", "enough"):
-        wish = _wish_of(task.prompt)
-    # If the task is a message that arrived after an answer, it is also the first of the injected ones.
-    injected = [(line, _wish_of(without_name(line), during=True)) for line in task.injected[int(task.is_steered) :]]
-    return _calling(task, wish, injected, tool_names, _last_number(messages)) or _answering(task, wish, injected)
-
-
-def _calling(
-    task: DemoTask, wish: Wish, injected: Sequence[Injected], tool_names: Collection[str], last_number: int
-) -> DemoStep | None:
-    """Return the missing calls of the injected messages, then those of the task."""
+        wish = _wish_of(task.prompt, answer=task.previous_answer)
+    injected = [(line, _wish_of(line.text, during=True)) for line in task.injected]
+    is_enough = any(each.kind == "enough" for _, each in injected)
+    # The injected messages come first, then the task.
     calls, lead = [call for _, each in injected for call in _missing_calls(task, each, tool_names)], ""
     if calls and calls[0][0] == "search_files":
         lead = f"You also mention “{calls[0][1]['query']}”: I look for that first."
-    elif not calls and not _is_enough(injected):
+    elif not calls and not is_enough:
         calls = _missing_calls(task, wish, tool_names)
         lead = "I'll look at the files." if wish.kind == "review" and not task.calls else ""
-    if not calls:
-        return None
-    blocks: list[ContentBlock] = [TextBlock(text=lead)] if lead else []
-    different = [call for at, call in enumerate(calls) if call not in calls[:at]]
-    numbered = enumerate(different, last_number + 1)
-    blocks += [ToolCallBlock(id=f"demo-{number}", name=name, input=given) for number, (name, given) in numbered]
-    return DemoStep(blocks, finish_reason="tool_use")
-
-
-def _answering(task: DemoTask, wish: Wish, injected: Sequence[Injected]) -> DemoStep:
-    if task.running and not _is_enough(injected):
-        running = " and ".join(call.label for call in task.running)
-        return _text(_joined(f"I am still waiting for {running}; then I continue.", _notes(task, injected)))
+    if calls:
+        return _calling(lead, calls, messages)
+    notes = _notes(task, injected)
+    if (running := [call.label for call in task.calls if call.output is None]) and not is_enough:
+        return _text(_joined(f"I am still waiting for {' and '.join(running)}; then I continue.", notes))
     wait_s = float(wish.about) if wish.kind == "wait" and not injected else 0.0
     pause = f"I am taking my time: {wait_s:g} seconds, as you asked." if wait_s else ""
     found = [_report(task, each) for _, each in injected if each.kind in ("search", "read")]
     failures = [f"- {call.label}: {call.output}" for call in task.calls if call.failed]
     failed = "\n".join(("**What did not work**", *failures)) if failures else ""
-    return _text(_joined(pause, *found, _report(task, wish), failed, _notes(task, injected)), wait_s)
+    return _text(_joined(pause, *found, _report(task, wish), failed, notes), wait_s)
 
 
-def _is_enough(injected: Sequence[Injected]) -> bool:
-    return any(wish.kind == "enough" for _, wish in injected)
+def _scripted(task: DemoTask) -> DemoStep | None:
+    """Return an answer with the ending that the prompt requests, to demonstrate its handling."""
+    match "" if task.injected else task.prompt:
+        case "demo: refuse":
+            return DemoStep([], finish_reason="refusal", refusal="The demo refuses because you asked for it.")
+        case "demo: cut":
+            words = _LONG_ANSWER.split()[task.said_words :]
+            is_cut = len(words) > _MAX_WORDS
+            text = " ".join(words[:_MAX_WORDS]) + (" " if is_cut else "")
+            return DemoStep([TextBlock(text=text)], finish_reason="max_tokens" if is_cut else "end_turn")
+    return None
 
 
-def _wish_of(text: str, *, during: bool = False) -> Wish:
-    """Return the wish of a prompt, or with `during` of a message to a running task."""
+def _calling(lead: str, calls: Sequence[Call], messages: Sequence[Message]) -> DemoStep:
+    """Number the calls after the highest number so far; a shortened conversation does not begin with the first one."""
+    made = (block for message in messages if isinstance(message.content, list) for block in message.content)
+    found = (re.fullmatch(r"demo-(\d+)", block.id) for block in made if isinstance(block, ToolCallBlock))
+    last = max((int(number[1]) for number in found if number), default=0)
+    different = [call for at, call in enumerate(calls) if call not in calls[:at]]
+    numbered = enumerate(different, last + 1)
+    blocks = [ToolCallBlock(id=f"demo-{number}", name=name, input=given) for number, (name, given) in numbered]
+    return DemoStep([*([TextBlock(text=lead)] if lead else []), *blocks], finish_reason="tool_use")
+
+
+def _wish_of(text: str, *, during: bool = False, answer: str = "") -> Wish:
+    """Return the wish of a prompt after an answer, or with `during` of a message to a running task."""
     text = text.replace("\u2019", "'")
-    wish = Wish("chat")
     if during and _ENOUGH.search(text):
-        wish = Wish("enough")
-    elif into := _WRITE.search(text):
-        said = into[4] or ("" if _THAT.fullmatch(into[2]) else into[2])
-        written = Wish("write", into[3], said.strip(" \t:,`'\"“”"), append=into[1].lower() in ("add", "append"))
-        wish = written if said or not during else wish  # during a task there is no answer to save yet
-    elif path := re.search(_PATH, text, _I):
-        wish = Wish("read", path[0])
-    elif (found := _SEARCH.search(text) or (_ALSO.search(text) if during else None)) and (query := _query(found[1])):
-        wish = Wish("search", query)
-    elif not during:
-        wish = _general_wish(text)
-    return wish
+        return Wish("enough")
+    if into := _WRITE.search(text):
+        said = (into[4] or ("" if _THAT.fullmatch(into[2]) else into[2])).strip(" \t:,`'\"“”")
+        if during and not said:
+            return Wish("chat")  # there is no answer to save yet
+        given = {"path": into[3], "content": (said or answer) + "\n", "append": into[1].lower() in ("add", "append")}
+        return Wish("write", into[3], ("write_file", given) if said or answer else None)
+    if path := re.search(_PATH, text, _I):
+        return Wish("read", path[0], _read(path[0]))
+    if (found := _SEARCH.search(text) or (_ALSO.search(text) if during else None)) and (query := _query(found[1])):
+        return Wish("search", query, ("search_files", {"query": query}))
+    return Wish("chat") if during else _general_wish(text)
 
 
 def _general_wish(text: str) -> Wish:
     if _TODO.search(text):
-        return Wish("todo", text.partition(":")[2].strip())
+        items = [item for part in re.split(r"[\n,;]", text.partition(":")[2]) if (item := part.strip("-*. "))]
+        return Wish("todo", call=_progress(items, -1) if items else ("todo", {"action": "show"}))
     if wait := _WAIT.search(text):
         return Wish("wait", str(min(int(wait[1]) * (60 if wait[2].lower().startswith("m") else 1), _MAX_WAIT_S)))
-    if _REVIEW.search(text):
-        return Wish("review")
-    return Wish("about" if _ABOUT.search(text) else "chat")
+    return Wish("review" if _REVIEW.search(text) else "about" if _ABOUT.search(text) else "chat")
 
 
 def _query(rest: str) -> str:
@@ -169,7 +177,7 @@ def _query(rest: str) -> str:
 
 def _missing_calls(task: DemoTask, wish: Wish, tool_names: Collection[str]) -> list[Call]:
     """Return the missing calls of the first incomplete round; none while its tools are running."""
-    for calls in _rounds(task, wish):
+    for calls in _review_rounds(task) if wish.kind == "review" else [[wish.call]] if wish.call else []:
         known = [(call, task.call(*call)) for call in calls if call[0] in tool_names]
         if any(made is not None and made.output is None for _, made in known):
             return []
@@ -178,26 +186,13 @@ def _missing_calls(task: DemoTask, wish: Wish, tool_names: Collection[str]) -> l
     return []
 
 
-def _rounds(task: DemoTask, wish: Wish) -> Iterator[list[Call]]:
-    match wish.kind:
-        case "review":
-            yield [("list_files", {}), _progress(["List the files", "Read the files", "Write up what I found"], 0)]
-            files = _listed(task)
-            items = ["List the files", *(f"Read {path}" for path in files), "Write up what I found"]
-            for at, path in enumerate(files, 1):
-                yield [_read(path), _progress(items, at)]
-            yield [_progress(items, len(items))] if files else []
-        case "search":
-            yield [_search(wish.about)]
-            if not _hits(task, wish.about):
-                yield [_search(_longest_word(wish.about))]
-        case "read":
-            yield [_read(wish.about)]
-        case "write" if text := _text_to_write(task, wish):
-            yield [("write_file", {"path": wish.about, "content": text + "\n", "append": wish.append})]
-        case "todo":
-            items = [text for part in re.split(r"[\n,;]", wish.about) if (text := part.strip("-*. "))]
-            yield [_progress(items, -1) if items else ("todo", {"action": "show"})]
+def _review_rounds(task: DemoTask) -> Iterator[list[Call]]:
+    yield [("list_files", {}), _progress(["List the files", "Read the files", "Write up what I found"], 0)]
+    files = _listed(task)
+    items = ["List the files", *(f"Read {path}" for path in files), "Write up what I found"]
+    for at, path in enumerate(files, 1):
+        yield [_read(path), _progress(items, at)]
+    yield [_progress(items, len(items))] if files else []
 
 
 def _progress(items: Sequence[str], at: int) -> Call:
@@ -209,95 +204,91 @@ def _read(path: str) -> Call:
     return "read_file", {"path": path}
 
 
-def _search(query: str) -> Call:
-    return "search_files", {"query": query}
-
-
-def _longest_word(query: str) -> str:
-    return max(re.findall(r"\w+", query), key=len, default=query)
-
-
 def _listed(task: DemoTask) -> list[str]:
     lines = (task.output("list_files", {}) or "").splitlines()
     return [found[1] for line in lines if (found := _LISTED.fullmatch(line))][:_MAX_FILES]
 
 
-def _hits(task: DemoTask, query: str) -> list[str]:
-    lines = (task.output(*_search(query)) or "").splitlines()
-    return [line for line in lines if re.match(r".+?:\d+: ", line)]
-
-
-def _text_to_write(task: DemoTask, wish: Wish) -> str:
-    return wish.text or (task.previous.answer if task.previous else "")
-
-
 def _report(task: DemoTask, wish: Wish) -> str:
-    """Return the result of a wish in Markdown; blank if its call failed."""
-    report = ""
+    """Return the result of a wish in Markdown; blank without a successful result of its call."""
     match wish.kind:
         case "review":
-            files = {path: text for path in _listed(task) if (text := task.output(*_read(path))) is not None}
-            unread = ", ".join(f"`{path}`" for path in _listed(task) if path not in files)
-            report = report_files(files) if files else "I have read no files of the workspace."
-            outlook = "Next I could save this: “save it into `review.md`”." if files else ""
-            report = _joined(report, f"Not read: {unread}." if unread else "", outlook)
-        case "search":
-            word = next((word for word in (wish.about, _longest_word(wish.about)) if _hits(task, word)), "")
-            hits = _hits(task, word)
-            shown = "\n".join((f"**“{word}”**: {counted(len(hits), 'line')}", *(f"- {hit}" for hit in hits[:10])))
-            report = shown if word else f"**“{wish.about}”**: I found nothing in the files."
-        case "read" if (text := task.output(*_read(wish.about))) is not None:
-            lines = text.replace("```", "'''").splitlines()
-            body = "\n".join(lines[:_SHOWN_LINES])
-            report = f"`{wish.about}`, {counted(len(lines), 'line')}:\n```\n{body}\n```"
-        case "write" if not _text_to_write(task, wish):
-            report = f"What shall I write into `{wish.about}`? Put it after a colon: “write into {wish.about}: …”."
-        case "write" | "todo":
-            outputs = [call.output for call in task.calls if not call.failed and call.output]
-            report = f"**{'Saved' if wish.kind == 'write' else 'The to-do list'}**\n{outputs[-1]}" if outputs else ""
+            return _review(task)
         case "wait":
-            report = "That was it: I am done waiting."
+            return "That was it: I am done waiting."
         case "about":
-            report = _HELP
-        case "chat":
-            report = f"You wrote: “{_one_line(task.prompt)}”. I am only the offline demo and cannot say much. "
-            report += "I can look through your files: “look through the notes and suggest improvements”, or “help”."
-    calls = next(_rounds(task, wish), [])
-    if wish.kind in ("search", "read", "write", "todo") and calls and task.call(*calls[0]) is None:
-        report = f"I could not {wish.kind} “{wish.about}”: in this turn I have no tool for it."
-    return report
+            return _HELP
+        case "write" if wish.call is None:
+            return f"What shall I write into `{wish.about}`? Put it after a colon: “write into {wish.about}: …”."
+    if wish.call is not None:
+        return _result(task, wish, wish.call)
+    return (
+        f"You wrote: “{_one_line(task.prompt)}”. I am only the offline demo and cannot say much. "
+        "I can look through your files: “look through the notes and suggest improvements”, or “help”."
+    )
 
 
-def _notes(task: DemoTask, injected: Sequence[Injected]) -> str:
+def _result(task: DemoTask, wish: Wish, call: Call) -> str:
+    if task.call(*call) is None:
+        return f"I could not {wish.kind} “{wish.about}”: in this turn I have no tool for it."
+    lines = (task.output(*call) or "").replace("```", "'''").splitlines()
+    if not lines:
+        return ""
+    match wish.kind:
+        case "search":
+            hits = [line for line in lines if re.match(r".+?:\d+: ", line)]
+            found = _counted(len(hits), "line") if hits else "I found nothing in the files."
+            return "\n".join((f"**“{wish.about}”**: {found}", *(f"- {hit}" for hit in hits[:10])))
+        case "read":
+            shown = "\n".join(lines[:_SHOWN_LINES])
+            return f"`{wish.about}`, {_counted(len(lines), 'line')}:\n```\n{shown}\n```"
+    return "\n".join(("**Saved**" if wish.kind == "write" else "**The to-do list**", *lines))
+
+
+def _notes(task: DemoTask, injected: Sequence[tuple[Line, Wish]]) -> str:
     """Return the result of each message that arrived during the task."""
     lines = []
     for line, wish in injected:
         done = {"search": "I searched for it", "read": "I read it", "write": "I wrote it", "enough": "I stopped there"}
         said = done.get(wish.kind, "I have read it. It asks for nothing that a demo can do")
-        calls = next(_rounds(task, wish), [])
-        if calls and ((made := task.call(*calls[0])) is None or made.failed):
+        if wish.call and ((made := task.call(*wish.call)) is None or made.failed):
             said = "I could not do that"
-        lines.append(f"- “{_one_line(without_id(line))}”{', at once' if is_urgent(line) else ''}: {said}.")
+        lines.append(f"- “{_one_line(line.quote)}”{', at once' if line.is_urgent else ''}: {said}.")
     return "\n".join(("**While I was working you also wrote:**", *lines)) if lines else ""
 
 
-def _scripted(task: DemoTask) -> DemoStep | None:
-    """Return an answer with the ending that the prompt requests, to demonstrate its handling."""
-    if not task.injected and task.prompt == "demo: refuse":
-        return DemoStep([], finish_reason="refusal", refusal="The demo refuses because you asked for it.")
-    if not task.injected and task.prompt == "demo: cut":
-        words = _LONG_ANSWER.split()[sum(len(text.split()) for text in task.said) :]
-        is_cut = len(words) > _MAX_WORDS
-        text = " ".join(words[:_MAX_WORDS]) + (" " if is_cut else "")
-        return DemoStep([TextBlock(text=text)], finish_reason="max_tokens" if is_cut else "end_turn")
-    return None
+def _review(task: DemoTask) -> str:
+    """Return a report in Markdown about the files that were read."""
+    outputs = {path: task.output(*_read(path)) for path in _listed(task)}
+    files = {path: text.splitlines() for path, text in outputs.items() if text is not None}
+    unread = ", ".join(f"`{path}`" for path in outputs if path not in files)
+    unread = f"Not read: {unread}." if unread else ""
+    if not files:
+        return _joined("I have read no files of the workspace.", unread)
+    lines = [(f"`{path}:{n}`", line) for path, content in files.items() for n, line in enumerate(content, 1)]
+    dates: dict[str, dict[str, str]] = {}
+    for place, line in lines:
+        if dated := _DATED.search(line):
+            dates.setdefault(dated[1].lower(), {}).setdefault(dated[2], place)
+    advice = [
+        f"**Settle the {topic} date.** The files do not agree: {', '.join(f'{d} in {p}' for d, p in by_date.items())}."
+        for topic, by_date in dates.items()
+        if len(by_date) > 1
+    ]
+    for title, pattern in _SUGGESTIONS:
+        if found := [(place, line.strip(" #-*+[]")) for place, line in lines if pattern.fullmatch(line)]:
+            advice.append(f"**{title}.** {_counted(len(found), 'line')}, such as “{found[0][1]}” ({found[0][0]}).")
+    return _joined(
+        f"I have read **{_counted(len(files), 'file')}**, {_counted(len(lines), 'line')} in all.",
+        "\n".join(f"- `{path}`: {_counted(len(content), 'line')}" for path, content in files.items()),
+        "\n".join(("**What I suggest**", *(f"{n}. {line}" for n, line in enumerate(advice, 1)))) if advice else "",
+        unread,
+        "Next I could save this: “save it into `review.md`”.",
+    )
 
 
-def _last_number(messages: Sequence[Message]) -> int:
-    """Return the highest number of a call; a shortened conversation does not begin with the first one."""
-    blocks = (block for message in messages if isinstance(message.content, list) for block in message.content)
-    found = (re.fullmatch(r"demo-(\d+)", block.id) for block in blocks if isinstance(block, ToolCallBlock))
-    return max((int(number[1]) for number in found if number), default=0)
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _text(text: str, wait_s: float = 0.0) -> DemoStep:

@@ -15,6 +15,8 @@ from weakref import WeakValueDictionary
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+Usage = tuple[int, int]  # total size in bytes, and number of files and folders
+
 MB = 1_000_000
 # Another program may have changed the folder since it was measured.
 _MEASURE_EVERY_S = 10.0
@@ -43,20 +45,12 @@ class Limits:
     reserve_bytes: int = 0
 
 
-@dataclass(slots=True)
-class FolderUsage:
-    """Total size and number of the files and folders below a folder."""
-
-    size_bytes: int = 0
-    files: int = 0
-
-
 @dataclass
 class _Folder:
     """The state of one folder, shared by all of its workspaces in this process."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    usage: FolderUsage | None = None
+    usage: Usage | None = None
     measured_s: float = 0.0
 
 
@@ -69,30 +63,22 @@ def free_bytes(path: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def usage_of(top: Path, max_files: int | None = None) -> FolderUsage:
-    """Measure a folder without following links; stop once it holds more than `max_files`.
-
-    Removes the drafts of writes that were interrupted.
-    """
-    usage, folders = FolderUsage(), [os.fspath(top)]
+def usage_of(top: Path) -> Usage:
+    """Measure the content of a folder without following links; remove the drafts of interrupted writes."""
+    size_bytes, files, folders = 0, 0, [os.fspath(top)]
     while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    with suppress(OSError):  # not a file, or no permission to remove it
-                        if _DRAFT.fullmatch(entry.name) and is_left_behind(entry.path):
-                            Path(entry.path).unlink()
-                            continue
-                    usage.files += 1
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    else:
-                        usage.size_bytes += entry.stat(follow_symlinks=False).st_size
-                    if max_files is not None and usage.files > max_files:
-                        return usage
-        except OSError:  # removed since it was listed, or not readable
-            continue
-    return usage
+        with suppress(OSError), os.scandir(folders.pop()) as entries:  # removed since it was listed, or not readable
+            for entry in entries:
+                with suppress(OSError):  # not a file, or no permission to remove it
+                    if _DRAFT.fullmatch(entry.name) and is_left_behind(entry.path):
+                        Path(entry.path).unlink()
+                        continue
+                files += 1
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    size_bytes += entry.stat(follow_symlinks=False).st_size
+    return size_bytes, files
 
 
 def is_left_behind(path: str | Path) -> bool:
@@ -123,7 +109,7 @@ class Quota:
             usage, self._folder.usage = self._folder.usage, None  # measured again if the block fails
             yield
             if usage is not None:
-                self._folder.usage = FolderUsage(usage.size_bytes + growth, usage.files + missing)
+                self._folder.usage = (usage[0] + growth, usage[1] + missing)
 
     def _present(self, parts: Sequence[str]) -> tuple[int, int]:
         """Return the size of a file, and how many parts of its path do not exist."""
@@ -142,31 +128,30 @@ class Quota:
                 f"Nothing was written: this needs {_mb(draft_bytes)}, the disk has {_mb(free)}, and the service keeps "
                 f"{_mb(self._limits.reserve_bytes)} free. Tell the people here that its operator must free disk space."
             )
-        max_bytes, max_files = self._limits.quota_bytes, self._limits.quota_files
-        if max_bytes is None and max_files is None:
+        if self._limits.quota_bytes is None and self._limits.quota_files is None:
             return
-        usage = self._measured(_MEASURE_EVERY_S)
-        if self._problem(usage, growth, missing):  # another program may have removed files
-            usage = self._measured(0)
-        if problem := self._problem(usage, growth, missing):
+        problem = self._problem(self._measured(_MEASURE_EVERY_S), growth, missing)
+        if problem:  # measured again: another program may have removed files
+            problem = self._problem(self._measured(0), growth, missing)
+        if problem:
             raise NoRoom(f"Nothing was written: {problem}")
 
-    def _problem(self, usage: FolderUsage, growth: int, missing: int) -> str | None:
-        max_bytes, max_files = self._limits.quota_bytes, self._limits.quota_files
-        if max_files is not None and missing and usage.files + missing > max_files:
+    def _problem(self, usage: Usage, growth: int, missing: int) -> str | None:
+        (size_bytes, files), max_bytes, max_files = usage, self._limits.quota_bytes, self._limits.quota_files
+        if max_files is not None and missing and files + missing > max_files:
             return (
                 f"the workspace may hold {max_files:,} files and folders, and it is full. Add the text to a file that "
                 "exists (append=true), or replace one that is not needed."
             )
-        if max_bytes is not None and growth > 0 and usage.size_bytes + growth > max_bytes:
+        if max_bytes is not None and growth > 0 and size_bytes + growth > max_bytes:
             return (
-                f"the workspace may hold {_mb(max_bytes)}, it holds {_mb(usage.size_bytes)}, and this needs "
+                f"the workspace may hold {_mb(max_bytes)}, it holds {_mb(size_bytes)}, and this needs "
                 f"{_mb(growth)} more. Write less, or first free space: replace files that are not needed by shorter or "
                 "empty ones."
             )
         return None
 
-    def _measured(self, max_age_s: float) -> FolderUsage:
+    def _measured(self, max_age_s: float) -> Usage:
         folder, now_s = self._folder, time.monotonic()
         if folder.usage is None or now_s - folder.measured_s >= max_age_s:
             folder.usage, folder.measured_s = usage_of(self._root), now_s

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
 from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.tool_support import run_blocking
-from orchestrator_interactive.modules.tool_filesystem.excerpts import excerpt
 from orchestrator_interactive.modules.tool_filesystem.search import TIME_LIMIT_S, scan
 from orchestrator_interactive.modules.tool_filesystem.search_process import MAX_FOLDERS, MAX_PATH_BYTES
 from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MAX_WRITTEN_BYTES = 1_000_000
 _MAX_LABEL = 48
 _MAX_SHOWN_LINE = 300
+_LOOKED_AT_FOR_BINARY = 8_192
+_SKIPPED_AT_ONCE = 65_536
 
 Input = TypeVar("Input", bound=Options)
 
@@ -33,6 +35,8 @@ class FileTool(ABC, Generic[Input]):
     description: ClassVar[str]
     side_effect_free: ClassVar[bool] = True
     input_kind: type[Input]
+    # The status text, with the value of one argument or without it.
+    labels: ClassVar[tuple[str, str, str]]
 
     def __init__(self, workspace: WorkspaceFolder, max_read_bytes: int, max_results: int) -> None:
         self._workspace = workspace
@@ -48,7 +52,9 @@ class FileTool(ABC, Generic[Input]):
 
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         """Return a status text for people; accepts any input."""
-        return self._label(input if isinstance(input, dict) else {})
+        argument, with_value, without = self.labels
+        value = _short(input.get(argument)) if isinstance(input, dict) else ""
+        return without if value in {"", "."} else with_value.format(value)
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         try:
@@ -56,9 +62,6 @@ class FileTool(ABC, Generic[Input]):
             return ToolResult(output=await self._work(wanted))
         except (ValueError, OSError, WorkspaceError) as e:
             return ToolResult(success=False, error={"message": str(e)})
-
-    @abstractmethod
-    def _label(self, given: dict[str, Any]) -> str: ...
 
     @abstractmethod
     async def _work(self, wanted: Input) -> str: ...
@@ -78,10 +81,7 @@ class ListFiles(FileTool[ListInput]):
         "Use it first to see which files exist."
     )
     input_kind = ListInput
-
-    def _label(self, given: dict[str, Any]) -> str:
-        where = _short(given.get("path"))
-        return f"Listing files in {where}" if where not in {"", "."} else "Listing files"
+    labels = ("path", "Listing files in {}", "Listing files")
 
     async def _work(self, wanted: ListInput) -> str:
         job = {"pattern": wanted.pattern, "query": None, "regex": False, "ignore_case": False}
@@ -102,16 +102,23 @@ class ReadFile(FileTool[ReadInput]):
         "Read a text file of the workspace. A large file is truncated; a final note gives the offset to continue with."
     )
     input_kind = ReadInput
-
-    def _label(self, given: dict[str, Any]) -> str:
-        return f"Reading {_short(given.get('path')) or 'a file'}"
+    labels = ("path", "Reading {}", "Reading a file")
 
     async def _work(self, wanted: ReadInput) -> str:
         return await run_blocking(self._workspace.root, self._read, wanted)
 
     def _read(self, wanted: ReadInput) -> str:
         with self._workspace.open(wanted.path) as file:
-            return excerpt(file, wanted.path, wanted.offset, wanted.limit, self._max_read_bytes)
+            if b"\0" in file.read(_LOOKED_AT_FOR_BINARY):
+                raise WorkspaceError(f"'{wanted.path}' is a binary file; only text files can be read.")
+            file.seek(0)
+            skipped = 0
+            while skipped < wanted.offset - 1 and (piece := file.readline(_SKIPPED_AT_ONCE)):
+                skipped += piece.endswith(b"\n")
+            if skipped < wanted.offset - 1:
+                hint = f"Use an offset of at most {max(skipped, 1)}."
+                raise WorkspaceError(f"'{wanted.path}' has only {skipped} lines. {hint}")
+            return _excerpt(file, wanted.offset, wanted.limit, self._max_read_bytes)
 
 
 class SearchInput(Options):
@@ -127,10 +134,7 @@ class SearchFiles(FileTool[SearchInput]):
         "Find the lines that contain a text, in all files of the workspace. Returns lines like 'path:line: text'."
     )
     input_kind = SearchInput
-
-    def _label(self, given: dict[str, Any]) -> str:
-        query = _short(given.get("query"))
-        return f"Searching for “{query}”" if query else "Searching files"
+    labels = ("query", "Searching for “{}”", "Searching files")
 
     async def _work(self, wanted: SearchInput) -> str:
         job = {"pattern": None, "query": wanted.query, "regex": wanted.regex, "ignore_case": not wanted.case_sensitive}
@@ -151,9 +155,7 @@ class WriteFile(FileTool[WriteInput]):
     description = "Write a text file in the workspace. It replaces an existing file, or appends to it with append=true."
     side_effect_free = False
     input_kind = WriteInput
-
-    def _label(self, given: dict[str, Any]) -> str:
-        return f"Writing {_short(given.get('path')) or 'a file'}"
+    labels = ("path", "Writing {}", "Writing a file")
 
     async def _work(self, wanted: WriteInput) -> str:
         return await run_blocking(self._workspace.root, self._write, wanted)
@@ -174,6 +176,25 @@ def _short(given: Any) -> str:
         return ""
     text = " ".join(given.split()).removeprefix("./")
     return text if len(text) <= _MAX_LABEL else "…" + text[1 - _MAX_LABEL :]
+
+
+def _excerpt(file: BinaryIO, first: int, limit: int | None, max_bytes: int) -> str:
+    """Return as many lines as fit, from number `first` on; a final note in brackets tells where to continue."""
+    taken: list[bytes] = []
+    room, number, note = max_bytes, first, ""
+    while not note and (line := file.readline(max_bytes + 1)):
+        if limit is not None and number >= first + limit:
+            note = f"[… The file continues. Read on with offset={number}.]"
+        elif len(line) <= room:
+            taken.append(line)
+            room, number = room - len(line), number + 1
+        elif taken:
+            note = f"[… Truncated after {max_bytes - room:,} bytes. Read on with offset={number}.]"
+        else:
+            taken.append(line[:room])
+            note = f"\n[… Line {number} is truncated after {room:,} bytes. Read on with offset={number + 1}.]"
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(b"".join(taken), final=not note)
+    return text + note or "(The file is empty.)"
 
 
 def _cut(line: str) -> str:

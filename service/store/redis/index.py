@@ -14,9 +14,8 @@ import structlog
 
 from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from orchestrator_interactive.storage.redis import encoded
-from service.store.base import workspace_of
+from service.store.base import MAX_DUE_IN_S, workspace_of
 from service.store.redis.scripts import script
-from service.store.serialization import MAX_DUE_IN_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,12 +124,12 @@ def keys(conversation_id: str) -> list[str]:
 
 
 class RedisIndex:
-    """The conversations by name. Each operation that may create pending work must call `enter` first."""
+    """The part of the run store that finds conversations. An operation that may create pending work enters it first."""
 
     def __init__(self, client: RedisClient) -> None:
         self._client = client
 
-    async def enter(self, conversation_id: str, due_in_s: float) -> None:
+    async def _enter(self, conversation_id: str, due_in_s: float) -> None:
         """Schedule a check of the conversation within `due_in_s` seconds."""
         arguments = [encoded(conversation_id), int(due_in_s * 1000)]
         await self._client.run(ENTER, [_due(workspace_of(conversation_id)), ALL], arguments)
@@ -148,25 +147,25 @@ class RedisIndex:
                     break
         return [conversation_id for _, conversation_id in sorted(found)[:most]]
 
-    async def all(self) -> list[str]:
-        """Return the existing conversations, sorted by name."""
+    async def conversations(self) -> list[str]:
+        """See `RunStore.conversations`; sorted by name."""
         with self._client.keep_open():
             return sorted(_id(name) for name, exists in await self._entered() if exists)
 
-    async def idle_since(self, since_ms: float) -> list[str]:
-        """Return the conversations that were last entered before then."""
+    async def idle_since(self, since: float) -> list[str]:
+        """See `RunStore.idle_since`; the time of a conversation is that of its last entry."""
         async with self._client.command():
-            names = await self._client.redis.zrangebyscore(ALL, "-inf", f"({since_ms:.0f}")
+            names = await self._client.redis.zrangebyscore(ALL, "-inf", f"({since * 1000:.0f}")
         return [_id(name) for name in names if _is_id(name)]
 
-    async def is_watched(self, conversation_id: str) -> bool:
+    async def _is_watched(self, conversation_id: str) -> bool:
         """Return whether the conversation is in its workspace's index of due conversations."""
         async with self._client.command():
             index = _due(workspace_of(conversation_id))
             return await self._client.redis.zscore(index, encoded(conversation_id)) is not None
 
     async def delete_expired(self) -> None:
-        """Remove the conversations that no longer exist from the index."""
+        """See `RunStore.delete_expired`: remove the conversations that no longer exist from the index."""
         with self._client.keep_open():
             gone = [name for name, exists in await self._entered() if not exists]
             for at in range(0, len(gone), _PAGE):

@@ -12,7 +12,6 @@ from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.storage.redis import RedisClient, RedisScript
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from connector.protocols import Limit
@@ -125,8 +124,10 @@ class RedisBudget:
                 return None
             self._local_until_s = now_s + _ASK_AGAIN_S  # only this call tries Redis
         try:
+            # The hash tag in braces puts a workspace's buckets into one cluster slot.
+            workspace, _, rest = bucket.partition(":")
             async with asyncio.timeout(_WITHIN_S):
-                result = await self._client.run(script, _keys(bucket), arguments)
+                result = await self._client.run(script, [f"budget:{{{workspace}}}:{rest}"], arguments)
         except (StoreError, TimeoutError) as e:
             if not self._local_until_s:
                 log.warning("rate_budget.local", problem=str(e) or "Redis does not answer in time.")
@@ -136,9 +137,3 @@ class RedisBudget:
             self._local_until_s = 0.0
             log.info("rate_budget.shared")
         return result
-
-
-def _keys(bucket: str) -> Sequence[str]:
-    """Return a bucket's key. The hash tag in braces puts a workspace's buckets into one cluster slot."""
-    workspace, _, rest = bucket.partition(":")
-    return [f"budget:{{{workspace}}}:{rest}"]

@@ -66,24 +66,26 @@ local function has_something_to_do()
     return found[1] and true or waits_behind(found[2] or '0')
 end
 
--- Set the time to live of the conversation. With a ttl of 0 only the ids of closed entries expire: `kept` seconds after
--- the last change, if no entry is pending.
-local function set_expiry(ttl, kept)
-    if ttl ~= '0' then
-        for _, key in ipairs(KEYS) do
-            redis.call('EXPIRE', key, ttl)
-        end
-        return
-    end
-    redis.call('PERSIST', KEYS[1])
-    local is_empty = redis.call('EXISTS', KEYS[2]) == 0
-    for i = 3, 4 do
-        if is_empty then
-            redis.call('EXPIRE', KEYS[i], kept)
+-- Set the time to live of the conversation, ARGV[1]. If it is 0, only the ids of closed entries expire: ARGV[2] seconds
+-- after the last change, if no entry is pending.
+local function set_expiry()
+    local are_pending = redis.call('EXISTS', KEYS[2]) == 1
+    for i, key in ipairs(KEYS) do
+        if ARGV[1] ~= '0' then
+            redis.call('EXPIRE', key, ARGV[1])
+        elseif i <= 2 or are_pending then
+            redis.call('PERSIST', key)
         else
-            redis.call('PERSIST', KEYS[i])
+            redis.call('EXPIRE', key, ARGV[2])
         end
     end
+end
+
+-- Hold the lease for a duration from now; more fields of the conversation may be set.
+local function hold(length, ...)
+    local until_then = whole(clock() + tonumber(length))
+    redis.call('HSET', KEYS[1], 'until', until_then, 'due', until_then, 'length', length, ...)
+    set_expiry()
 end
 
 -- An inbox entry: sequence number, kind, length of the id, id and data.
@@ -128,23 +130,19 @@ redis.call('ZADD', KEYS[4], place, ARGV[3])
 if ARGV[7] ~= '' then
     redis.call('HSET', KEYS[1], 'agent', ARGV[7])
 end
-set_expiry(ARGV[1], ARGV[2])
+set_expiry()
 return {1, owner or ''}
 """)
 
 # ARGV: process and step; the owner; the lease's duration. Returns nothing if another lease is valid, else the fencing
 # token, the conversation's fields and its inbox.
 CLAIM = script("""
-local now = clock()
-local owner = owner_at(now)
+local owner = owner_at(clock())
 if (owner and owner ~= ARGV[5]) or is_late(ARGV[3], ARGV[4]) then
     return false
 end
-local until_then = whole(now + tonumber(ARGV[6]))
 local token = whole(next_token())
-local lease = {'until', until_then, 'due', until_then, 'length', ARGV[6]}
-redis.call('HSET', KEYS[1], 'owner', ARGV[5], 'token', token, unpack(lease))
-set_expiry(ARGV[1], ARGV[2])
+hold(ARGV[6], 'owner', ARGV[5], 'token', token)
 return {token, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1)}
 """)
 
@@ -153,9 +151,7 @@ RENEW = script("""
 if not is_owned(ARGV[3]) then
     return -1
 end
-local until_then = whole(clock() + tonumber(ARGV[4]))
-redis.call('HSET', KEYS[1], 'until', until_then, 'due', until_then, 'length', ARGV[4])
-set_expiry(ARGV[1], ARGV[2])
+hold(ARGV[4])
 return tonumber(redis.call('HGET', KEYS[1], 'seq') or '0')
 """)
 
@@ -241,7 +237,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', oldest, 'LIMIT'
         redis.call('ZREM', KEYS[4], id)
     end
 end
-set_expiry(ARGV[1], ARGV[2])
+set_expiry()
 return 1
 """)
 
@@ -261,7 +257,7 @@ if redis.call('HGET', KEYS[1], 'back') ~= ARGV[5] then
     end
     redis.call('HDEL', KEYS[1], 'owner')
     redis.call('HSET', KEYS[1], 'back', ARGV[5], 'due', whole(clock() + tonumber(ARGV[7])))
-    set_expiry(ARGV[1], ARGV[2])
+    set_expiry()
 end
 return has_something_to_do() and 2 or 1
 """)

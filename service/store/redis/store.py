@@ -14,29 +14,28 @@ from weakref import WeakValueDictionary
 import structlog
 from redis.exceptions import ResponseError
 
-from connector.protocols import Claim
 from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.redis import RedisClient
-from service.store import serialization
-from service.store.base import Admission, Count
-from service.store.redis import scripts
-from service.store.redis.index import ALL, RedisIndex, keys
-from service.store.serialization import (
+from service.store.base import (
     GRACE_S,
     KEPT_ENTRIES,
     KEPT_S,
+    Admission,
+    Count,
     as_json,
+    claim_of,
+    conversation_record,
     entry_of,
     lost,
-    posts_of,
     readable,
-    run_of,
 )
+from service.store.redis import scripts
+from service.store.redis.index import ALL, RedisIndex, keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from connector.protocols import InboxEntry, StateChanges
+    from connector.protocols import Claim, InboxEntry, StateChanges
     from orchestrator_interactive.storage.redis import RedisScript
     from service.store.base import ConversationRecord
 
@@ -50,12 +49,11 @@ _MOST_NEWS, _NEWS_S = 10_000, 60
 _WAIT_S = 1
 
 
-class RedisRunStore:
+class RedisRunStore(RedisIndex):
     """A run store in a Redis server or cluster."""
 
     def __init__(self, client: RedisClient) -> None:
-        self._client = client
-        self._index = RedisIndex(client)
+        super().__init__(client)
         self._process = secrets.token_hex(8)
         self._steps = itertools.count(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -85,7 +83,7 @@ class RedisRunStore:
         with self._client.keep_open():
             with ExitStack() as on_failure:
                 on_failure.callback(self._remember_call, conversation_id, entry.id, call)
-                await self._index.enter(conversation_id, GRACE_S)
+                await self._enter(conversation_id, GRACE_S)
                 is_new, owner = await self._run(scripts.ADMIT, conversation_id, *arguments)
                 on_failure.pop_all()
             if is_new and owner:
@@ -96,16 +94,15 @@ class RedisRunStore:
 
     async def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
         with self._client.keep_open():
-            await self._index.enter(conversation_id, GRACE_S)
+            await self._enter(conversation_id, GRACE_S)
             found = await self._step(scripts.CLAIM, conversation_id, owner, int(lease_s * 1000))
         if found is None:
             return None
         token, pairs, entries = found
         with readable(conversation_id):
             fields = _paired(pairs)
-            waiting = tuple(entry_of(_row(raw)) for raw in entries)
-            posts = posts_of(_named(fields, b"p:"))
-            return Claim(int(token), run_of(fields.get(b"run")), posts, int(fields.get(b"held_seq", 0)), waiting)
+            posts, held_seq = _named(fields, b"p:"), int(fields.get(b"held_seq", 0))
+            return claim_of(int(token), fields.get(b"run"), posts, held_seq, map(_row, entries))
 
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         last: int = await self._run(scripts.RENEW, conversation_id, token, int(lease_s * 1000))
@@ -124,19 +121,22 @@ class RedisRunStore:
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         with self._client.keep_open():
             if changes.run or changes.held_seq is not None:
-                await self._index.enter(conversation_id, GRACE_S)
+                await self._enter(conversation_id, GRACE_S)
             work = self._step(scripts.WRITE, conversation_id, token, *_arguments(changes))
             if await self._client.run_detached(conversation_id, work) < 0:
                 raise lost(conversation_id)
 
-    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        return await self._release(conversation_id, token, seen, 0.0)
-
-    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        await self._release(conversation_id, token, "", due_in_s)
-
-    async def due(self, workspace: str, most: int) -> list[str]:
-        return await self._index.due(workspace, most)
+    async def release(self, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0) -> bool:
+        with self._client.keep_open():
+            unless_after = "" if seen is None else seen
+            work = self._step(scripts.RELEASE, conversation_id, token, unless_after, int(due_in_s * 1000))
+            released: int = await self._client.run_detached(conversation_id, work)
+            if released == 2:
+                # Its index entry may be scheduled for the end of the released lease.
+                await self._enter(conversation_id, due_in_s)
+        if released < 0:
+            raise lost(conversation_id)
+        return released > 0
 
     async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         async with self._client.command():
@@ -152,26 +152,17 @@ class RedisRunStore:
         with readable(conversation_id):
             return None if agent is None else agent.decode()
 
-    async def conversations(self) -> list[str]:
-        return await self._index.all()
-
     async def record(self, conversation_id: str) -> ConversationRecord | None:
         await self._client.wait_for_detached(conversation_id)
         result = await self._run(scripts.RECORD, conversation_id)
         with readable(conversation_id):
             found = _record(*result)
-        if found is None or not found.has_something_to_do or await self._index.is_watched(conversation_id):
+        if found is None or not found.has_something_to_do or await self._is_watched(conversation_id):
             return found
         return replace(found, is_overlooked=True)
 
     async def orphans(self) -> list[str]:
         return []  # impossible: entries are stored under their conversation's name
-
-    async def idle_since(self, since: float) -> list[str]:
-        return await self._index.idle_since(since * 1000)
-
-    async def delete_expired(self) -> None:
-        await self._index.delete_expired()
 
     async def forget(self, conversation_id: str) -> bool:
         await self._client.wait_for_detached(conversation_id)
@@ -182,17 +173,6 @@ class RedisRunStore:
     async def aclose(self) -> None:
         """Close the connections after pending writes."""
         await self._client.aclose()
-
-    async def _release(self, conversation_id: str, token: int, seen: int | str, due_in_s: float) -> bool:
-        with self._client.keep_open():
-            work = self._step(scripts.RELEASE, conversation_id, token, seen, int(due_in_s * 1000))
-            released: int = await self._client.run_detached(conversation_id, work)
-            if released == 2:
-                # Its index entry may be scheduled for the end of the released lease.
-                await self._index.enter(conversation_id, due_in_s)
-        if released < 0:
-            raise lost(conversation_id)
-        return released > 0
 
     async def _step(self, script: RedisScript, conversation_id: str, *arguments: Any) -> Any:
         """Run an owner's script. Calls for one conversation run in call order."""
@@ -239,7 +219,7 @@ def _record(  # noqa: PLR0913, PLR0917 - the results of the script RECORD
     # If the conversation is unchanged for KEPT_S, all its ids expire at once.
     forgotten = accepted if not order and not inbox else int(fields.get(b"gone", 0)) - old
     agent, owner = (fields[name].decode() if name in fields else None for name in (b"agent", b"owner"))
-    return serialization.record_of(
+    return conversation_record(
         fields.get(b"run"),
         _named(fields, b"p:"),
         [_row(raw) for raw in inbox],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import pytest
 from chat import HOURGLASS
@@ -15,7 +15,7 @@ from virtual_time import in_virtual_time
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage
 from connector.protocols import Claim, InboxEntry, StateChanges
-from connector.records.runs import Notice, RunArtifacts, cleanup_record, parse_run_record
+from connector.records import Notice, RunArtifacts, parse_run_record
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
@@ -61,8 +61,9 @@ async def test_the_cleanup_is_stored_in_one_write_with_the_end_of_the_run_and_de
         await cleanup.recent_done()
         assert not cleanup.pending
         await cleanup.keep()
-    assert parse_run_record(json.loads(json.dumps(cleanup_record(BOTH)))) == BOTH
-    assert lease.written == [StateChanges(run=cleanup_record(BOTH), closed={1: ""}, held_seq=4), StateChanges(run={})]
+    record = {"cleanup": [asdict(each) for each in BOTH]}
+    assert lease.written == [StateChanges(run=record, closed={1: ""}, held_seq=4), StateChanges(run={})]
+    assert parse_run_record(json.loads(json.dumps(record))) == BOTH
     assert slack.texts == [NOTICE.text]
 
 

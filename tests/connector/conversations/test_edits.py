@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 
 import pytest
 
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry
-from connector.records.entries import PendingMessage
+from connector.records import PendingMessage
 from local_slack.delivery.faults import Dropped
 
 CORRECTED = "(Correction of my earlier message. It now reads:)"
@@ -222,7 +223,7 @@ async def test_a_late_edit_does_not_override_a_newer_one_that_was_delivered_befo
         await thread.run.deliver()
     message = SlackMessage("T0LOCAL", chat.general, thread.ts, None, "U0ANA", "look clsely", (), direct=False)
     edit = PendingMessage(message, "alpha", message.text, f"{message.id}:edit:{thread.ts}", edited_ts=thread.ts)
-    await runs.admit(message.place.conversation_id, InboxEntry(edit.id, "edit", edit.to_dict()))
+    await runs.admit(message.place.conversation_id, InboxEntry(edit.id, "edit", asdict(edit)))
     thread_read = chat.hold("conversations.replies", times=50)
     async with process():
         run = await thread.next_run()

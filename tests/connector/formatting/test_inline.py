@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector.formatting.content import use_of
 from connector.formatting.inline import escape
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
@@ -93,3 +94,17 @@ def test_a_link_that_is_longer_than_a_piece_only_when_it_is_escaped_is_written_a
 )
 def test_a_definition_without_a_link_is_shown_at_its_place(markdown, slack):
     assert markdown_to_slack(markdown) == slack
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("read_file", "Reading file"),
+        ("searchIssues", "Searching issues"),
+        ("web.fetch_page", "Using web fetch page"),
+        ("bash", "Using bash"),
+        ("", "Using a tool"),
+    ],
+)
+def test_the_name_of_a_tool_becomes_a_label(tool, words):
+    assert use_of(tool) == words

@@ -147,7 +147,7 @@ ENTITIES = [
 TEXTS = st.lists(st.one_of(st.text(max_size=8), st.sampled_from(MARKUP), st.sampled_from(ENTITIES)), max_size=40).map(
     "".join
 )
-quickly = settings(max_examples=150, deadline=None)
+quickly = settings(max_examples=80, deadline=None)
 
 
 @quickly

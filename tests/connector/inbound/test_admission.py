@@ -8,8 +8,8 @@ import pytest
 from chat import Chat
 
 from connector.events import SlackMessage
-from connector.inbound.access_policy import Actor
-from connector.inbound.admission import LRUSet, UnroutedReplies
+from connector.inbound.access_policy import Actor, LatestEntries
+from connector.inbound.admission import UnroutedReplies
 from local_slack import LocalSlack, RetrySchedule, ServerError
 from local_slack.delivery.faults import Dropped
 
@@ -167,9 +167,9 @@ def test_unrouted_replies_are_returned_once_in_the_order_of_their_posts():
 
 
 def test_the_latest_unrouted_replies_and_names_are_remembered():
-    replies, names = UnroutedReplies(), LRUSet()
+    replies, names = UnroutedReplies(), LatestEntries(10_000)
     for number in range(1, 10_002):
         replies.add(reply(f"{number}.0", thread_ts="0.5"), Actor("U1", "C1"))
-        names.add(str(number))
+        names[str(number)] = None
     assert len(replies.take_after("T1:C1:0.5", "0.0")) == 1_000
     assert ("1" in names, "2" in names) == (False, True)

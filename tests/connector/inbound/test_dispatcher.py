@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from connector import ConnectionRefused, HttpTransport
 from connector.inbound.dispatcher import Dispatcher, Reply
 from connector.inbound.intake import NotNow
-from connector.setup.credentials import Identity
+from connector.setup import Identity
 from local_slack import LocalSlack, RetrySchedule
 from local_slack.delivery.faults import Delayed, Dropped, Duplicated
 from service.config.config import load_config

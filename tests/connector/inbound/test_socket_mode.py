@@ -11,8 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from structlog.testing import capture_logs
 
 from connector.inbound.dispatcher import Reply
-from connector.inbound.socket_mode import SocketMode, address_source
-from connector.inbound.websocket import SocketTiming
+from connector.inbound.socket_mode import SocketMode, SocketTiming, address_source
 from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import Backoff
 from connector.slack_api.rate_limiter import RateLimiter

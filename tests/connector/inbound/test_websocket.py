@@ -15,8 +15,7 @@ from structlog.testing import capture_logs
 
 from connector import ConnectionRefused
 from connector.inbound.dispatcher import Reply
-from connector.inbound.socket_mode import SocketMode
-from connector.inbound.websocket import NotOpened, SocketTiming
+from connector.inbound.socket_mode import NotOpened, SocketMode, SocketTiming
 from connector.slack_api.errors import Backoff
 
 QUICK = Backoff(0.01, 0.02)

@@ -8,8 +8,7 @@ import pytest
 from connector import Persona
 from connector.events import SlackMessage
 from connector.protocols import Claim, LeaseLost
-from connector.records.entries import PendingMessage
-from connector.records.runs import RunRecord
+from connector.records import PendingMessage, RunRecord
 from connector.runs.outbox import Outbox, Post, agent_post
 from connector.slack_api.uploads import file_name
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, LocalSlack, RateLimited, ServerError
@@ -231,7 +230,7 @@ async def test_an_answer_is_posted_in_messages_where_slack_accepts_no_file(slack
     assert sum(post.text.count("paragraph") for post in posts) == LONG.count("paragraph")
     first, second, third = (written["1"] for written in lease.written)
     assert first["file"] == LONG
-    assert "file" not in second, "the change is stored before anything is posted"
+    assert not second["file"], "the change is stored before anything is posted"
     assert len(second["texts"]) == len(posts)
     assert third == ""
 

@@ -12,8 +12,7 @@ from virtual_time import in_virtual_time
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage
 from connector.protocols import Claim, SlackOptions
-from connector.records.entries import PendingMessage
-from connector.records.runs import RunRecord
+from connector.records import PendingMessage, RunRecord
 from connector.runs.background_tasks import BackgroundTasks
 from connector.runs.run_status import RunStatus, remove_status
 from connector.slack_api.client import SlackClient

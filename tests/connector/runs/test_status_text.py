@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.runs.status_text import Activity, plain_status, status_content, todo_lines, until_next_step
+from connector.runs.status_text import Activity, status_content, todo_lines, until_next_step
 from local_slack.blocks.blocks import check_blocks
 from orchestrator_interactive.modules.tool_todo import TodoTool
 
@@ -106,7 +106,7 @@ def test_steps_messages_and_retries_are_counted():
         ("retrying", retrying()),
         ("retrying", retrying()),
     )
-    assert activity.account() == ["3 steps done, 1 with an error", "1 message read while working", "2 retries"]
+    assert activity.account(0) == "3 steps done, 1 with an error · 1 message read while working · 2 retries"
 
 
 def todo(*items: tuple[str, str]) -> dict:
@@ -187,7 +187,7 @@ def test_slack_accepts_the_status_whatever_tools_report_and_no_markup_of_theirs_
         activity.on_event(event, data)
     content = status_content(activity, "run", elapsed_s)
     check_blocks(json.loads(json.dumps(content.blocks)))
-    for text in (content.text, plain_status(activity, elapsed_s).text):
+    for text in (content.text, status_content(activity, "r", elapsed_s, is_plain=True).text):
         assert len(text) <= 4000
         assert text.startswith("⚙️")
         assert "<" not in text

@@ -250,7 +250,7 @@ def said_in(state: BaseState) -> list[tuple[str, str]]:
     return []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     states=conversations | st.lists(any_state, min_size=25, max_size=60).map(valid),
     last_n=st.none() | st.integers(0, 30),

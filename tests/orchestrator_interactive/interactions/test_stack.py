@@ -22,7 +22,7 @@ from orchestrator_interactive.interactions.errors import (
     WriteConflict,
 )
 from orchestrator_interactive.interactions.records import fields_of
-from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, BaseState, FinishedState
+from orchestrator_interactive.interactions.states import BaseState, FinishedState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 
 HELLO, HI = said("Hello!"), answered("Hi")
@@ -77,14 +77,6 @@ class TestPushing:
         with pytest.raises(ValueError, match=r"must not be blank|half of a character"):
             InteractionStack(store, *ids)
 
-    async def test_the_task_of_a_child_agent_has_the_request_as_its_parent(self, stack, store) -> None:
-        (ref,) = (await stack.push(HELLO, AgentCallState("helper", "Look", correlation_id="7")))[1:]
-        child = InteractionStack(store, "conversation/7", "helper", asked_by=ref)
-        await child.push(said("Look"), answered("Found"))
-        assert [entry.parents async for entry in child.iter_last_n(2)] == [(ref,), ()]
-        await stack.push(AgentResultState("7", "Found"))
-        assert [entry.parents async for entry in stack.iter_last_n(1)] == [(ref,)]
-
 
 class TestReading:
     @pytest.mark.parametrize("index", [7, -8, 10**9])
@@ -98,11 +90,6 @@ class TestReading:
     async def test_a_negative_number_of_entries_is_refused(self, stack: InteractionStack) -> None:
         with pytest.raises(ValueError, match="0 or more"):
             [entry async for entry in stack.iter_last_n(-1)]
-
-    async def test_a_long_conversation_is_read_in_pages(self, stack: InteractionStack) -> None:
-        for begin in range(0, 1200, 400):
-            await stack.push(*(said(str(number)) for number in range(begin, begin + 400)))
-        assert await states_of(stack) == [said(str(number)) for number in range(1200)]
 
 
 class TestBranches:
@@ -150,14 +137,6 @@ class TestBranches:
             await stack.checkout("mian")
         assert isinstance(raised.value, InteractionError)
 
-    async def test_a_call_open_at_the_fork_is_open_in_it(self, stack: InteractionStack) -> None:
-        await stack.push(*TALK)
-        await stack.checkout(await stack.fork(4))
-        with pytest.raises(InvalidTransition, match="is not an open call"):
-            await stack.push(brought("1"))
-        await stack.push(brought("2", "another result"))
-        assert await stack.length() == 6
-
 
 class TestGoingBack:
     async def test_a_rewind_keeps_the_removed_states_on_a_branch(self, stack: InteractionStack) -> None:
@@ -183,14 +162,6 @@ class TestGoingBack:
         assert await states_of(another(stack, store)) == TALK
         assert await stack.restart(said("Anew"), HI) == "branch-1"
         assert await states_of(stack) == [said("Anew"), HI]
-
-    async def test_a_prune_deletes_only_states_of_no_other_branch(self, stack, store) -> None:
-        await stack.push(*TALK)
-        left = await stack.rewind(2)
-        assert left is not None
-        assert await stack.prune([left, "main"]) == 4
-        assert await states_of(stack) == TALK[:3]
-        assert len(await store.read(stack.key, 0, 0, 100)) == 3
 
 
 Change = Callable[[InteractionStack], Awaitable[object]]

@@ -29,7 +29,7 @@ KINDS = st.lists(
     min_size=1,
     max_size=5,
 )
-EXAMPLES = {"memory": 150, "sqlite": 40, "redis": 30}
+EXAMPLES = {"memory": 100, "sqlite": 25, "redis": 15}
 
 
 class TwoStacks(RuleBasedStateMachine):

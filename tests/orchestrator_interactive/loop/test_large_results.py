@@ -11,7 +11,7 @@ from loop_rows import MAX_CHARS, MAX_KEPT_CHARS
 from orchestrator_interactive.kernel import HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.messages import ImageBlock, TextBlock
 from orchestrator_interactive.modules import tool_filesystem
-from orchestrator_interactive.registries.result_cache import ResultCache
+from orchestrator_interactive.registries.tools import ResultCache
 
 LARGE = "line\n" * (MAX_KEPT_CHARS // 5 + 1)
 

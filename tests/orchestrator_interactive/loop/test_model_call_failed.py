@@ -5,23 +5,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    ScriptedProvider,
-    answer,
-    call,
-    deaf,
-    echo,
-    fail,
-    make_agent,
-    never,
-    returning,
-    say,
-    streaming,
-    text_of,
-    told,
-    use,
-)
+from agents.provider import ScriptedProvider, answer, call, deaf, fail, never, say, streaming, use
+from agents.rows import text_of, told
+from agents.session import Agent, make_agent
+from agents.tools import echo, returning
 
 from orchestrator_interactive.kernel import HookResult, ResponseStream
 from orchestrator_interactive.kernel.contracts import errors

@@ -4,27 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    after,
-    call,
-    deaf,
-    deaf_tool,
-    echo,
-    fail,
-    gated,
-    goes_on,
-    having,
-    make_agent,
-    never,
-    raising,
-    results,
-    returning,
-    say,
-    soon,
-    told,
-    use,
-)
+from agents.after_run import goes_on, results
+from agents.milestones import soon
+from agents.provider import after, call, deaf, fail, never, say, use
+from agents.rows import told
+from agents.session import Agent, make_agent
+from agents.tools import deaf_tool, echo, gated, having, raising, returning
 from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
@@ -308,26 +293,6 @@ async def test_a_tool_that_ignores_it_does_not_hold_it_up_and_its_calls_are_answ
     release.set()
     assert list(await results(agent)) == ["a", "b"]
     await goes_on(agent)
-
-
-@pytest.mark.parametrize("event", ["executing", "thinking", "tool:start", "tool:end"])
-async def test_at_a_progress_event_it_leaves_a_valid_history(event: str) -> None:
-    agent = await make_agent(call(use("echo", "a")), say("ok"), tools=[echo()])
-    await _cancelled(await agent.held_at(event))
-    agent.release()
-    await goes_on(agent)
-
-
-@in_virtual_time
-async def test_while_the_calls_are_committed_it_leaves_a_valid_next_request() -> None:
-    agent = await make_agent(call(use("echo", "a")), tools=[echo()])
-    reached = agent.context.hold("after", lambda row: row["role"] == "assistant")
-    run = agent.start()
-    await soon(reached.wait())
-    await _cancelled(run)
-    agent.context.accept()
-    agent.provider.add(say("next answer"))
-    assert await agent.run("next") == "next answer"
 
 
 async def test_before_the_first_step_it_starts_nothing() -> None:

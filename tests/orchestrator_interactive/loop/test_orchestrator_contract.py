@@ -4,19 +4,11 @@ import inspect
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    ScriptedProvider,
-    call,
-    echo,
-    fail,
-    make_agent,
-    raising,
-    say,
-    soon,
-    told,
-    use,
-)
+from agents.milestones import soon
+from agents.provider import ScriptedProvider, call, fail, say, use
+from agents.rows import told
+from agents.session import Agent, make_agent
+from agents.tools import echo, raising
 
 from orchestrator_interactive import InteractiveOrchestrator, mount
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator

@@ -76,15 +76,6 @@ class TestLostCalls:
             assert [each["id"] for each in lost(agent)] == ["b", "a"]
             assert agent.outcomes() == {"a": "unknown", "b": "unknown"}
 
-    async def test_a_call_that_was_cancelled_in_a_suspended_run_is_one(self) -> None:
-        first = await make_agent(call(A), tools=[tool := gated(asyncio.Event(), "do")], stop_grace_s=0)
-        run = await first.in_tool(tool)
-        first.coordinator.get_capability("orchestrator.suspend")()
-        await first.stopped(run, immediate=True)
-        second = await killed(await first.history(), say("ok"), tools=[doing()])
-        await resumed(second)
-        assert lost(second) == [LOST_A]
-
     async def test_one_whose_tool_is_gone_has_no_label(self) -> None:
         agent = await killed([*STARTED, unknown_row(A)], say("ok"), tools=[])
         await resumed(agent)

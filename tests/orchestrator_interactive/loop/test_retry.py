@@ -7,7 +7,6 @@ import pytest
 from agents import Agent, call, echo, fail, gated, make_agent, never, say, text_of, use
 from virtual_time import Clock, in_virtual_time
 
-from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import errors
 
@@ -170,15 +169,6 @@ class TestDuringTheDelay:
         assert asyncio.get_running_loop().time() - began_s >= LONG_S / 2
         assert [len(agent.provider.requests), agent.provider.cancelled] == [2, 0]
         assert text_of(agent.provider.sent(1)[-1]).endswith("- !look here")
-
-    @in_virtual_time
-    async def test_messages_can_be_edited_and_withdrawn(self) -> None:
-        agent, run = await _waiting(say("ok"))
-        agent.inject(Injection("blue", id="m1"))
-        agent.inject(Injection("never mind", id="m2"))
-        assert [agent.edit("m1", "red"), agent.withdraw("m2")] == [True, True]
-        await run
-        assert text_of(agent.provider.sent(1)[-1]).endswith("]\n- red")
 
     @pytest.mark.parametrize("how", ["graceful", "immediate", "cancel"])
     @in_virtual_time

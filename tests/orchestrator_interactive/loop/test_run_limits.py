@@ -5,26 +5,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    ScriptedProvider,
-    after,
-    call,
-    deaf_tool,
-    doing,
-    echo,
-    fail,
-    faults,
-    gated,
-    make_agent,
-    never,
-    say,
-    soon,
-    streaming,
-    text_of,
-    told,
-    use,
-)
+from agents.milestones import soon
+from agents.provider import ScriptedProvider, after, call, doing, fail, say, use
+from agents.rows import faults, text_of
+from agents.session import Agent, make_agent
+from agents.tools import deaf_tool, echo, gated
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive import InteractiveOrchestrator
@@ -100,23 +85,12 @@ class TestEveryLimit:
         assert agent.shown() == ["so far"]
         assert _ending(agent) == ("incomplete", next(iter(limit)))
 
-    async def test_what_is_written_before_it_is_in_the_last_request(self, limit: dict[str, Any]) -> None:
-        agent = await make_agent(look("a"), look("b"), say("so far"), tools=[echo()], **limit)
-        agent.progress.act_on("tool:end", lambda: agent.progress.act_on("tool:end", lambda: agent.inject("hurry")))
-        await agent.run()
-        assert text_of(agent.provider.sent(2)[-1]).endswith("- hurry")
-
     async def test_the_last_answer_may_be_repeated_and_continued(self, limit: dict[str, Any]) -> None:
         last = (fail(errors.ProviderUnavailableError("down")), say("so ", finish_reason="max_tokens"), say("far"))
         agent = await make_agent(look("a"), look("b"), *last, tools=[echo()], retry_base_delay_s=0, **limit)
         assert await agent.run() == "so far"
         assert _choices(agent)[2:] == ["none"] * 3
         assert _ending(agent) == ("incomplete", next(iter(limit)))
-
-    async def test_a_stop_of_the_last_answer_is_a_stop(self, limit: dict[str, Any]) -> None:
-        agent = await make_agent(look("a"), look("b"), streaming("so", then=never()), tools=[echo()], **limit)
-        assert await agent.stopped(await agent.asked(3)) == "so"
-        assert _ending(agent) == ("cancelled", None)
 
     async def test_a_tool_that_still_runs_is_waited_for_and_its_result_answered(self, limit: dict[str, Any]) -> None:
         gate = asyncio.Event()
@@ -307,10 +281,3 @@ async def test_tools_that_the_forced_answer_calls_are_not_run() -> None:
     assert tool.inputs == []
     assert faults(await agent.history()) == []
     assert await agent.run("again") == "next"
-
-
-async def test_a_message_during_a_force_respond_tool_is_read_before_the_answer() -> None:
-    agent = await make_agent(DISPATCH, say("on it"), tools=TOOLS)
-    agent.progress.act_on("tool:start", lambda: agent.inject("hurry"))
-    assert await agent.run() == "on it"
-    assert [role for role, _ in told(agent.provider.sent(1))][-2:] == ["tool", "user"]

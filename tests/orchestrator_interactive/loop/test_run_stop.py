@@ -10,7 +10,7 @@ from agents.milestones import LONG_S, soon
 from agents.provider import ScriptedProvider, call, doing, fail, never, say, streaming, use
 from agents.recorders import Recorder, StaticLoader, mount_observed_context
 from agents.session import Agent, make_agent
-from agents.tools import Person, deaf_tool, echo, gated, having, raising
+from agents.tools import Person, echo, gated
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive import Injection, RunFinished
@@ -181,42 +181,6 @@ class TestTheRunId:
 
 
 class TestTheCompleteEvent:
-    @in_virtual_time
-    async def test_it_has_the_outcome_of_each_call(self) -> None:
-        gate, release = asyncio.Event(), asyncio.Event()
-        stuck, deaf = gated(gate, "stuck"), deaf_tool(release)
-        looking = having(gated(gate, "look"), side_effect_free=True, label=lambda given: f"Looking at {given['at']}")
-        names = ("echo", "break", "nope", "stuck", "deaf", "look", "held", "checked")
-        tools = [echo(), raising(OSError("no disk")), stuck, deaf, looking, echo("held"), echo("checked")]
-        agent = await make_agent(call(*(use(name, name, at="it") for name in names)), tools=tools)
-        waiting = {("tool:pre", "held"): asyncio.Event(), ("tool:post", "checked"): asyncio.Event()}
-
-        async def hold(event: str, data: dict[str, Any]) -> None:
-            if reached := waiting.get((event, data["tool_name"])):
-                reached.set()
-                await asyncio.Event().wait()
-
-        for event in ("tool:pre", "tool:post"):
-            agent.hooks.register(event, hold)
-        run = agent.start()
-        reached = (each.wait() for each in waiting.values())
-        await soon(asyncio.gather(*reached, stuck.started(), deaf.started(), looking.started()))
-        await agent.progress.reached("tool:end", 2)
-        await agent.stopped(run, immediate=True)
-        release.set()
-        assert agent.outcomes() == {
-            "echo": "finished",
-            "break": "failed",
-            "nope": "failed",
-            "stuck": "unknown",
-            "deaf": "unknown",
-            "look": "cancelled",
-            "held": "cancelled",
-            "checked": "finished",
-        }
-        described = {each["id"]: (each["tool"], each["label"]) for each in agent.complete()["tools"]}
-        assert described == {name: (name, "Looking at it" if name == "look" else None) for name in names}
-
     async def test_it_has_the_tools_of_all_turns_of_its_run(self) -> None:
         agent = await make_agent(call(use("echo", "a")), call(use("echo", "b")), say("ok"), tools=[echo()])
         await agent.run()

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from agents.after_run import goes_on, results
 from agents.milestones import LONG_S, soon
-from agents.provider import call, use
+from agents.provider import call, say, use
 from agents.session import Agent, make_agent
-from agents.tools import Person, ScriptedTool, deaf_tool, echo, gated, returning
+from agents.tools import Person, ScriptedTool, deaf_tool, echo, gated, having, returning
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.kernel import HookResult
@@ -103,7 +103,8 @@ async def test_a_finished_result_stays_when_its_sibling_is_cancelled() -> None:
     await goes_on(agent)
 
 
-async def test_a_tool_that_finishes_while_it_is_cancelled_keeps_its_result() -> None:
+@pytest.mark.parametrize("how", ["stop", "timeout"])
+async def test_a_tool_that_finishes_while_it_is_cancelled_keeps_its_result(how: str) -> None:
     async def roll_back(_input: dict[str, Any]) -> str:
         try:
             await asyncio.Event().wait()
@@ -111,10 +112,12 @@ async def test_a_tool_that_finishes_while_it_is_cancelled_keeps_its_result() -> 
             return "rolled back"
         return "unreachable"
 
-    tool = ScriptedTool("write", roll_back)
-    agent = await make_agent(call(use("write", "a")), tools=[tool])
-    await agent.stopped(await agent.in_tool(tool), immediate=True)
+    tool = having(ScriptedTool("write", roll_back), timeout_s=0.01 if how == "timeout" else LONG_S)
+    agent = await make_agent(call(use("write", "a")), say("ok"), tools=[tool])
+    run = await agent.in_tool(tool)
+    await (soon(run) if how == "timeout" else agent.stopped(run, immediate=True))
     assert await results(agent) == {"a": "rolled back"}
+    assert agent.outcomes() == {"a": "finished"}
 
 
 @in_virtual_time

@@ -75,15 +75,6 @@ class TestTheTextSoFar:
         await soon(await agent.steered("!now"))
         assert [block["text"] for block in agent.provider.sent(1)[1]["content"]] == ["First. ", "Second"]
 
-    async def test_it_is_shown_after_the_row_of_the_message_and_before_its_event(self) -> None:
-        order: list[str] = []
-        agent = await make_agent(streaming("so far", then=never()), say("ok"))
-        agent.context.act("before", lambda row: order.append(row["role"]))
-        agent.progress.act_on("text", lambda: order.append("shown"))
-        agent.progress.act_on("injection:applied", lambda: order.append("read"))
-        await soon(await agent.steered("!now"))
-        assert order == ["user", "assistant", "user", "shown", "read", "assistant"]
-
     async def test_hooks_see_it_and_may_change_it(self) -> None:
         agent = await make_agent(streaming("hunter2", then=never()), say("ok"))
         agent.events.listen(agent.hooks, "provider:request", "provider:response", "provider:error")
@@ -229,11 +220,6 @@ class TestSeveralUrgentMessages:
         assert agent.provider.prefix_breaks() == []
         assert agent.complete()["iterations"] == 4
 
-    async def test_all_pending_messages_become_one_row_in_their_order(self) -> None:
-        agent = await make_agent(never(), say("ok"))
-        await soon(await agent.steered("one", "!two", "three", "!four"))
-        assert _requests(agent)[1][1:] == [("user", f"{PREFIX}\n- one\n- !two\n- three\n- !four")]
-
     async def test_the_answer_is_continued_if_the_message_is_withdrawn(self) -> None:
         agent = await make_agent(streaming("Half a ", then=never()), say("sentence."))
         run = await agent.steered(Injection("!now", id="1"))
@@ -318,13 +304,6 @@ class TestProviders:
 
 
 class TestBesideOtherRules:
-    async def test_after_the_last_iteration_an_urgent_message_is_answered_without_tools(self) -> None:
-        steps = call(use("echo", "a")), streaming("That is", then=never()), say("and this")
-        agent = await make_agent(*steps, tools=[echo()], max_iterations=1)
-        assert await soon(await agent.steered("!now", asked=2)) == "and this"
-        assert [request.tool_choice for request in agent.provider.requests] == [None, "none", "none"]
-        assert agent.complete().items() >= {"status": "incomplete", "reason": "max_iterations"}.items()
-
     async def test_an_interrupted_forced_answer_is_not_forced_again(self) -> None:
         steps = call(use("dispatch_worker", "a")), streaming("I have", then=never()), call(use("echo", "b")), say("ok")
         agent = await make_agent(*steps, tools=[echo("dispatch_worker"), echo()])
@@ -352,16 +331,6 @@ class TestBesideOtherRules:
         assert await agent.told() == [("user", "go"), ("assistant", "so far"), NOW]
         assert agent.shown() == ["so far"]
         await goes_on(agent)
-
-    async def test_a_message_whose_row_cannot_be_committed_is_read_by_the_next_run(self) -> None:
-        agent = await make_agent(streaming("so far", then=never()))
-        agent.context.refuse(lambda row: "!now" in text_of(row))
-        with pytest.raises(OSError, match="disk full"):
-            await soon(await agent.steered(Injection("!now", id="1")))
-        agent.context.accept()
-        await goes_on(agent)
-        assert await delivered(agent) == ["1"]
-        assert agent.shown() == ["so far"]
 
     @pytest.mark.parametrize("said", ["", "so far"])
     async def test_an_ephemeral_injection_is_in_the_request_that_is_answered(self, said: str) -> None:

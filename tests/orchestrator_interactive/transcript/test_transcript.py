@@ -202,30 +202,11 @@ class TestGrowing:
         transcript.messages([USER]).clear()
         assert len(transcript.messages([USER])) == 1
 
-    def test_messages_of_unchanged_rows_are_reused(self) -> None:
-        transcript, rows = Transcript(), [USER, _called("a"), _result("a")]
-        before = transcript.messages(rows)
-        after = transcript.messages([*rows, USER])
-        assert all(was is now for was, now in zip(before, after, strict=False))
-
     @pytest.mark.parametrize("copied", [list, tuple, copy.deepcopy])
     def test_messages_of_equal_rows_are_reused(self, copied: Any) -> None:
         transcript, rows = Transcript(), [USER, _called("a"), _result("a")]
         before = transcript.messages(rows)
         assert [id(message) for message in transcript.messages(copied(rows))] == [id(message) for message in before]
-
-    @pytest.mark.parametrize("at", [0, 1, 2])
-    def test_a_row_that_was_replaced_in_the_middle_is_read_again(self, at: int) -> None:
-        transcript = Transcript()
-        rows = [user_row("one"), user_row("two"), user_row("three")]
-        transcript.messages(rows)
-        changed = [*rows[:at], user_row("short"), *rows[at + 1 :]]
-        assert _sent(changed, transcript) == changed
-
-    def test_a_shorter_list_of_rows_is_read_again(self) -> None:
-        transcript = Transcript()
-        _sent([user_row("one"), user_row("two")], transcript)
-        assert _sent([user_row("one")], transcript) == [user_row("one")]
 
     @pytest.mark.parametrize("seen", [0, 1, 4])
     def test_a_refused_task_is_left_out_also_if_its_rows_were_read_before(self, seen: int) -> None:

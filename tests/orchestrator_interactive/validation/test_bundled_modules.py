@@ -85,8 +85,8 @@ def test_a_module_for_amplifier_core_passes(name, module_type, warnings):
                 '"signature": block.signature',
                 '"signed": True',
             ),
-            "a request contains the signature of earlier thinking",
-            "is not in the request's body.",
+            "a request contains the whole conversation, with the signature of earlier thinking",
+            "the signature of the thinking block is missing.",
         ),
         (
             "provider_strict",

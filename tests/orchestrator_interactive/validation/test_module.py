@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator_interactive.validation import rendered, validate
+from orchestrator_interactive.validation import rendered
 
 _MOUNT = "async def mount(coordinator, config):\n"
 _RETURN = "    return clean_up\n"
@@ -59,7 +59,7 @@ async def test_the_configuration_is_passed_to_mount(checker):
 async def test_the_type_is_detected_by_what_is_mounted(checker, example, module_type, requested, mounts, by):  # noqa: PLR0917
     path = checker.changed(example)
     path = path.rename(path.with_name("something.py"))
-    report = validate(path)
+    report = await checker.report(path)
     assert (report.subject.module_type, report.subject.detected_by) == (module_type, f"detected: {by}")
     assert report.passed
     [finding] = (await checker.report(path, requested)).of("failed")
@@ -93,8 +93,8 @@ def tool_with_hook(checker):
     )
 
 
-def test_a_module_of_several_types_is_checked_as_each(tool_with_hook):
-    report = validate(tool_with_hook)
+async def test_a_module_of_several_types_is_checked_as_each(checker, tool_with_hook):
+    report = await checker.report(tool_with_hook)
     [failed] = report.of("failed")
     assert (failed.key, failed.module_type) == ("returns_a_result", "hook")
     lines = rendered(report).splitlines()
@@ -126,7 +126,7 @@ async def test_a_type_that_lacks_members_does_not_keep_the_others_from_being_che
 
 async def test_a_project_must_declare_its_module(checker):
     path = checker.changed("tool_words")
-    assert "is_declared" not in rules_of(validate(path).findings)
+    assert "is_declared" not in rules_of((await checker.report(path)).findings)
     (path.parent / "pyproject.toml").write_text("[project]\nname = 'words'\n")
     [finding] = (await checker.report(path)).of("failed")
     assert finding.key == "is_declared"

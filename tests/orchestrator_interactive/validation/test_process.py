@@ -22,7 +22,7 @@ def broken(checker, line: str) -> Path:
     ("line", "said"),
     [
         ("import time; time.sleep(100)", "It blocks the process for more than 0.2 seconds"),
-        ("import os; os._exit(3)", "It ends the process"),
+        ("import os; os._exit(3)", "It ends the process (it was busy with "),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "It ends the process by the signal SIGSEGV"),
     ],
 )
@@ -55,14 +55,27 @@ def test_the_last_output_of_a_process_that_ends_is_reported(checker):
     assert "It ends the process; its last output: Out of memory" in finding.problem
 
 
-def test_a_process_that_ends_silently_has_no_last_output(checker):
-    [finding] = validate(broken(checker, "import os; os._exit(3)")).of("failed")
-    assert finding.problem.startswith("It ends the process (it was busy with ")
-
-
-def test_the_output_of_a_module_is_not_printed(checker, capfd):
-    report = validate(broken(checker, "print('Hello'); import sys; print('Oh', file=sys.stderr)"))
-    assert report.passed
+def test_a_module_reaches_neither_the_terminal_nor_the_files_of_the_user(checker, tmp_path, monkeypatch, capfd):
+    home = tmp_path / "at_home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    mount = "async def mount(coordinator, config):\n"
+    lines = (
+        "import os, sys",
+        "from pathlib import Path",
+        "assert os.listdir() == []  # each session begins in an empty folder",
+        "Path('made').touch()",
+        "Path('~/log').expanduser().write_text('x')",
+        "print('Hello', file=sys.stderr)",
+        "print('Hello')",
+        "assert 'hidden' not in Path('/proc/self/cmdline').read_text()",
+    )
+    path = checker.changed("tool_words", (mount, mount + "".join(f"    {line}\n" for line in lines)))
+    assert validate(Path(path.name), config={"password": "hidden"}).passed
+    assert {each.name for each in tmp_path.iterdir()} == {path.name, home.name}
+    assert Path.cwd() == tmp_path
+    assert not list(home.iterdir())
     assert capfd.readouterr() == ("", "")
 
 
@@ -74,29 +87,6 @@ def test_processes_that_a_module_started_are_killed(checker, tmp_path):
     with suppress(ProcessLookupError):
         ended, _, _ = select.select([os.pidfd_open(int(note.read_text()))], [], [], 10)
         assert ended
-
-
-def test_each_session_of_a_module_begins_in_an_empty_folder(checker, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    mount = "async def mount(coordinator, config):\n"
-    look = "    import os\n    assert os.listdir() == []\n    open('made', 'w').close()\n"
-    path = checker.changed("tool_words", (mount, mount + look))
-    assert validate(Path(path.name)).passed
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
-    assert Path.cwd() == tmp_path
-
-
-def test_a_module_does_not_write_into_the_home_of_the_user(checker, tmp_path, monkeypatch):
-    home = tmp_path / "at_home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    assert validate(broken(checker, "from pathlib import Path; Path('~/log').expanduser().write_text('x')")).passed
-    assert not list(home.iterdir())
-
-
-def test_secrets_of_the_configuration_are_not_in_the_command_line(checker):
-    line = "import sys; from pathlib import Path; assert 'hidden' not in Path('/proc/self/cmdline').read_text()"
-    assert validate(broken(checker, line), config={"password": "hidden"}).passed
 
 
 def test_a_path_without_a_module_raises(tmp_path):
@@ -117,4 +107,4 @@ def test_a_report_names_the_problem_and_the_fix(checker):
     )
     assert expected in text
     assert text.startswith(f"Module tool-words in {path}\nType: tool (detected: it mounts at 'tools').\n\nStructure\n")
-    assert text.endswith("\n\n<failed>Failed: 18 of 21 checks passed, 1 failed, 2 not checked.")
+    assert text.endswith("\n\n<failed>Failed: 16 of 19 checks passed, 1 failed, 2 not checked.")

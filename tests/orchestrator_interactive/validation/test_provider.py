@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from orchestrator_interactive.validation.catching_server import service_answer
+from orchestrator_interactive.validation.provider import service_answer
 
-_SERVICE_RULES = {"sends_the_signature", "sends_the_conversation", "raises_llm_errors", "honours_cancellation"}
+_SERVICE_RULES = {"sends_the_conversation", "raises_llm_errors", "honours_cancellation"}
 _ANSWER_RULES = {"answers", "reports_usage", "keeps_thinking"}
 
 

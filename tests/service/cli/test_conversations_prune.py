@@ -18,7 +18,7 @@ from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.runs.queries import forget
+from service.cli.store_access import forget
 from service.store import inspect_run_store, open_run_store
 
 NOTHING = "Nothing to delete: everything was written to within the last 30 days, or is kept.\n"

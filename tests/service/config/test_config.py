@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.config.config import ConfigError, load_config
+from service.config.config import load_config
+from service.config.config_errors import ConfigError
 
 PERSONA = "persona: {name: A, emoji: ':owl:'}"
 INSTANCE = f"instances: {{a: {{{PERSONA}}}}}\n"

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.config.config import ConfigError, load_config
+from service.config.config import load_config
+from service.config.config_errors import ConfigError
 from service.config.slack import address_of
 
 

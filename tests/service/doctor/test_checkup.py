@@ -14,11 +14,11 @@ from redis_server import redis_server
 from service_process import run_command
 from stored_conversations import run
 
-from connector.setup.manifest import BOT_EVENTS, BOT_SCOPES, manifest
+from connector.setup import BOT_EVENTS, BOT_SCOPES, manifest
 from local_slack import ErrorResponse, LocalSlack
 from service.config.config import Environment, load_config
+from service.doctor import FindingLevel
 from service.doctor.checkup import examined
-from service.doctor.findings import FindingLevel
 from service.doctor.slack_app import SlackProbeAnswer, findings_in, of_two_apps
 
 PASSED, WARNING, FAILED, SKIPPED = FindingLevel.PASSED, FindingLevel.WARNING, FindingLevel.FAILED, FindingLevel.SKIPPED

@@ -8,7 +8,8 @@ from session_tests import HERE, ProgressRecorder, steering
 
 from connector import Refused, RunFailed
 from connector.protocols import QueueFull
-from service.config.config import ConfigError, ModuleConfig
+from service.config.config import ModuleConfig
+from service.config.config_errors import ConfigError
 
 
 @pytest.mark.parametrize(("action", "status"), [("stop", "cancelled"), ("suspend", "suspended")])

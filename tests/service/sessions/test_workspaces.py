@@ -11,7 +11,8 @@ from session_tests import HERE
 from structlog.testing import capture_logs
 
 from connector import RunFailed
-from service.config.config import ConfigError, ModuleConfig, WorkspaceConfig, load_config
+from service.config.config import ModuleConfig, WorkspaceConfig, load_config
+from service.config.config_errors import ConfigError
 from service.sessions.workspaces import Workspaces
 
 THERE = "T:C:2.0"

@@ -14,7 +14,7 @@ from stored_conversations import run
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 from service.store import open_run_store
 
 COMMANDS = (
@@ -141,7 +141,7 @@ def test_an_unreadable_conversation_does_not_block_the_others(redis, redis_url, 
             for number in (1, 2):
                 claim = await runs.claim(f"T:C:{number}.0", "owner", 1000)
                 await runs.write(f"T:C:{number}.0", claim.token, StateChanges(run={"id": "r"}))
-                await runs.hand_over(f"T:C:{number}.0", claim.token)
+                await runs.release(f"T:C:{number}.0", claim.token, None)
             redis.ask("DEL", "runs:{T:C:1.0}")
             redis.ask("SET", "runs:{T:C:1.0}", "text")
             redis.ask("ZADD", "runs:{index}:due:T", "0", b"\xff\xfe")

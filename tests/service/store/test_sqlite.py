@@ -18,7 +18,7 @@ from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.storage.errors import StoreError
 from service.store import inspect_run_store, open_run_store
-from service.store.serialization import KEPT_ENTRIES
+from service.store.base import KEPT_ENTRIES
 from service.store.sqlite import record_of
 
 # Owns a conversation; admits and delivers entries, and prints the number of each.
@@ -215,7 +215,7 @@ async def test_conversations_with_damaged_entries_can_be_claimed(store, file):
         claim = await store.claim(name, "a", LONG_S)
         await admitted(store, name, 1)
         await store.write(name, claim.token, StateChanges(run={"id": 1}, posts={"1": "x", "2": "y"}))
-        await store.hand_over(name, claim.token)
+        await store.release(name, claim.token, None)
     with file() as other:
         other.execute("UPDATE run_entries SET data = '{{' WHERE conversation <= 50")
         other.execute("UPDATE run_conversations SET run = '{{' WHERE id <= 50")

@@ -17,7 +17,7 @@ from . import agent, service
 from .simulation import STAGES
 from .trial import Verdict
 
-_SEEDS_AT_ONCE = 50
+_SEEDS_AT_ONCE = 20
 _MAX_FAILING = 30
 _ACTIONS = ("steer accepted", "urgent steer accepted", "stop graceful", "stop immediate", "cancel", "kill")
 # A run that reports its end accepts no messages.

@@ -29,7 +29,7 @@ from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import LogStore
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, WorkspaceConfig
 from service.doctor.delivery_audit import check
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 from service.store import open_run_store

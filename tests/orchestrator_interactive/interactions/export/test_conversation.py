@@ -267,7 +267,7 @@ async def test_long_texts_are_truncated_with_a_note() -> None:
     assert "[… 30000 more characters; the JSON lines export has them]" in page
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(states=conversations, lost=st.sets(st.integers(0, 25), max_size=3))
 async def test_text_has_every_state_once_and_no_control_characters(states: list[BaseState], lost: set[int]) -> None:
     store = FaultInjectingStore(lost)

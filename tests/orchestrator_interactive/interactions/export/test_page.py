@@ -102,7 +102,7 @@ hostile_states = st.sampled_from(HOSTILE).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(states=conversations, hostile=st.lists(hostile_states, max_size=6), lost=st.sets(st.integers(0, 9), max_size=2))
 async def test_a_page_of_any_content_is_valid_and_inert(states, hostile, lost) -> None:
     store = FaultInjectingStore(lost)

@@ -84,10 +84,10 @@ async def server() -> AsyncIterator[AnthropicServer]:
 
 
 UNUSABLE = [
-    (deep(101), "nested at least 101 levels deep, and 100 are allowed"),
-    (deep(600), "nested at least 600 levels deep, and 100 are allowed"),
-    (deep(960), "nested at least 960 levels deep, and 100 are allowed"),
-    (deep(5000), "nested at least 5000 levels deep, and 100 are allowed"),
+    (deep(101), "nested more than 100 levels deep"),
+    (deep(600), "nested more than 100 levels deep"),
+    (deep(960), "nested more than 100 levels deep"),
+    (deep(5000), "nested more than 100 levels deep"),
     ('{"text": "a" "b"}', "not valid JSON: Expecting ',' delimiter: line 1 column 14 (char 13)"),
     ('{"text": "half', "not valid JSON: Unterminated string starting at: line 1 column 10 (char 9)"),
     ('{"n": ' + "1" * 5000 + "}", "not valid JSON: Exceeds the limit"),
@@ -146,7 +146,7 @@ async def test_resume_completes_an_unusable_call_with_the_reason(lasting_url: st
         server.reply(text("Done."))
         assert await soon(after.session.resume(on_progress=after.progress)) == "Done."
         assert after.tool.inputs == []
-        assert "nested at least 600 levels deep" in after.result()["content"]
+        assert "nested more than 100 levels deep" in after.result()["content"]
         assert after.progress.of("resumed") == [{"unknown": [], "retried": [], "tools": []}]
 
 

@@ -11,7 +11,7 @@ from mounted_anthropic import KEY, MountedAnthropic, a_coordinator, a_request, m
 
 from orchestrator_interactive.modules.provider_anthropic import mount
 from orchestrator_interactive.modules.provider_anthropic.config import DEFAULT_MODEL
-from orchestrator_interactive.modules.provider_anthropic.prices import Prices, Tokens, public_prices
+from orchestrator_interactive.modules.provider_anthropic.models import Prices, Tokens, public_prices
 
 MILLION = 1_000_000
 

@@ -30,7 +30,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolSpec,
 )
 from orchestrator_interactive.modules.provider_anthropic import mount
-from orchestrator_interactive.modules.provider_anthropic.clients import CLIENTS
+from orchestrator_interactive.modules.provider_anthropic.provider import CLIENTS
 
 
 class TestMounting:

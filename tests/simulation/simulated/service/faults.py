@@ -10,7 +10,7 @@ from typing import Any
 
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 from simulated.engine import stack_of
 
 from .replica import Replica

@@ -180,21 +180,14 @@ class NetworkRunStore:
 
         await self._connection.ask("write", write)
 
-    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
+    async def release(self, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0) -> bool:
         def release() -> bool:
-            is_released = self._table.release(conversation_id, token, seen)
+            is_released = self._table.release(conversation_id, token, seen, due_in_s)
             if is_released:
                 self._observer.released(conversation_id, self._process)
             return is_released
 
         return await self._connection.ask("release", release)
-
-    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        def hand_over() -> None:
-            self._table.hand_over(conversation_id, token, due_in_s)
-            self._observer.released(conversation_id, self._process)
-
-        await self._connection.ask("hand_over", hand_over)
 
     async def wait_for_notifications(self, owner: str) -> tuple[str, ...]:
         loop = asyncio.get_running_loop()

@@ -99,20 +99,16 @@ class RunTable:
             if (entry := found.waiting.pop(seq, None)) is not None:
                 found.ends[entry.id] = end
 
-    def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        if self._is_released(conversation_id, token):
-            return True
+    def release(self, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0) -> bool:
+        found = self.conversations.get(conversation_id)
+        if found is not None and found.released_token == token:
+            return True  # a caller without a reply repeats its release
         found = self._owned(conversation_id, token)
-        if any(seq > seen for seq in found.waiting):
+        if seen is not None and any(seq > seen for seq in found.waiting):
             return False
-        self._release(found)
+        found.owner, found.released_token, found.expires_s = None, token, 0.0
+        found.due_s = self._now() + due_in_s
         return True
-
-    def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        if not self._is_released(conversation_id, token):
-            found = self._owned(conversation_id, token)
-            self._release(found)
-            found.due_s += due_in_s
 
     def due(self, workspace: str, most: int) -> list[str]:
         now_s = self._now()
@@ -163,14 +159,6 @@ class RunTable:
         if found is None or found.token != token or found.owner is None:
             raise LeaseLost
         return found
-
-    def _is_released(self, conversation_id: str, token: int) -> bool:
-        """Return whether this lease was released; a caller without a reply repeats its release."""
-        found = self.conversations.get(conversation_id)
-        return found is not None and found.released_token == token
-
-    def _release(self, found: Conversation) -> None:
-        found.owner, found.released_token, found.expires_s, found.due_s = None, found.token, 0.0, self._now()
 
     def _notify(self, owner: str, *conversation_ids: str) -> None:
         news = self._news.setdefault(owner, {})

@@ -163,15 +163,11 @@ class ObservedRunStore(SqliteRunStore):
         waiting = [entry.seq for entry in record.waiting] if record else []
         self._observer.wrote(conversation_id, self._process, changes, waiting)
 
-    async def release(self, conversation_id: str, token: int, seen: int) -> bool:
-        is_released = await super().release(conversation_id, token, seen)
+    async def release(self, conversation_id: str, token: int, seen: int | None, due_in_s: float = 0.0) -> bool:
+        is_released = await super().release(conversation_id, token, seen, due_in_s)
         if is_released:
             self._observer.released(conversation_id, self._process)
         return is_released
-
-    async def hand_over(self, conversation_id: str, token: int, due_in_s: float = 0.0) -> None:
-        await super().hand_over(conversation_id, token, due_in_s)
-        self._observer.released(conversation_id, self._process)
 
     def _record_of(self, conversation_id: str) -> ConversationRecord | None:
         return sqlite_runs.record_of(self._reader, self._clock(), conversation_id)

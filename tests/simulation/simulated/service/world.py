@@ -10,7 +10,7 @@ from typing import Any
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation, rng_for
 

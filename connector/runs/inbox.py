@@ -10,7 +10,7 @@ from connector.slack_api.users import WAIT_S
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from connector.records.entries import PendingMessage
+    from connector.records import PendingMessage
     from connector.slack_api.users import Users
 
 # How long an urgent message waits for the display names in it.

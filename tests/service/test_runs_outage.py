@@ -20,7 +20,7 @@ RUN = StateChanges(run={"id": "r"})
 OWNER = """
 import asyncio, sys
 from connector.protocols import StateChanges, LeaseLost
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 from service.store import open_run_store
 
 async def main(url, conversation_id):

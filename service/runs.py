@@ -1,4 +1,4 @@
-"""Admission of inbox entries, claims of conversations, and notification of their owners."""
+"""Inboxes and leases of this process: admission, claims and renewals, and notification of the owners."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -14,19 +14,19 @@ import structlog
 from connector.protocols import LeaseLost
 from orchestrator_interactive.storage.errors import StoreError, StoreReplaced, StoreUnavailable
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.runs.leases import HeldLease
-from service.store.base import workspace_of
+from service.store.base import lost, workspace_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from connector.protocols import InboxEntry
+    from connector.protocols import Claim, InboxEntry, StateChanges
     from service.store.base import RunStore
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # How often this process looks for due conversations without an owner, and how many it takes over at a time.
 _LOOK_EVERY_S = 1.0
@@ -40,6 +40,122 @@ _TRY_AGAIN_S = 1.0
 _MOST_WAITING = 1000
 # Time limit at shutdown for handing over the leases that are still held.
 _HAND_OVER_WITHIN_S = 0.4
+
+
+class HeldLease:
+    """A lease on one conversation; implements `connector.protocols.ConversationLease`.
+
+    Args:
+        store: the run store.
+        retry: retry policy of the store.
+        lease_s: duration of the lease from its last renewal.
+        clock: monotonic seconds.
+        requested_at_s: time of the claim request by `clock`. The lease is valid for `lease_s` from then on.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the process's settings, and the claim
+        self,
+        store: RunStore,
+        retry: StoreRetryPolicy,
+        lease_s: float,
+        clock: Callable[[], float],
+        conversation_id: str,
+        claim: Claim,
+        requested_at_s: float,
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.claim = claim
+        self._store = store
+        self._retry = retry
+        self._lease_s = lease_s
+        self._clock = clock
+        self._valid_until_s = requested_at_s + lease_s
+        self._lost = asyncio.Event()
+        self._is_handed_over = self._is_released = False
+        # Serialises renewals and the release: a renewal after the release would renew a released lease.
+        self._renewing = asyncio.Lock()
+        # Keeps the owner's writes in order.
+        self._writing = asyncio.Lock()
+        self._newest = max((entry.seq for entry in claim.entries), default=0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the lease was released or lost."""
+        return self._is_released or self._lost.is_set()
+
+    @property
+    def is_being_renewed(self) -> bool:
+        return self._renewing.locked()
+
+    async def fetch(self, after: int) -> tuple[InboxEntry, ...]:
+        entries = await self._call(self._store.fetch, after)
+        self._newest = max([self._newest, after, *(entry.seq for entry in entries)])
+        return entries
+
+    async def write(self, changes: StateChanges) -> None:
+        async with self._writing:
+            await self._call(self._store.write, changes)
+
+    async def release(self, seen: int) -> bool:
+        async with self._writing, self._renewing:
+            self._is_released = await self._call(self._store.release, seen)
+        return self._is_released
+
+    async def hand_over(self, due_in_s: float = 0.0) -> None:
+        self._is_handed_over = True  # the next owner may claim it before the store's answer arrives
+        async with self._writing, self._renewing:
+            await self._call(self._store.release, None, due_in_s)
+            self._is_released = True
+
+    async def lost(self) -> None:
+        await self._lost.wait()
+
+    def abandon(self) -> None:
+        if not self._is_released:
+            self.lose()
+
+    def lose(self) -> None:
+        """Report the lease as lost, even if it was released."""
+        self._lost.set()
+
+    async def confirm(self) -> None:
+        if self._is_handed_over or self.is_over:
+            raise lost(self.conversation_id)
+        # A suspended process may have missed renewals, so its lease may belong to another process.
+        if self._valid_until_s - self._clock() < self._lease_s / 2:
+            await self._renew()
+
+    async def renewed(self) -> bool:
+        """Renew the lease. Return whether the inbox has entries that this process has not fetched.
+
+        Raises:
+            LeaseLost: another process owns the conversation.
+        """
+        last = await self._renew()
+        is_news, self._newest = last > self._newest, max(last, self._newest)
+        return is_news
+
+    async def _renew(self) -> int:
+        async def renew(conversation_id: str, token: int) -> int:
+            requested_at_s = self._clock()
+            last = await self._store.renew(conversation_id, token, self._lease_s)
+            self._valid_until_s = requested_at_s + self._lease_s
+            return last
+
+        async with self._renewing:
+            return self._newest if self._is_released else await self._call(renew)
+
+    async def _call(
+        self, step: Callable[Concatenate[str, int, P], Awaitable[T]], *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        """Call a method of the store with the conversation, the fencing token and these arguments."""
+        if self._lost.is_set():
+            raise lost(self.conversation_id)
+        try:
+            return await self._retry.call(lambda: step(self.conversation_id, self.claim.token, *arguments, **named))
+        except LeaseLost:
+            self._lost.set()
+            raise
 
 
 class StoredRuns:
@@ -102,12 +218,8 @@ class StoredRuns:
         finally:
             for lease in held:
                 lease.lose()
-        if (
-            self._running.done()
-            and not self._running.cancelled()
-            and (problem := self._running.exception()) is not None
-        ):
-            raise _root_cause(problem)
+        if problem := _problem(self._running):
+            raise problem
 
     def watch(self, workspace: str, on_work: Callable[[str], None]) -> None:
         """Call `on_work(conversation_id)` whenever a conversation of the workspace has work to do."""
@@ -146,9 +258,8 @@ class StoredRuns:
             return None
         lease = await self._retry.call(lambda: self._claim_once(conversation_id))
         if lease is not None:
-            earlier = self._held.get(conversation_id)
-            if earlier is not None and not earlier.is_over:
-                earlier.lose()
+            if earlier := self._held.get(conversation_id):
+                earlier.abandon()
             self._held[conversation_id] = lease
         return lease
 
@@ -163,15 +274,8 @@ class StoredRuns:
         claim = await self._store.claim(conversation_id, self._owner, self._lease_s)
         if claim is None:
             return None
-        return HeldLease(
-            conversation_id,
-            claim,
-            store=self._store,
-            retry=self._retry,
-            lease_s=self._lease_s,
-            clock=self._clock,
-            requested_at_s=requested_at_s,
-        )
+        settings = self._store, self._retry, self._lease_s, self._clock
+        return HeldLease(*settings, conversation_id, claim, requested_at_s)
 
     async def _may_be_its_owners(self, conversation_id: str) -> bool:
         """Return whether another process may have missed renewals only because of a store outage.
@@ -198,15 +302,15 @@ class StoredRuns:
 
     def _on_stopped(self, life: asyncio.Task[None]) -> None:
         """Cancel the task that entered this context if the background task failed: `__aexit__` raises its error."""
-        problem = None if life.cancelled() else life.exception()
-        if problem is None or self._entered_by is None:
-            return
-        match _root_cause(problem):
+        match _problem(life):
+            case None:
+                return
             case StoreReplaced() as gone:
                 log.critical("store.replaced", problem=str(gone))
             case other:
                 log.critical("runs.failed", exc_info=other)
-        self._entered_by.cancel()
+        if self._entered_by is not None:
+            self._entered_by.cancel()
 
     def _notify_listeners(self, conversation_id: str) -> None:
         for listener in self._listeners.get(workspace_of(conversation_id), ()):
@@ -275,8 +379,9 @@ class StoredRuns:
             await asyncio.sleep(_TRY_AGAIN_S)
 
 
-def _root_cause(problem: BaseException) -> BaseException:
-    """Return the first error inside nested exception groups."""
+def _problem(ended: asyncio.Task[None]) -> BaseException | None:
+    """Return the first error inside the nested exception groups of a task; `None` if it has not failed."""
+    problem = ended.exception() if ended.done() and not ended.cancelled() else None
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
     return problem

@@ -1,4 +1,4 @@
-"""Self-reflection: another agent judges the results of an agent's tools and of the agents that it asks."""
+"""Agents that call agents: the tool `call_agent`, and self-reflection, in which another agent judges results."""
 
 from __future__ import annotations
 
@@ -11,23 +11,115 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import structlog
+from pydantic import Field
 
+from orchestrator_interactive.config import Options
 from orchestrator_interactive.interactions.errors import InteractionError
-from orchestrator_interactive.interactions.states import AssistantMessageState
+from orchestrator_interactive.interactions.states import (
+    AgentCallState,
+    AgentResultState,
+    AssistantMessageState,
+    BaseState,
+    WaitingState,
+)
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import HookResult
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.registries.function_tool import ToolContext
+from orchestrator_interactive.loop.tool_results import failure
+from orchestrator_interactive.registries.schemas import RegistryError, ToolConfig
+from orchestrator_interactive.registries.tools import ToolContext, tool, tool_registry
 from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from orchestrator_interactive.interactions import InteractionStack
+    from orchestrator_interactive.kernel.contracts.models import ToolResult
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
-    from orchestrator_interactive.registries.agents import AgentRegistry
+    from orchestrator_interactive.registries.agents import Agent, AgentRegistry
 
 log = structlog.get_logger(__name__)
+
+# Limit of nested agent calls.
+_MAX_DEPTH = 5
+
+_depth: ContextVar[int] = ContextVar("depth of asking agents", default=0)
+
+
+class _Question(Options):
+    agent_id: str = Field(min_length=1, description="Which agent to ask.")
+    message: str = Field(min_length=1, description="The task, with all information that the agent needs.")
+
+
+@tool(
+    ToolConfig(
+        name="call_agent",
+        description=(
+            "Ask another agent and get its answer. The agent does not see this conversation: include everything that "
+            "it needs. If the agent does not exist, the error lists the available agents."
+        ),
+        input_schema=_Question,
+        requires_context=True,
+    )
+)
+async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolResult | str:
+    """Return the answer of another agent; the log of the calling agent gets the question and the answer."""
+    registry: AgentRegistry | None = context.coordinator.get_capability("agents.registry")
+    if registry is None:
+        return failure("There are no agents to ask: the session has no capability 'agents.registry'.")
+    if _depth.get() >= _MAX_DEPTH:
+        return failure(f"The agent was not asked: agents may call each other at most {_MAX_DEPTH} levels deep.")
+    try:
+        agent = await registry.get_agent(agent_id)
+    except RegistryError as e:
+        return failure(str(e))
+    call = AgentCallState(agent_id, message)
+    ref: str | None = None
+    run: CancellableTask[str] | None = None
+    result: dict[str, Any] = {"status": "cancelled"}
+    verdict: Verdict | None = None
+    try:
+        if context.stack is not None:
+            waiting = WaitingState("agent", correlation_id=call.correlation_id)
+            ref = (await context.stack.push(call, waiting))[0]
+        run = CancellableTask(_run(agent, message, f"{context.conversation_id}/{call.correlation_id}", ref))
+        with ErrorBoundary(log, "agent.failed", agent=agent_id) as boundary:
+            result = {"status": "success", "content": await run.shared()}
+        if boundary.error is not None:
+            result = {"status": "error", "content": error_text(boundary.error)}
+            return failure(f"Agent '{agent_id}' failed: {result['content']}")
+        reflection: Reflection | None = context.coordinator.get_capability("agents.reflection")
+        if reflection is not None:
+            verdict = await reflection.judge(agent_id, message, result["content"], ref)
+    finally:
+        # Log first: the called agent may end slowly.
+        await _push(context.stack, AgentResultState(call.correlation_id, result, verdict.score if verdict else None))
+        if run is not None:
+            run.cancel()
+            await run.wait()
+    return f"{result['content']}\n\n{verdict.as_note(agent_id)}" if verdict else str(result["content"])
+
+
+async def _run(agent: Agent, message: str, conversation_id: str, asked_by: str | None) -> str:
+    _depth.set(_depth.get() + 1)  # in this task and its children only
+    return await agent.run(message, conversation_id, asked_by=asked_by)
+
+
+async def _push(stack: InteractionStack | None, *states: BaseState) -> None:
+    """Log states, if the session has a log. After a failure the conversation continues without them."""
+    if stack is None or not states:
+        return
+    try:
+        await stack.push(*states)
+    except (InteractionError, StoreError) as e:
+        log.warning("agent.not_logged", kind=type(states[0]).__name__, states=len(states), error=str(e))
+
+
+# The shared registry has it; others register it.
+tool_registry.register(call_agent)
+
 
 # After the hooks that modify a result: the verdict is about the result that the agent reads.
 _LAST = 1000
@@ -136,14 +228,8 @@ class Reflection:
 
     async def _on_end(self, _event: str, _data: dict[str, Any]) -> HookResult:
         """Log the comments after the run: no call is open then, and no request ends with a comment."""
-        stack = ToolContext.of(self._coordinator).stack
         comments, self._comments = self._comments, []
-        if stack is None or not comments:
-            return CONTINUE
-        try:
-            await stack.push(*comments)
-        except (InteractionError, StoreError) as e:
-            log.warning("reflection.not_logged", comments=len(comments), error=str(e))
+        await _push(ToolContext.of(self._coordinator).stack, *comments)
         return CONTINUE
 
 

@@ -7,7 +7,7 @@ import pytest
 from connector.protocols import InboxEntry, LeaseLost, StateChanges
 from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.runs.runs import StoredRuns
+from service.runs import StoredRuns
 
 HERE, THERE = "T:C:1.0", "T:C:2.0"
 RUN = StateChanges(run={"id": "r"})
@@ -18,7 +18,7 @@ async def abandon(store, *conversations):
     for conversation_id in conversations:
         claim = await store.claim(conversation_id, "gone", 10)
         await store.write(conversation_id, claim.token, StateChanges(run={"id": conversation_id}))
-        await store.hand_over(conversation_id, claim.token)
+        await store.release(conversation_id, claim.token, None)
 
 
 async def test_concurrent_messages_are_stored_once_and_in_order(store, process):

@@ -1,7 +1,14 @@
-"""The tokens of a call and their cost, from the API's usage figures and prices."""
+"""What differs between models: thinking and effort parameters, and prices.
+
+Source of the parameters: "Troubleshooting thinking" and "What's new in Claude Sonnet 5.5" on platform.claude.com.
+Models up to 4.5 only accept `enabled` with a budget, 4.6 also `adaptive`, and later ones only `adaptive`. Without the
+field, models up to 4.8 do not think. Of the later models, Sonnet 5 accepts `disabled` and Sonnet 5.5 `between_tools`;
+the others always think.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -9,10 +16,48 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator_interactive.kernel.contracts.messages import Usage
-from orchestrator_interactive.modules.provider_anthropic.model_rules import generation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_NAME = re.compile(r"claude-([a-z]+)-(\d+)(?:-(\d{1,2}))?(?:-\d{8})?")
+_OLD_NAME = re.compile(r"claude-(\d)(?:-(\d))?-([a-z]+)(?:-\d{8}|-latest)?")
+
+_FIRST_ADAPTIVE = (4, 6)
+_WITHOUT_THINKING: dict[tuple[str, tuple[int, int]], dict[str, Any]] = {
+    ("sonnet", (5, 0)): {"type": "disabled"},
+    ("sonnet", (5, 5)): {"type": "between_tools"},
+}
+_EFFORT = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+_EFFORT_THAT_NEEDS_THINKING = ("xhigh", "max")
+
+
+def thinking_for(model: str, budget_tokens: int | None, effort: str | None) -> dict[str, Any] | None:
+    """Return the `thinking` parameter; `None` to omit it. `budget_tokens=None` requests no thinking."""
+    family, version = generation(model)
+    if budget_tokens is None:
+        return None if effort in _EFFORT_THAT_NEEDS_THINKING else _WITHOUT_THINKING.get((family, version))
+    if version < _FIRST_ADAPTIVE:
+        return {"type": "enabled", "budget_tokens": budget_tokens}
+    return {"type": "adaptive", "display": "summarized"}
+
+
+def effort_for(model: str, reasoning_effort: str | None) -> str | None:
+    """Return `output_config.effort`; `None` if the model does not support it."""
+    family, version = generation(model)
+    if version < _FIRST_ADAPTIVE and (family, version) != ("opus", (4, 5)):
+        return None
+    return _EFFORT.get(reasoning_effort or "")
+
+
+def generation(model: str) -> tuple[str, tuple[int, int]]:
+    """Return family and version; an unknown name counts as newer than all known models."""
+    if found := _NAME.fullmatch(model):
+        return found[1], (int(found[2]), int(found[3] or 0))
+    if found := _OLD_NAME.fullmatch(model):
+        return found[3], (int(found[1]), int(found[2] or 0))
+    return "", (99, 0)
+
 
 _MILLION = Decimal(1_000_000)
 # Source: "Data residency" on platform.claude.com. It may be a workspace's default.
@@ -100,37 +145,22 @@ def usage_of(figures: Mapping[str, Any], model: str, own_prices: Prices | None) 
     `input_tokens` includes cached tokens, as the kernel defines it.
     """
     cache_read, cache_write = figures.get("cache_read_input_tokens"), figures.get("cache_creation_input_tokens")
-    tokens = _tokens(figures)
-    prompt = tokens.uncached + tokens.read + tokens.written + tokens.written_1h
+    written = cache_write or 0
+    # Only the answer's first event has the split; the last one may have a larger total.
+    written_1h = min(getattr(figures.get("cache_creation"), "ephemeral_1h_input_tokens", 0), written)
+    uncached, output = figures.get("input_tokens", 0), figures.get("output_tokens", 0)
+    tokens = Tokens(uncached, output, cache_read or 0, written - written_1h, written_1h)
+    prompt = uncached + tokens.read + written
+    cost_usd = None
+    if figures and (prices := own_prices or public_prices(model, prompt)):
+        surcharge = _IN_THE_US if prices is not own_prices and figures.get("inference_geo") == "us" else 1
+        cost_usd = prices.cost_usd(tokens) * surcharge
     return Usage(
         input_tokens=prompt,
-        output_tokens=tokens.output,
-        total_tokens=prompt + tokens.output,
+        output_tokens=output,
+        total_tokens=prompt + output,
         reasoning_tokens=getattr(figures.get("output_tokens_details"), "thinking_tokens", None),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
-        cost_usd=_cost_usd(figures, tokens, own_prices, public_prices(model, prompt)),
+        cost_usd=cost_usd,
     )
-
-
-def _tokens(figures: Mapping[str, Any]) -> Tokens:
-    written = figures.get("cache_creation_input_tokens") or 0
-    # Only the answer's first event has the split; the last one may have a larger total.
-    written_1h = min(getattr(figures.get("cache_creation"), "ephemeral_1h_input_tokens", 0), written)
-    return Tokens(
-        uncached=figures.get("input_tokens", 0),
-        output=figures.get("output_tokens", 0),
-        read=figures.get("cache_read_input_tokens") or 0,
-        written=written - written_1h,
-        written_1h=written_1h,
-    )
-
-
-def _cost_usd(figures: Mapping[str, Any], tokens: Tokens, own: Prices | None, public: Prices | None) -> Decimal | None:
-    if not figures:
-        return None
-    if own is not None:
-        return own.cost_usd(tokens)
-    if public is None:
-        return None
-    return public.cost_usd(tokens) * (_IN_THE_US if figures.get("inference_geo") == "us" else 1)

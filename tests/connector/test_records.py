@@ -1,15 +1,18 @@
-"""Records that another version stored and this one cannot read are reported, and block nothing."""
-
 from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, cast
 
 import pytest
 from chat import Chat, Thread
+from hypothesis import given
+from hypothesis import strategies as st
 
 from connector import texts
 from connector.events import SlackMessage
 from connector.protocols import InboxEntry, StateChanges
-from connector.records.entries import PendingMessage
-from connector.records.runs import RunRecord
+from connector.records import PendingMessage, RunRecord
+from connector.runs.inbox import Inbox
 
 UNKNOWN = {"a": "new form"}
 PENDING_POST = {"number": 1, "texts": ["a &lt; b"], "by_agent": True}
@@ -40,7 +43,7 @@ def earlier_run(slack, thread) -> dict:
     """The record of a run that has begun."""
     message = SlackMessage(slack.team_id, thread.chat.general, thread.ts, None, "U0ANA", "look", (), direct=False)
     first = PendingMessage(message, "alpha", "look", message.id)
-    return RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, has_hourglass=False).to_dict()
+    return asdict(RunRecord("r", first, was_waiting=False, newest_ts=thread.ts, has_hourglass=False))
 
 
 @pytest.mark.parametrize("run", [{"id": "r"}, {"id": "r", "first": "a new form"}, {"cleanup": ["a new form"]}])
@@ -79,3 +82,42 @@ async def test_an_unreadable_post_is_reported_beside_a_readable_run(process, thr
         await (await thread.next_run()).answer("ok")
         expected = sorted([texts.UNREADABLE_POST, "a &lt; b", "ok"])
         await chat.slack.until(lambda _: sorted(thread.texts) == expected)
+
+
+def pending(seq: int, written_s: float) -> PendingMessage:
+    message = SlackMessage("T1", "C1", f"{written_s:.6f}", "1.000000", "U1", "look", (), direct=False)
+    return PendingMessage(message, "alpha", "look", message.id, seq)
+
+
+def inbox(held_seq: int = 0) -> Inbox:
+    return Inbox(cast("Any", None), held_seq)  # without display names
+
+
+def test_a_second_stop_holds_only_the_messages_that_are_older_than_it() -> None:
+    pendings = inbox()
+    pendings.hold(13.8)
+    newer, older = pending(7, 6.33), pending(8, 6.28)  # both arrive after the first stop: they are free
+    pendings.add(newer)
+    pendings.add(older)
+    assert pendings.hold(6.29) == 8
+    assert (pendings.is_held(older), pendings.is_held(newer)) == (True, False)
+    assert pendings.run_starter == newer
+
+
+@given(st.lists(st.tuples(st.sampled_from(["message", "stop"]), st.integers(2, 9)), max_size=12))
+def test_a_message_is_held_if_a_later_stop_is_newer_than_it(events: list[tuple[str, int]]) -> None:
+    pendings, messages = inbox(), []
+    for seq, (kind, at) in enumerate(events, 1):
+        if kind == "stop":
+            pendings.hold(at)
+            continue
+        messages.append(pending(seq, at + seq / 1000))
+        pendings.add(messages[-1])
+    for each in messages:
+        stops = [at for kind, at in events[each.seq :] if kind == "stop"]
+        assert pendings.is_held(each) == any(each.written_s <= at for at in stops)
+
+
+def test_the_next_owner_holds_what_the_previous_one_stored_before_the_stop() -> None:
+    pendings = inbox(held_seq=3)
+    assert [pendings.is_held(pending(seq, 9.0)) for seq in (3, 4)] == [True, False]

@@ -1,1 +1,0 @@
-"""Durable records: inbox entries, runs, and pending cleanup."""

@@ -1,0 +1,243 @@
+"""Credentials of a workspace, the check of its tokens before the service starts, and the manifest of the Slack app.
+
+The manifest lists the scopes and events that the app needs, each with its purpose. `amplifier-slack doctor` reports
+those that an app lacks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from connector.formatting.content import one_line
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from connector.slack_api.client import SlackClient
+
+_TOKEN_ERRORS = frozenset(
+    {
+        "account_inactive",
+        "invalid_auth",
+        "missing_scope",
+        "no_permission",
+        "not_allowed_token_type",
+        "not_authed",
+        "token_expired",
+        "token_revoked",
+    }
+)
+
+
+# https://docs.slack.dev/reference/app-manifest and https://github.com/slackapi/manifest-schema
+_MOST_NAME = 35
+_MOST_BOT_NAME = 80
+# Bound for the names in the description, which may have 140 characters.
+_MOST_WHO = 55
+
+
+class ConnectionRefused(Exception):  # noqa: N818 - named after the event
+    """The service cannot be connected to Slack; the message names a remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketTransport:
+    """Socket Mode: the service connects to Slack with the app's token (`xapp-…`)."""
+
+    app_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTransport:
+    """Events over HTTP: Slack's requests arrive at `host` and `port`, signed with the app's signing secret.
+
+    `health` returns the lines after "ok" at `/healthz`. It is called for each request, and must return at once.
+    """
+
+    signing_secret: str = field(repr=False)
+    host: str
+    port: int
+    health: Callable[[], str] = field(default=str, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SlackCredentials:
+    """Credentials of a workspace. `api_url` ends with a slash, as in `https://slack.com/api/`."""
+
+    bot_token: str = field(repr=False)
+    api_url: str
+    transport: SocketTransport | HttpTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The bot's identity in its workspace. Display names may be blank.
+
+    `enterprise` is the id of the workspace's organisation; blank: it has none.
+    """
+
+    team: str
+    user: str
+    bot_id: str
+    team_name: str = ""
+    user_name: str = ""
+    url: str = ""
+    enterprise: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    variable: str
+    prefix: str
+    page: str
+
+
+_BOT_TOKEN = _Token("SLACK_BOT_TOKEN", "xoxb-", "OAuth & Permissions")
+_APP_TOKEN = _Token("SLACK_APP_TOKEN", "xapp-", "Basic Information → App-Level Tokens, scope connections:write")
+
+
+async def preflight(api_url: str, bot: SlackClient) -> Identity:
+    """Check the bot's token, and return the bot's identity.
+
+    Raises:
+        ConnectionRefused: Slack cannot be reached, or does not accept the token.
+    """
+    who = await _call(api_url, bot, "auth.test", _BOT_TOKEN)
+    try:
+        names = {"team_name": who.get("team", ""), "user_name": who.get("user", ""), "url": who.get("url", "")}
+        names["enterprise"] = who.get("enterprise_id") or ""
+        return Identity(who["team_id"], who["user_id"], who["bot_id"], **names)
+    except KeyError as e:
+        raise ConnectionRefused(f"SLACK_BOT_TOKEN is not a bot's token: the answer of auth.test has no {e}.") from e
+
+
+async def first_address(api_url: str, app: SlackClient) -> str:
+    """Check the app's token, and return the address for one Socket Mode connection.
+
+    Raises:
+        ConnectionRefused: Slack cannot be reached, or does not accept the token.
+    """
+    return str((await _call(api_url, app, "apps.connections.open", _APP_TOKEN)).get("url", ""))
+
+
+async def _call(api_url: str, client: SlackClient, method: str, kind: _Token) -> dict[str, Any]:
+    try:
+        return await client.call(method, {}, CallSlot())
+    except SlackCallFailed as e:
+        if e.is_transient:
+            raise ConnectionRefused(
+                f"Slack cannot be reached at {api_url} ({e}). Check the network, and SLACK_API_URL if you set it."
+            ) from e
+        if e.error not in _TOKEN_ERRORS:
+            raise ConnectionRefused(
+                f"Slack refuses {kind.variable} ({e}). Ask an administrator of the workspace; "
+                "`amplifier-slack doctor` shows the details."
+            ) from e
+        raise ConnectionRefused(
+            f"Slack does not accept {kind.variable} ({e.error}). "
+            f"It begins with {kind.prefix}. Find it on your app's page at api.slack.com/apps under {kind.page}."
+        ) from e
+
+
+@dataclass(frozen=True, slots=True)
+class MethodRequirement:
+    """A scope or an event of the app.
+
+    Args:
+        name: Slack's name.
+        purpose: the feature that uses it.
+        without: the effect of its absence; blank: it is required.
+    """
+
+    name: str
+    purpose: str
+    without: str = ""
+
+    @property
+    def is_required(self) -> bool:
+        return not self.without
+
+
+# https://docs.slack.dev/reference/scopes
+BOT_SCOPES = (
+    MethodRequirement("app_mentions:read", "receive mentions of the bot"),
+    MethodRequirement(
+        "assistant:write",
+        "use Slack's agent features",
+        "Slack's own status line, thread titles and Stop button are missing",
+    ),
+    MethodRequirement("channels:history", "read threads in public channels"),
+    MethodRequirement("chat:write", "post answers"),
+    MethodRequirement(
+        "chat:write.customize", "post under each agent's name and icon", "answers have the bot's own name"
+    ),
+    MethodRequirement(
+        "files:write", "post a very long answer as a file", "a very long answer is split into many messages"
+    ),
+    MethodRequirement(
+        "groups:history", "read threads in private channels", "threads in private channels are not followed"
+    ),
+    MethodRequirement("im:history", "read direct messages"),
+    MethodRequirement("mpim:history", "read group messages", "threads in group messages are not followed"),
+    MethodRequirement("reactions:read", "stop a run with ❌"),
+    MethodRequirement("reactions:write", "show the state of a message with ⏳, 📨 and 👀"),
+    MethodRequirement(
+        "users:read",
+        "read users' names",
+        "agents see user ids instead of names, and reactions in shared channels do not stop runs",
+    ),
+)
+
+# https://docs.slack.dev/reference/events
+BOT_EVENTS = (
+    MethodRequirement(
+        "agent_session_stopped", "stop a run with Slack's own button", "Slack's own Stop button is missing"
+    ),
+    MethodRequirement("app_mention", "receive mentions of the bot"),
+    MethodRequirement("message.channels", "follow threads in public channels"),
+    MethodRequirement(
+        "message.groups", "follow threads in private channels", "threads in private channels are not followed"
+    ),
+    MethodRequirement("message.im", "receive direct messages"),
+    MethodRequirement("message.mpim", "follow threads in group messages", "threads in group messages are not followed"),
+    MethodRequirement("reaction_added", "stop a run with ❌"),
+)
+
+# Scope of the app-level token, which only Socket Mode needs. A manifest cannot create this token.
+APP_SCOPE = MethodRequirement("connections:write", "open the Socket Mode connection")
+
+# Path of the request URL for events over HTTP.
+PATH = "/slack/events"
+
+
+def manifest(names: Sequence[str], request_url: str | None = None) -> dict[str, Any]:
+    """Return the manifest of an app for agents with these names; the app is named after the first.
+
+    `request_url` is the address for events over HTTP; `None`: Socket Mode.
+    """
+    to_url = {} if request_url is None else {"request_url": request_url}
+    who = one_line(" and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part), _MOST_WHO)
+    description = f"Works with you in threads: {who}. Reply to steer the work, and stop it at any time."
+    return {
+        "display_information": {"name": one_line(names[0], _MOST_NAME), "description": description},
+        "features": {
+            "app_home": {
+                "home_tab_enabled": False,
+                "messages_tab_enabled": True,
+                "messages_tab_read_only_enabled": False,
+            },
+            "bot_user": {"display_name": one_line(names[0], _MOST_BOT_NAME), "always_online": True},
+            "agent_view": {"agent_description": description},
+        },
+        "oauth_config": {"scopes": {"bot": [each.name for each in BOT_SCOPES]}},
+        "settings": {
+            "event_subscriptions": {**to_url, "bot_events": [each.name for each in BOT_EVENTS]},
+            "interactivity": {"is_enabled": True, **to_url},
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": request_url is None,
+            "token_rotation_enabled": False,
+        },
+    }

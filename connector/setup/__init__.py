@@ -1,1 +1,0 @@
-"""The app's manifest, scopes and credentials."""

@@ -1,1 +1,0 @@
-"""Leases and inboxes of this process."""
