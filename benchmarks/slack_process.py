@@ -88,10 +88,10 @@ class Stopwatch(Delivery):
         if (timed := self._timed.pop(receiver, None)) is not None:
             self._inner.detach(timed)
 
-    def acknowledge(self, envelope_id: str) -> None:
+    def acknowledge(self, envelope_id: str, payload: object = None) -> None:
         if (sent_s := self.sent_s.pop(envelope_id, None)) is not None:
             self.acks_s.append(asyncio.get_running_loop().time() - sent_s)
-        self._inner.acknowledge(envelope_id)
+        self._inner.acknowledge(envelope_id, payload)
 
     @property
     def outstanding(self) -> int:

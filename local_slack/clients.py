@@ -77,6 +77,24 @@ class PersonClient:
         """Open the app in the sidebar: ``messages`` is its direct message, ``home`` its Home tab."""
         await self._post("page/open_home", {"tab": tab})
 
+    async def open_thread(self, context: str | None = None, *, thread: str | None = None) -> None:
+        """Open a thread in the app's direct message; ``context`` is the channel that the person sees beside it.
+
+        With ``thread``, the person has moved to another channel while the thread stays open.
+        """
+        await self._post("page/open_thread", {"context": context, "thread_ts": thread})
+
+    async def submit(self, **values: Any) -> None:
+        """Submit the modal that the app shows; ``values`` by ``action_id``, options by their value.
+
+        Raises SlackRefused: ``no_modal``, ``missing_value``, ``invalid_input`` with the app's messages, and those of
+        ``click``.
+        """
+        await self._post("page/submit_view", {"values": values})
+
+    async def close_modal(self) -> None:
+        await self._post("page/close_view", {})
+
     async def call(self, method: str, **arguments: Any) -> Json:
         """Call any Web API method with this person's token; arguments that are None are omitted."""
         return await self._post(f"api/{method}", arguments)

@@ -224,6 +224,7 @@ class LocalSlack(InstalledTeam):
             for subscription, team in zip(self._subscriptions, self.teams, strict=True):
                 stack.callback(subscription.end)
                 stack.callback(team.workspace.listen(self._wake))
+                stack.callback(team.workspace.lists.close)
             await self.deliver_to(self._first_request_url, verify=False)
             self._exit = stack.pop_all()
         return self

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from dataclasses import asdict
+from html import unescape
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -12,13 +15,19 @@ if TYPE_CHECKING:
     from local_slack.json_limits import Json
     from local_slack.workspace.files import File
     from local_slack.workspace.messages import Channel, WorkspaceMessage
-    from local_slack.workspace.people import Member, Team
+    from local_slack.workspace.people import Directory, Member, Team
+    from local_slack.workspace.views import View
 
+# A mention or a link in a text.
+_MARKUP = re.compile(r"(<(?:[@#][A-Z0-9]+|(?:https?|mailto):[^|>]+)(?:\|[^>]*)?>)")
 VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - not a secret
 
 
-def message_json(message: WorkspaceMessage, team: Team, *, metadata: bool = False) -> Json:
-    """Return a message as in the history, without unset fields; with its ``metadata`` only on request."""
+def message_json(message: WorkspaceMessage, team: Team, *, metadata: bool = False, rich_text: bool = False) -> Json:
+    """Return a message as in the history, without unset fields.
+
+    Only on request with its ``metadata``, and with its text as a block (``rich_text``) if it has no other blocks.
+    """
     if message.tombstone:
         return {
             "type": "message",
@@ -43,7 +52,7 @@ def message_json(message: WorkspaceMessage, team: Team, *, metadata: bool = Fals
         "team": team.id,
         "thread_ts": message.thread_ts,
         "parent_user_id": message.parent_user,
-        "blocks": list(message.blocks) or None,
+        "blocks": list(message.blocks) or (_rich_text(message) if rich_text else None),
         "attachments": list(message.body.attachments) or None,
         "files": [file_json(file) for file in message.files] or None,
         "is_ephemeral": True if message.only_for else None,
@@ -82,8 +91,8 @@ def channel_json(channel: Channel, member: Member) -> Json:
         "is_archived": channel.is_archived,
         "is_general": channel.name == "general",
         "is_member": member.id in channel.members,
-        "topic": {"value": "", "creator": "", "last_set": 0},
-        "purpose": {"value": "", "creator": "", "last_set": 0},
+        "topic": asdict(channel.topic),
+        "purpose": asdict(channel.purpose),
         "num_members": len(channel.members),
     }
 
@@ -92,11 +101,18 @@ def other_member(channel: Channel, member_id: str) -> str:
     return next((user for user in channel.members if user != member_id), member_id)
 
 
-def user_json(member: Member, team: Team) -> Json:
+def email_of(person: Person, team: Team) -> str:
+    return f"{person.name}@{team.domain}.example"
+
+
+def user_json(member: Member, team: Team, *, email: bool = False) -> Json:
+    """Return a user, with the address of a person only if ``email`` is set."""
     is_bot = isinstance(member, Bot)
     profile = {"real_name": member.real_name, "display_name": "" if is_bot else member.real_name}
     if isinstance(member, Bot):
         profile |= {"bot_id": member.bot_id, "api_app_id": member.app_id}
+    elif email:
+        profile["email"] = email_of(member, team)
     return {
         "id": member.id,
         "team_id": team.id,
@@ -125,6 +141,24 @@ def bot_json(bot: Bot) -> Json:
         "deleted": False,
         "updated": 0,
         "icons": {},
+    }
+
+
+def view_json(view: View, directory: Directory, values: Json | None = None) -> Json:
+    """Return a view with the ``values`` that its person has given."""
+    return {
+        "id": view.id,
+        "team_id": directory.team.id,
+        "app_id": directory.bot.app_id,
+        "bot_id": directory.bot.bot_id,
+        "state": {"values": values or {}},
+        "hash": view.hash,
+        "root_view_id": view.root,
+        "previous_view_id": view.previous,
+        "private_metadata": "",
+        "callback_id": "",
+        "external_id": "",
+        **view.content,
     }
 
 
@@ -158,7 +192,28 @@ def file_json(file: File) -> Json:
     }
 
 
+def _rich_text(message: WorkspaceMessage) -> list[Json] | None:
+    """Return the text as Slack's own clients and servers store it: one section with text, mentions and links."""
+    if not message.text:
+        return None
+    elements: list[Json] = []
+    for part in _MARKUP.split(message.text):
+        match _MARKUP.fullmatch(part), part[:2], part[1:-1].partition("|"):
+            case None, _, _:
+                elements += [{"type": "text", "text": unescape(part)}] if part else []
+            case _, "<@", (user, _, _):
+                elements.append({"type": "user", "user_id": user[1:]})
+            case _, "<#", (channel, _, _):
+                elements.append({"type": "channel", "channel_id": channel[1:]})
+            case _, _, (url, _, label):
+                elements.append({"type": "link", "url": unescape(url), **({"text": unescape(label)} if label else {})})
+    section = {"type": "rich_text_section", "elements": elements}
+    return [{"type": "rich_text", "block_id": f"text{message.ts}", "elements": [section]}]
+
+
 def _subtype(message: WorkspaceMessage) -> str | None:
+    if message.subtype:
+        return message.subtype
     if message.only_for:
         return "ephemeral"
     if message.broadcast:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from local_slack.delivery.faults import Delayed, DeliveryFaults, Dropped, Duplicated
+from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,7 +106,7 @@ class Delivery:
         self._waiting: deque[Envelope] = deque()
         self._unacked: dict[str, _Sent] = {}
         self._held: list[_Held] = []
-        self._answers: dict[str, asyncio.Future[str]] = {}
+        self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
 
     def attach(self, receiver: Receiver) -> None:
         self._receivers.append(receiver)
@@ -128,11 +129,14 @@ class Delivery:
         self._waiting.append(envelope)
         self._pump()
 
-    async def ask(self, envelope: Envelope) -> str:
-        """Deliver an envelope and wait for its ack; returns an empty string, or the reason for a missing ack."""
+    async def ask(self, envelope: Envelope) -> Mapping[str, Any]:
+        """Deliver an envelope and wait for its ack; returns the payload of the ack, or an empty one.
+
+        Raises SlackRefused with the reason for a missing ack.
+        """
         if not self.reachable:
-            return "not_connected"
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            raise SlackRefused("not_connected")
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers[envelope.id] = answer
         try:
             self.offer(envelope)
@@ -140,14 +144,16 @@ class Delivery:
         finally:
             del self._answers[envelope.id]
 
-    def acknowledge(self, envelope_id: str) -> None:
+    def acknowledge(self, envelope_id: str, payload: object = None) -> None:
+        """Take the ack of an envelope; ``payload`` is the app's response to an interaction."""
         if sent := self._forget(envelope_id):
             latency_ms = round((asyncio.get_running_loop().time() - sent.sent_at) * 1000, 1)
             self._record.note("acked", envelope=envelope_id, attempt=sent.envelope.attempt, latency_ms=latency_ms)
         elif any(envelope.id == envelope_id for envelope in self._waiting):
             self._waiting = deque(envelope for envelope in self._waiting if envelope.id != envelope_id)
             self._record.note("acked", envelope=envelope_id)
-        self._answered(envelope_id, "")
+        if answer := self._open_answer(envelope_id):
+            answer.set_result(payload if isinstance(payload, dict) else {})
         self._changed()
 
     def fail(self, envelope: Envelope, reason: str, *, final: bool = False) -> None:
@@ -231,7 +237,8 @@ class Delivery:
             self._unacked[envelope.id] = _Sent(again, loop.time(), next_step)
         else:
             self._record.note("given_up", envelope=envelope.id, attempt=envelope.attempt, reason=reason)
-            self._answered(envelope.id, "no_answer" if reason.endswith("timeout") else reason)
+            if answer := self._open_answer(envelope.id):
+                answer.set_exception(SlackRefused("no_answer" if reason.endswith("timeout") else reason))
         self._changed()
 
     def _due(self, envelope: Envelope) -> None:
@@ -244,7 +251,6 @@ class Delivery:
             sent.next_step.cancel()
         return sent
 
-    def _answered(self, envelope_id: str, error: str) -> None:
+    def _open_answer(self, envelope_id: str) -> asyncio.Future[Mapping[str, Any]] | None:
         answer = self._answers.get(envelope_id)
-        if answer and not answer.done():
-            answer.set_result(error)
+        return answer if answer and not answer.done() else None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json, other_member
 from local_slack.delivery.delivery import Envelope
-from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import (
     BotPresence,
     Change,
@@ -16,6 +15,7 @@ from local_slack.workspace.messages import (
     ChannelOpened,
     Deleted,
     Joined,
+    Left,
     Posted,
     Reacted,
     SessionChanged,
@@ -23,7 +23,8 @@ from local_slack.workspace.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from typing import Any
 
     from local_slack.delivery.delivery import Delivery
     from local_slack.delivery.recorder import Recorder
@@ -40,6 +41,8 @@ EVENTS = (
     "reaction_removed",
     "agent_session_stopped",
     "app_home_opened",
+    "assistant_thread_started",
+    "assistant_thread_context_changed",
     "member_joined_channel",
 )
 
@@ -77,6 +80,9 @@ def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: C901, PLR09
             event = {"type": "member_joined_channel", "user": user, "channel": channel.id, "channel_type": "C"}
             event |= {"team": workspace.directory.team.id, "event_ts": at}
             return event | ({"inviter": inviter} if inviter else {})
+        case Left(channel, user, at):
+            event = {"type": "member_left_channel", "user": user, "channel": channel.id, "channel_type": "C"}
+            return event | {"team": workspace.directory.team.id, "event_ts": at}
         case SessionChanged(session, at):
             return {"type": "agent_session_changed", **session_json(session), "event_ts": at}
         case BotPresence(online):
@@ -122,7 +128,7 @@ def _channel_of(change: Change) -> str | None:
             return message.channel
         case Deleted(previous=message) | Reacted(message=message):
             return message.channel
-        case Joined(channel=channel):
+        case Joined(channel=channel) | Left(channel=channel):
             return channel.id
         case ChannelOpened(channel=channel):
             return channel.id if channel.is_im else None
@@ -133,7 +139,7 @@ def _channel_of(change: Change) -> str | None:
 
 
 def _message(message: WorkspaceMessage, workspace: Workspace) -> Json:
-    return message_json(message, workspace.directory.team)
+    return message_json(message, workspace.directory.team, metadata=True)
 
 
 def _place(channel: str, at: str, workspace: Workspace) -> Json:
@@ -199,12 +205,13 @@ class Subscription:
         self._record.note("event", envelope=envelope.id, about=envelope.about, team=team.id, event=place)
         self._delivery.offer(envelope)
 
-    async def click(self, payload: Json) -> None:
-        """Send a click and wait for its ack; raises SlackRefused with the reason for a missing one."""
+    async def interact(self, payload: Json) -> Mapping[str, Any]:
+        """Send a click or a submission, wait for its ack, and return the payload of the ack.
+
+        Raises SlackRefused with the reason for a missing ack.
+        """
         number = f"envelope-{next(self._numbers):06d}"
-        refusal = await self._delivery.ask(Envelope(number, "interactive", payload, accepts_response_payload=True))
-        if refusal:
-            raise SlackRefused(refusal)
+        return await self._delivery.ask(Envelope(number, "interactive", payload, accepts_response_payload=True))
 
     def notify_rate_limited(self) -> None:
         """Send ``app_rate_limited``: more events within the hour than Slack delivers."""

@@ -124,13 +124,13 @@ class HttpDelivery:
         try:
             await self.verify()
             async with self._post(body.encode(), headers) as answer:
-                await answer.read()
+                text = (await answer.read()).decode(errors="replace")
         except (NotVerified, TimeoutError, aiohttp.ClientError) as e:
             reason = next((reason for kind, reason in _REASONS.items() if isinstance(e, kind)), "http_error")
             self._delivery.fail(envelope, reason)
             return
         if 200 <= answer.status < 300:
-            self._delivery.acknowledge(envelope.id)
+            self._delivery.acknowledge(envelope.id, _json_in(answer.content_type, text))
             return
         self._record.note("refused", envelope=envelope.id, status=answer.status)
         reason = "http_error" if envelope.retried else f"http_{answer.status}"
@@ -142,13 +142,20 @@ class HttpDelivery:
         return self._session.post(self.url, data=body, headers=signed, max_redirects=_FOLLOWED_REDIRECTS + 1)
 
 
+def _json_in(content_type: str, text: str) -> object:
+    """Return the JSON value of a response; None if it has none."""
+    if content_type != _JSON or not text:
+        return None
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
+
+
 def _echoed(content_type: str, text: str) -> str:
     """Return the challenge from any of the three response forms that Slack accepts."""
     if content_type == _JSON:
-        try:
-            body = parse_json(text)
-        except ValueError:
-            return ""
+        body = _json_in(content_type, text)
         return str(body.get("challenge", "")) if isinstance(body, dict) else str(body)
     if content_type == _FORM:
         return "".join(parse_qs(text).get("challenge", ()))

@@ -244,9 +244,10 @@ class SocketModeEndpoint:
         if frame.get("type") == "ping":
             connection.send(json.dumps({**frame, "type": "pong"}))
         elif isinstance(envelope_id := frame.get("envelope_id"), str):
-            if payload := frame.get("payload"):
+            payload = frame.get("payload")
+            if payload:
                 self._record.note("response_payload", envelope=envelope_id, payload=shortened(payload))
-            self.delivery.acknowledge(envelope_id)
+            self.delivery.acknowledge(envelope_id, payload)
 
 
 def _disconnect_frame(reason: DisconnectReason) -> str:

@@ -176,6 +176,13 @@ class Call:
             raise SlackRefused("channel_not_found")
         return channel
 
+    def joined(self, argument: str = "channel") -> Channel:
+        """Return the channel of a call by one of its members."""
+        channel = self.channel(argument)
+        if self.member.id not in channel.members:
+            raise SlackRefused("not_in_channel")
+        return channel
+
     def channel_named(self) -> str:
         """Return the channel of a call. Apps must give its id; people may give its name."""
         return self.channel().id if isinstance(self.member, Bot) else self.args.required("channel")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,10 @@ from local_slack.blocks.blocks import (
     with_ids,
 )
 from local_slack.blocks.slack_json import message_json
-from local_slack.methods.calls import method
+from local_slack.methods.calls import may_see, method, page_of
 from local_slack.methods.rate_limits import SPECIAL, TIER_2, TIER_3, TIER_4, PerChannel, PerMinute
 from local_slack.workspace.errors import SlackRefused
+from local_slack.workspace.lists import ScheduledMessage
 from local_slack.workspace.messages import Body, PostIdentity, is_timestamp
 from local_slack.workspace.people import Bot
 
@@ -49,6 +52,62 @@ def post_message(call: Call) -> Json:
         call.workspace.keep_session(session.silent())
     answer = message_json(message, call.workspace.directory.team, metadata=True)
     return {"channel": message.channel, "ts": message.ts, "message": answer}
+
+
+@method("chat.scheduleMessage", "channel", "post_at", scope="chat:write", limits=TIER_3)
+def schedule(call: Call) -> Json:
+    """Post a message at ``post_at``, in seconds since the epoch. A message that is refused then is dropped."""
+    workspace, member, lists = call.workspace, call.member, call.workspace.lists
+    channel, post_at = call.joined(), call.args.integer("post_at")
+    body, persona = _body(call, TEXT_OF_A_POST), persona_of(call)
+    thread_ts, broadcast = call.args.thread_ts(), call.args.flag("reply_broadcast")
+    workspace.check_post(channel.id, member, thread_ts)
+    lists.check_time(channel.id, post_at)
+
+    def post() -> None:
+        del lists.scheduled[new_id]
+        with suppress(SlackRefused):
+            workspace.post(channel.id, member, body, thread_ts=thread_ts, broadcast=broadcast, persona=persona)
+
+    now, new_id = workspace.now(), lists.new_id("Q")
+    timer = asyncio.get_running_loop().call_later(post_at - now, post)
+    lists.scheduled[new_id] = ScheduledMessage(new_id, channel.id, member.id, post_at, int(now), body, timer)
+    shown: Json = {"text": body.text, "blocks": list(body.blocks), "user": member.id, "type": "delayed_message"}
+    return {"channel": channel.id, "scheduled_message_id": new_id, "post_at": post_at, "message": shown}
+
+
+@method("chat.deleteScheduledMessage", "channel", "scheduled_message_id", scope="chat:write", limits=TIER_3)
+def delete_scheduled(call: Call) -> Json:
+    scheduled_id = call.args.required("scheduled_message_id")
+    call.workspace.lists.unschedule(scheduled_id, call.channel().id, call.member.id)
+    return {}
+
+
+@method("chat.scheduledMessages.list", limits=TIER_3)
+def scheduled_messages(call: Call) -> Json:
+    """List the caller's messages that are not posted yet, the next one first."""
+    channel = call.channel().id if call.args.text("channel") else None
+    bounds = [call.args.integer(name) if call.args.text(name) else None for name in ("oldest", "latest")]
+    found = [
+        each
+        for each in call.workspace.lists.scheduled.values()
+        if each.user == call.member.id
+        and channel in (None, each.channel)
+        and (bounds[0] is None or each.post_at >= bounds[0])
+        and (bounds[1] is None or each.post_at <= bounds[1])
+    ]
+    page, cursor = page_of(sorted(found, key=lambda each: each.post_at), call.args, 100)
+    listed = [
+        {
+            "id": each.id,
+            "channel_id": each.channel,
+            "post_at": each.post_at,
+            "date_created": each.created,
+            "text": each.body.text,
+        }
+        for each in page
+    ]
+    return {"scheduled_messages": listed, "response_metadata": {"next_cursor": cursor}}
 
 
 @method("chat.postEphemeral", "channel", "user", scope="chat:write", limits=TIER_4)
@@ -83,7 +142,7 @@ def update(call: Call) -> Json:
         metadata=fresh.metadata if args.has("metadata") else old.metadata,
     )
     message = call.workspace.edit(channel, ts, call.member, body)
-    answer = message_json(message, call.workspace.directory.team)
+    answer = message_json(message, call.workspace.directory.team, metadata=True)
     return {"channel": message.channel, "ts": ts, "text": message.text, "message": answer}
 
 
@@ -125,13 +184,35 @@ def get_reactions(call: Call) -> Json:
     return {"type": "message", "channel": channel.id, "message": answer}
 
 
+@method("reactions.list", scope="reactions:read", limits=TIER_2)
+def reactions(call: Call) -> Json:
+    """List the messages with a reaction by the user, by default the caller, the newest first."""
+    user, team = call.args.text("user") or call.member.id, call.workspace.directory.team
+    items: list[Json] = [
+        {"type": "message", "channel": channel.id, "message": message_json(message, team)}
+        for channel in call.workspace.channels
+        if may_see(call.member, channel)
+        for message in call.workspace.messages(channel.id)
+        if any(user in reaction.users for reaction in message.reactions)
+    ]
+    items.sort(key=lambda item: float(item["message"]["ts"]), reverse=True)
+    page, cursor = page_of(items, call.args, 100)
+    return {"items": list(page), "response_metadata": {"next_cursor": cursor}}
+
+
 def metadata_of(call: Call) -> Json | None:
     metadata = call.args.object("metadata", "invalid_metadata_format")
     if not metadata:
         return None
     if not isinstance(call.member, Bot):
         raise SlackRefused("metadata_must_be_sent_from_app")
-    if not isinstance(metadata.get("event_type"), str) or not isinstance(metadata.get("event_payload"), dict):
+    entities = metadata.get("entities", [])
+    if not isinstance(entities, list) or not all(isinstance(each, dict) for each in entities):
+        raise SlackRefused("invalid_metadata_format")
+    # Work objects need no event; an event may have no payload.
+    has_event = isinstance(metadata.get("event_type"), str)
+    has_payload = isinstance(metadata.get("event_payload"), dict | None)
+    if not has_payload or not (has_event or (entities and "event_type" not in metadata)):
         raise SlackRefused("invalid_metadata_format")
     if not set(metadata) <= {"event_type", "event_payload", "entities"}:
         raise SlackRefused("invalid_metadata_schema")

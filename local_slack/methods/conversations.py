@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.slack_json import bot_json, channel_json, message_json, user_json
+from local_slack.blocks.slack_json import bot_json, channel_json, email_of, message_json, user_json
 from local_slack.methods.calls import cursor_to, invalid, may_see, method, next_of, page_of
 from local_slack.methods.rate_limits import SPECIAL, TIER_2, TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import is_timestamp, order
-from local_slack.workspace.people import Bot
+from local_slack.workspace.people import Bot, Person
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from local_slack.workspace.messages import Channel, WorkspaceMessage
     from local_slack.workspace.people import Member
 
+_LONGEST_NOTE = 250
 _KINDS = {"public_channel", "private_channel", "mpim", "im"}
 
 
@@ -38,7 +39,9 @@ def users_conversations(call: Call) -> Json:
 
 @method("conversations.info", scope="*:read", limits=TIER_3)
 def info(call: Call) -> Json:
-    return {"channel": channel_json(call.channel(), call.member)}
+    channel = call.channel()
+    last_read = call.workspace.lists.last_read.get((channel.id, call.member.id))
+    return {"channel": channel_json(channel, call.member) | ({"last_read": last_read} if last_read else {})}
 
 
 @method("conversations.members", scope="*:read", limits=TIER_4)
@@ -70,7 +73,7 @@ def join(call: Call) -> Json:
 
 @method("conversations.invite", "channel", "users", scope="channels:manage", limits=TIER_3)
 def invite(call: Call) -> Json:
-    channel = _joined(call)
+    channel = call.joined()
     _unarchived(call)
     for user in call.args.required("users").split(","):
         invited = _member(call, user.strip())
@@ -91,33 +94,71 @@ def leave(call: Call) -> Json:
     return {}
 
 
+@method("conversations.kick", "channel", "user", scope="channels:manage", limits=TIER_3)
+def kick(call: Call) -> Json:
+    channel, member = call.joined(), _member(call, call.args.required("user"))
+    if member.id == call.member.id:
+        raise SlackRefused("cant_kick_self")
+    if channel.name == "general":
+        raise SlackRefused("cant_kick_from_general")
+    if member.id not in channel.members:
+        raise SlackRefused("not_in_channel")
+    call.workspace.leave(channel.id, member)
+    return {"errors": {}}
+
+
+@method("conversations.rename", "channel", "name", scope="channels:manage", limits=TIER_2)
+def rename(call: Call) -> Json:
+    channel = call.workspace.rename(call.joined().id, _new_name(call))
+    return {"channel": channel_json(channel, call.member)}
+
+
+@method("conversations.setTopic", "channel", "topic", scope="channels:manage", limits=TIER_2)
+def set_topic(call: Call) -> Json:
+    channel = call.workspace.describe(call.joined().id, call.member, topic=_note(call, "topic"))
+    return {"channel": channel_json(channel, call.member)}
+
+
+@method("conversations.setPurpose", "channel", "purpose", scope="channels:manage", limits=TIER_2)
+def set_purpose(call: Call) -> Json:
+    channel = call.workspace.describe(call.joined().id, call.member, purpose=_note(call, "purpose"))
+    return {"channel": channel_json(channel, call.member), "purpose": channel.purpose.value}
+
+
+@method("conversations.mark", "channel", "ts", scope="channels:manage", limits=TIER_3)
+def mark(call: Call) -> Json:
+    """Set the read cursor of the caller; ``conversations.info`` returns it as ``last_read``."""
+    channel, ts = call.joined(), call.args.required("ts")
+    if not is_timestamp(ts):
+        raise SlackRefused("invalid_timestamp")
+    call.workspace.lists.last_read[channel.id, call.member.id] = ts
+    return {}
+
+
 @method("conversations.archive", scope="channels:manage", limits=TIER_2)
 def archive(call: Call) -> Json:
     if call.channel().is_archived:
         raise SlackRefused("already_archived")
-    call.workspace.archive(_joined(call).id)
+    call.workspace.archive(call.joined().id)
     return {}
 
 
 @method("conversations.create", scope="channels:manage", limits=TIER_2)
 def create(call: Call) -> Json:
-    name = call.args.required("name")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,79}", name):
-        raise SlackRefused("invalid_name_specials" if name else "invalid_name_required")
-    return {"channel": channel_json(call.workspace.create(name, call.member), call.member)}
+    return {"channel": channel_json(call.workspace.create(_new_name(call), call.member), call.member)}
 
 
 @method("conversations.history", scope="*:history", limits=TIER_3)
 def history(call: Call) -> Json:
     """Return the messages of a channel, newest first, without replies that are not broadcast."""
-    shown = [m for m in call.workspace.messages(_joined(call).id) if not m.is_reply or m.broadcast]
+    shown = [m for m in call.workspace.messages(call.joined().id) if not m.is_reply or m.broadcast]
     return _messages_page(call, _within(call, shown)[::-1], 100) | {"pin_count": 0}
 
 
 @method("conversations.replies", "channel", "ts", scope="*:history", limits=TIER_3)
 def replies(call: Call) -> Json:
     """Return a thread, oldest first: the root, then its replies. The ts of a reply gives that reply alone."""
-    channel, ts = _joined(call), call.args.required("ts")
+    channel, ts = call.joined(), call.args.required("ts")
     named = call.message(channel.id, ts, "thread_not_found")
     if named.is_reply:
         return _messages_page(call, [named], 1000)
@@ -141,15 +182,29 @@ def auth_test(call: Call) -> Json:
 
 @method("users.list", scope="users:read", limits=TIER_2)
 def users(call: Call) -> Json:
-    team = call.workspace.directory.team
     page, cursor = page_of(list(call.workspace.directory.members.values()), call.args, 999)
-    listed = [user_json(member, team) for member in page]
+    listed = [_user_json(call, member) for member in page]
     return {"members": listed, "cache_ts": 0, "response_metadata": {"next_cursor": cursor}}
 
 
 @method("users.info", scope="users:read", limits=TIER_4)
 def user_info(call: Call) -> Json:
-    return {"user": user_json(_member(call, call.args.required("user")), call.workspace.directory.team)}
+    return {"user": _user_json(call, _member(call, call.args.required("user")))}
+
+
+@method("users.lookupByEmail", "email", scope="users:read.email", limits=TIER_3)
+def lookup_by_email(call: Call) -> Json:
+    """Find a person; ``ana`` has the address ``ana@local.example`` in the workspace with the domain ``local``."""
+    directory, email = call.workspace.directory, call.args.required("email").lower()
+    for person in directory.people:
+        if email_of(person, directory.team) == email:
+            return {"user": _user_json(call, person)}
+    raise SlackRefused("users_not_found")
+
+
+@method("users.profile.get", scope="users.profile:read", limits=TIER_4)
+def profile(call: Call) -> Json:
+    return {"profile": _user_json(call, _member(call, call.args.text("user") or call.member.id))["profile"]}
 
 
 @method("bots.info", scope="users:read", limits=TIER_3)
@@ -160,12 +215,24 @@ def bot_info(call: Call) -> Json:
     return {"bot": bot_json(bot)}
 
 
-def _joined(call: Call) -> Channel:
-    """Return the channel of a call by one of its members."""
-    channel = call.channel()
-    if call.member.id not in channel.members:
-        raise SlackRefused("not_in_channel")
-    return channel
+def _user_json(call: Call, member: Member) -> Json:
+    """Return a user as the caller sees it: an app sees addresses only with the scope for them."""
+    shows_email = isinstance(call.member, Person) or "users:read.email" in call.app.scopes
+    return user_json(member, call.workspace.directory.team, email=shows_email)
+
+
+def _new_name(call: Call) -> str:
+    name = call.args.required("name")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,79}", name):
+        raise SlackRefused("invalid_name_specials" if name else "invalid_name_required")
+    return name
+
+
+def _note(call: Call, name: str) -> str:
+    text = call.args.required(name)
+    if len(text) > _LONGEST_NOTE:
+        raise SlackRefused("too_long")
+    return text
 
 
 def _unarchived(call: Call) -> Channel:
@@ -228,7 +295,8 @@ def _messages_page(call: Call, messages: Sequence[WorkspaceMessage], default_lim
     end = start + call.args.limit(default_limit)
     cursor = cursor_to(messages[end].ts) if end < len(messages) else ""
     team, metadata = call.workspace.directory.team, call.args.flag("include_all_metadata")
-    page = [message_json(message, team, metadata=metadata) for message in messages[start:end]]
+    rich_text = isinstance(call.member, Bot)  # as in Slack; a person's page formats the text itself
+    page = [message_json(m, team, metadata=metadata, rich_text=rich_text) for m in messages[start:end]]
     return {"messages": page, "has_more": bool(cursor), "response_metadata": {"next_cursor": cursor}}
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from local_slack.blocks.slack_json import file_json
-from local_slack.methods.calls import invalid, method, token_of
+from local_slack.methods.calls import invalid, may_see, method, token_of
 from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
@@ -63,6 +63,25 @@ def info(call: Call) -> Json:
     if file is None:
         raise SlackRefused("file_not_found")
     return {"file": file_json(file), "comments": [], "response_metadata": {"next_cursor": ""}}
+
+
+@method("files.list", scope="files:read", limits=TIER_3)
+def files(call: Call) -> Json:
+    """List the files in channels that the caller sees, the newest first, by page number as Slack does."""
+    args, workspace = call.args, call.workspace
+    only, user = args.text("channel"), args.text("user")
+    shown = {
+        file.id: file
+        for channel in workspace.channels
+        if may_see(call.member, channel) and only in (None, "", channel.id)
+        for message in workspace.messages(channel.id)
+        for file in message.files
+        if not file.deleted and user in (None, "", file.user)
+    }
+    found = sorted(shown.values(), key=lambda file: (file.created, file.id), reverse=True)
+    count, page = (max(args.integer(n), 1) if args.has(n) else default for n, default in (("count", 100), ("page", 1)))
+    paging = {"count": count, "total": len(found), "page": page, "pages": -(-len(found) // count)}
+    return {"files": [file_json(file) for file in found[(page - 1) * count : page * count]], "paging": paging}
 
 
 @method("files.delete", "file", scope="files:write", limits=TIER_3)

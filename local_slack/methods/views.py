@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from local_slack.blocks.blocks import BLOCKS_OF_A_VIEW, PLAIN_24, block_problems, with_ids
 from local_slack.blocks.schema import ANYTHING, FLAG, Choice, Schema, Shape, Text
+from local_slack.blocks.slack_json import view_json
 from local_slack.methods.calls import invalid, method
 from local_slack.methods.rate_limits import TIER_4
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
     from local_slack.json_limits import Json
-    from local_slack.methods.calls import Call
+    from local_slack.methods.calls import Arguments, Call
     from local_slack.workspace.views import View
 
 _COMMON: dict[str, Schema] = {"blocks": ANYTHING, "type": Choice("home", "modal")}
@@ -41,46 +42,43 @@ def publish(call: Call) -> Json:
     user = call.args.required("user_id")
     if user not in call.workspace.directory.members:
         raise SlackRefused("user_not_found")
-    return _answer(call, call.workspace.views.publish(user, _content(call, "home"), call.args.text("hash")))
+    return _answer(call, call.workspace.views.publish(user, content_of(call.args, "home"), call.args.text("hash")))
 
 
 @method("views.open", "view", limits=TIER_4)
 def open_(call: Call) -> Json:
     """Open a modal for the person whose click, command or shortcut created the trigger."""
-    trigger = call.args.text("trigger_id") or call.args.text("interactivity_pointer")
-    if not trigger:
-        raise invalid("[ERROR] missing required field: trigger_id")
-    user = call.workspace.views.take_trigger(trigger)
-    return _answer(call, call.workspace.views.open(user, _content(call, "modal")))
+    user = _user_of_trigger(call)
+    return _answer(call, call.workspace.views.open(user, content_of(call.args, "modal")))
+
+
+@method("views.push", "view", limits=TIER_4)
+def push(call: Call) -> Json:
+    """Open a modal on top of the one in which the trigger was created."""
+    user = _user_of_trigger(call)
+    return _answer(call, call.workspace.views.push(user, content_of(call.args, "modal")))
 
 
 @method("views.update", "view", limits=TIER_4)
 def update(call: Call) -> Json:
-    content = _content(call)
+    content = content_of(call.args)
     return _answer(call, call.workspace.views.update(call.args.required("view_id"), content, call.args.text("hash")))
 
 
+def _user_of_trigger(call: Call) -> str:
+    trigger = call.args.text("trigger_id") or call.args.text("interactivity_pointer")
+    if not trigger:
+        raise invalid("[ERROR] missing required field: trigger_id")
+    return call.workspace.views.take_trigger(trigger)
+
+
 def _answer(call: Call, view: View) -> Json:
-    bot = call.workspace.directory.bot
-    shown = {
-        "id": view.id,
-        "team_id": call.workspace.directory.team.id,
-        "app_id": bot.app_id,
-        "bot_id": bot.bot_id,
-        "state": {"values": {}},
-        "hash": view.hash,
-        "root_view_id": view.id,
-        "previous_view_id": None,
-        "private_metadata": "",
-        "callback_id": "",
-        "external_id": "",
-        **view.content,
-    }
-    return {"view": shown}
+    return {"view": view_json(view, call.workspace.directory)}
 
 
-def _content(call: Call, kind: str | None = None) -> Json:
-    content = call.args.object("view", "invalid_arguments")
+def content_of(args: Arguments, kind: str | None = None) -> Json:
+    """Return the valid ``view`` of a call or of a response; ``kind`` is the type that it must have."""
+    content = args.object("view", "invalid_arguments")
     wrong = list((_HOME if content.get("type") == "home" else _MODAL).problems(content, "/view"))
     wrong += block_problems(content.get("blocks"), "/view/blocks", BLOCKS_OF_A_VIEW)
     if not wrong and kind and content["type"] != kind:

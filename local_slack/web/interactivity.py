@@ -12,6 +12,7 @@ from aiohttp import web
 from local_slack.blocks.blocks import check_blocks, with_ids
 from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json
 from local_slack.methods.calls import Arguments, read_arguments, token_of
+from local_slack.web import modals
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
 from local_slack.workspace.people import Person
@@ -43,6 +44,9 @@ class Interactivity:
             web.post("/page/click", self._gesture(self._click)),
             web.post("/page/stop_session", self._gesture(self._stop_session)),
             web.post("/page/open_home", self._gesture(self._open_home)),
+            web.post("/page/open_thread", self._gesture(self._open_thread)),
+            web.post("/page/submit_view", self._gesture(self._submit_view)),
+            web.post("/page/close_view", self._gesture(self._close_view)),
             web.post("/actions/{team}/{number}/{secret}", self._response_urls.handle),
         ]
 
@@ -53,7 +57,8 @@ class Interactivity:
                 subscription, person = self._who(token_of(request, values))
                 await gesture(subscription, person, Arguments(values), f"{request.scheme}://{request.host}/")
             except SlackRefused as refused:
-                return web.json_response({"ok": False, "error": refused.code})
+                messages = {"response_metadata": {"messages": list(refused.messages)}} if refused.messages else {}
+                return web.json_response({"ok": False, "error": refused.code, **messages})
             return web.json_response({"ok": True})
 
         return handle
@@ -71,7 +76,7 @@ class Interactivity:
         message = _visible(workspace, person, args.required("channel"), args.required("ts"))
         action = _find_action(message, args)
         response_url = base_url + self._response_urls.give(workspace, message, person)
-        await subscription.click(_interaction(workspace, person, message, action, response_url))
+        await subscription.interact(_interaction(workspace, person, message, action, response_url))
 
     async def _stop_session(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
         args.need("channel", "thread_ts")
@@ -88,6 +93,28 @@ class Interactivity:
         channel, _was_open = workspace.open_im(person, workspace.directory.bot)
         event = {"type": "app_home_opened", "user": person.id, "channel": channel.id}
         subscription.publish({**event, "tab": args.text("tab") or "messages", "event_ts": _now()})
+
+    async def _open_thread(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
+        """Open a thread with the agent from a channel, or change the channel that the person sees beside the thread.
+
+        The root of a new thread is a post by the app, as in Slack.
+        """
+        workspace, named = subscription.workspace, args.text("context")
+        context = {"channel_id": workspace.channel(named).id, "team_id": workspace.directory.team.id} if named else {}
+        place, _was_open = workspace.open_im(person, workspace.directory.bot)
+        thread_ts, kind = args.thread_ts(), "assistant_thread_context_changed"
+        if thread_ts is None:
+            kind = "assistant_thread_started"
+            root = Body("New Assistant Thread")
+            thread_ts = workspace.post(place.id, workspace.directory.bot, root, subtype="assistant_app_thread").ts
+        thread = {"user_id": person.id, "context": context, "channel_id": place.id, "thread_ts": thread_ts}
+        subscription.publish({"type": kind, "assistant_thread": thread, "event_ts": _now()})
+
+    async def _submit_view(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
+        await modals.submit(subscription, person, args)
+
+    async def _close_view(self, subscription: Subscription, person: Person, _args: Arguments, _: str) -> None:
+        await modals.close(subscription, person)
 
 
 def _visible(workspace: Workspace, person: Person, channel: str, ts: str) -> WorkspaceMessage:

@@ -41,6 +41,15 @@ def order(ts: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelNote:
+    """The topic or the purpose of a channel."""
+
+    value: str = ""
+    creator: str = ""
+    last_set: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Channel:
     """A public channel, or a direct message (``is_im``) between its one or two members."""
 
@@ -50,6 +59,8 @@ class Channel:
     created: int
     is_im: bool = False
     is_archived: bool = False
+    topic: ChannelNote = ChannelNote()
+    purpose: ChannelNote = ChannelNote()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,7 @@ class WorkspaceMessage:
 
     As in Slack, ``thread_ts`` of a root with replies is its own ts; ``is_reply`` distinguishes replies.
     ``tombstone``: the author deleted this root, its replies remain. ``only_for``: the one reader of an ephemeral post.
+    ``subtype``: set for a message that Slack itself posts for the app.
     """
 
     channel: str
@@ -117,6 +129,7 @@ class WorkspaceMessage:
     edited: Edit | None = None
     tombstone: bool = False
     only_for: str | None = None
+    subtype: str | None = None
 
     @property
     def text(self) -> str:
@@ -212,6 +225,13 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    channel: Channel
+    user: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionChanged:
     session: AgentSession
     at: str
@@ -222,4 +242,4 @@ class BotPresence:
     online: bool
 
 
-Change = Posted | Whispered | Changed | Deleted | Reacted | ChannelOpened | Joined | SessionChanged | BotPresence
+Change = Posted | Whispered | Changed | Deleted | Reacted | ChannelOpened | Joined | Left | SessionChanged | BotPresence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from local_slack.workspace.errors import SlackRefused
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from local_slack.json_limits import Json
 
 _TRIGGER_VALID_S = 3.0
+_MOST_STACKED = 3
 
 
 @dataclass(slots=True)
@@ -27,11 +28,16 @@ class _Trigger:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view of one person; ``content`` is the app's JSON with added ids."""
+    """One view of one person; ``content`` is the app's JSON with added ids.
+
+    ``root`` is the id of the first view of a stack of modals, ``previous`` that of the view below this one.
+    """
 
     id: str
     user: str
     content: Json
+    root: str = ""
+    previous: str | None = None
 
     @property
     def type(self) -> str:
@@ -51,6 +57,7 @@ class Views:
         self._triggers: dict[str, _Trigger] = {}
         self._views: dict[str, View] = {}
         self._homes: dict[str, str] = {}
+        self._stacks: dict[str, list[str]] = {}
 
     def issue_trigger(self, user: str) -> str:
         trigger = f"{int(self._clock() * 1000)}.{self._team}.{secrets.token_hex(16)}"
@@ -80,21 +87,51 @@ class Views:
     def publish(self, user: str, content: Json, seen_hash: str | None) -> View:
         if before := self.home(user):
             return self.update(before.id, content, seen_hash)
-        view = self.open(user, content)
+        view = self._add(user, content)
         self._homes[user] = view.id
         return view
 
+    def get(self, view_id: str) -> View:
+        if view := self._views.get(view_id):
+            return view
+        raise SlackRefused("not_found")
+
+    def modal(self, user: str) -> View | None:
+        """Return the modal that this person sees: the topmost one."""
+        stack = self._stacks.get(user)
+        return self._views[stack[-1]] if stack else None
+
     def open(self, user: str, content: Json) -> View:
-        view = View(f"V0LOCAL{len(self._views) + 1:04d}", user, content)
-        self._views[view.id] = view
+        """Show a modal; it replaces those that the person sees."""
+        view = self._add(user, content)
+        self._stacks[user] = [view.id]
+        return view
+
+    def push(self, user: str, content: Json) -> View:
+        """Show a modal on top of the one that the person sees."""
+        stack = self._stacks.get(user)
+        if not stack:
+            raise SlackRefused("not_found")
+        if len(stack) >= _MOST_STACKED:
+            raise SlackRefused("push_limit_reached")
+        view = self._add(user, content, root=stack[0], previous=stack[-1])
+        stack.append(view.id)
+        return view
+
+    def close(self, view: View, *, clear: bool = False) -> None:
+        """Close a modal, and those on top of it; with ``clear``, the whole stack."""
+        stack = self._stacks.get(view.user, [])
+        if view.id in stack:
+            del stack[0 if clear else stack.index(view.id) :]
+
+    def _add(self, user: str, content: Json, root: str = "", previous: str | None = None) -> View:
+        new_id = f"V0LOCAL{len(self._views) + 1:04d}"
+        view = self._views[new_id] = View(new_id, user, content, root or new_id, previous)
         return view
 
     def update(self, view_id: str, content: Json, seen_hash: str | None) -> View:
-        before = self._views.get(view_id)
-        if before is None:
-            raise SlackRefused("not_found")
+        before = self.get(view_id)
         if seen_hash and seen_hash != before.hash:
             raise SlackRefused("hash_conflict")
-        view = View(view_id, before.user, content)
-        self._views[view_id] = view
+        view = self._views[view_id] = replace(before, content=content)
         return view

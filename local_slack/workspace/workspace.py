@@ -10,16 +10,19 @@ from local_slack.workspace.agents import Streams
 from local_slack.workspace.channels import ChannelHistory, Rules, tombstone, with_reaction, without_reaction
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.files import File, Files
+from local_slack.workspace.lists import Lists
 from local_slack.workspace.messages import (
     Body,
     BotPresence,
     Change,
     Changed,
     Channel,
+    ChannelNote,
     ChannelOpened,
     Deleted,
     Edit,
     Joined,
+    Left,
     Posted,
     PostIdentity,
     Reacted,
@@ -55,6 +58,7 @@ class Workspace:
         self.files = Files(directory.team.id, clock)
         self.streams = Streams(clock)
         self.views = Views(directory.team.id, clock)
+        self.lists = Lists(clock)
         self._timestamps = Timestamps(clock)
         self._clock = clock
         self._histories: dict[str, ChannelHistory] = {}
@@ -120,6 +124,7 @@ class Workspace:
         thread_ts: str | None = None,
         broadcast: bool = False,
         persona: PostIdentity | None = None,
+        subtype: str | None = None,
     ) -> WorkspaceMessage:
         """Post, and return the message. A reply to a reply goes under its root.
 
@@ -132,6 +137,7 @@ class Workspace:
             thread_ts=root.ts if root else None,
             parent_user=root.user if root else None,
             broadcast=broadcast and root is not None,
+            subtype=subtype,
         )
         history.messages[message.ts] = message
         if root:
@@ -238,6 +244,26 @@ class Workspace:
         history = self._get(channel)
         remaining = tuple(user for user in history.channel.members if user != member.id)
         history.channel = replace(history.channel, members=remaining)
+        self._emit(Left(history.channel, member.id, self._timestamps.next()))
+
+    def rename(self, channel: str, name: str) -> Channel:
+        """Rename a channel; its id stays."""
+        history = self._get(channel)
+        if self._find(name) not in (None, history):
+            raise SlackRefused("name_taken")
+        history.channel = replace(history.channel, name=name)
+        return history.channel
+
+    def describe(
+        self, channel: str, member: Member, *, topic: str | None = None, purpose: str | None = None
+    ) -> Channel:
+        """Set the topic or the purpose of a channel."""
+        history, now = self._get(channel), int(self._clock())
+        if topic is not None:
+            history.channel = replace(history.channel, topic=ChannelNote(topic, member.id, now))
+        if purpose is not None:
+            history.channel = replace(history.channel, purpose=ChannelNote(purpose, member.id, now))
+        return history.channel
 
     def archive(self, channel: str, archived: bool = True) -> Channel:
         """Archive or unarchive a channel. No one can write to an archived one."""

@@ -50,6 +50,8 @@ class ModuleCoordinator:
         self._session = session
         self.approval_system = approval_system
         self.display_system = display_system
+        # Data that modules share during the session, as in amplifier_core.
+        self.session_state: dict[str, Any] = {}
         self.hooks = HookRegistry()
         self.cancellation = CancellationToken()
         # amplifier_core's modules access this attribute directly.

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 import uuid
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import structlog
@@ -167,7 +168,7 @@ class AmplifierSession:
         if run is None:
             raise RuntimeError(f"The orchestrator of this session cannot {method} a run; call execute() instead.")
         mounted = (get("context"), get("providers"), get("tools"), self.coordinator.hooks)
-        answer: str = await run(*prompt, *mounted, coordinator=self.coordinator, **kwargs)
+        answer: str = await run(*prompt, *mounted, **_accepted(run, {"coordinator": self.coordinator, **kwargs}))
         return answer
 
     async def cleanup(self) -> None:
@@ -234,6 +235,20 @@ class AmplifierSession:
     def _merge_configs(self, base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
         """Merge an agent's configuration into another, for a child session. See `plan.merge_configs`."""
         return merge_configs(base, overlay)
+
+
+def _accepted(function: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return those options that a function takes: a third-party loop may know only the arguments of the contract."""
+    parameters = _parameters_of(getattr(function, "__func__", function))
+    return options if parameters is None else {name: value for name, value in options.items() if name in parameters}
+
+
+@cache
+def _parameters_of(function: Any) -> frozenset[str] | None:
+    """Return the names of a function's parameters; `None` if it takes any keyword argument."""
+    parameters = inspect.signature(function).parameters.values()
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+    return None if takes_any else frozenset(each.name for each in parameters)
 
 
 class _LifecycleLock:

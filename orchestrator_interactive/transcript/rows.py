@@ -149,10 +149,11 @@ def _is_note(row: dict[str, Any]) -> bool:
 
 
 def delivered_ids_in(row: Any) -> list[str]:
-    """Return the ids of the messages that a row delivers: that of the prompt, or those of the injections."""
-    metadata = metadata_of(row)
-    written = metadata.get("injections")
-    ids = [metadata.get("message"), *(written if isinstance(written, list) else ())]
+    """Return the ids of the messages that a row delivers: those of the prompt, or those of the injections."""
+    metadata, ids = metadata_of(row), [metadata_of(row).get("message")]
+    for name in ("messages", "injections"):
+        written = metadata.get(name)
+        ids += written if isinstance(written, list) else ()
     return [each for each in ids if isinstance(each, str)]
 
 

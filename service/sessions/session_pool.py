@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from service.sessions.foreign_loop import adapt
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -118,6 +120,7 @@ async def _prepare(key: Key, session: AmplifierSession, fence: int | None, *, is
         unless_usable.push_async_callback(_close, key, session)
         if is_new:
             await session.initialize()
+            adapt(session)
         stack = log_of(session)
         if stack is not None:
             before = stack.moves

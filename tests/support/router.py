@@ -101,11 +101,11 @@ class Router:
             self._delivery.detach(line)
         self._changed.set()
 
-    def acknowledge(self, envelope_id: str) -> None:
+    def acknowledge(self, envelope_id: str, payload: object = None) -> None:
         event = self._events.get(envelope_id)
         if event is not None:
             self.acknowledged.setdefault(event, asyncio.get_running_loop().time())
-        self._delivery.acknowledge(envelope_id)
+        self._delivery.acknowledge(envelope_id, payload)
         self._changed.set()
 
     def offer(self, envelope: Any) -> None:

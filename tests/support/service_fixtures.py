@@ -86,7 +86,11 @@ class ServiceFixture:
 
 @asynccontextmanager
 async def service_fixture(
-    model: AnthropicServer, folder: Path, people: Mapping[str, str] | None = None, **loop_options: Any
+    model: AnthropicServer,
+    folder: Path,
+    people: Mapping[str, str] | None = None,
+    orchestrator: ModuleConfig | None = None,
+    **loop_options: Any,
 ) -> AsyncIterator[ServiceFixture]:
     """The environment must have the URL of the model. `people` are names and display names."""
     async with (
@@ -96,7 +100,7 @@ async def service_fixture(
     ):
         gates = {"port": tests.port, "mount_port": set_up.port}
         gated = ModuleConfig(module="gated-tool", source=str(GATED_TOOL), config=gates)
-        loop = ModuleConfig(module="loop-interactive", config=loop_options)
+        loop = orchestrator or ModuleConfig(module="loop-interactive", config=loop_options)
         tools = (ModuleConfig(module="tool-filesystem"), gated)
         config = ServiceConfig(
             instances={"alpha": InstanceConfig(persona=ALPHA, tools=tools, orchestrator=loop)},

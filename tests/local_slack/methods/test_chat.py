@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from slack_errors import error_of
 
@@ -130,3 +132,72 @@ async def test_at_name_becomes_a_mention(slack, ana):
     assert slack.workspace.messages("general")[0].text == (
         "<@U0ALPHA>. ask <@U0BEN>, not mail@ben.org or @stranger <@U0ALPHA>"
     )
+
+
+async def test_a_scheduled_message_is_posted_at_its_time(slack, client):
+    post_at = int(time.time()) + 2
+    scheduled = await client.chat_scheduleMessage(**HERE, text="later", post_at=post_at)
+    listed = (await client.chat_scheduledMessages_list())["scheduled_messages"]
+    assert [(each["id"], each["post_at"]) for each in listed] == [(scheduled["scheduled_message_id"], post_at)]
+    await slack.until(lambda workspace: workspace.messages("general"))
+    assert slack.workspace.messages("general")[0].text == "later"
+    assert float(slack.workspace.messages("general")[0].ts) >= post_at - 0.1
+    assert (await client.chat_scheduledMessages_list())["scheduled_messages"] == []
+
+
+async def test_a_scheduled_message_can_be_deleted_until_a_minute_before(slack, client, clock):
+    later, soon = [
+        (await client.chat_scheduleMessage(**HERE, text="x", post_at=int(clock.now) + s))["scheduled_message_id"]
+        for s in (3600, 30)
+    ]
+    assert await error_of(client.chat_deleteScheduledMessage(**HERE, scheduled_message_id=soon)) == (
+        "invalid_scheduled_message_id"
+    )
+    await client.chat_deleteScheduledMessage(**HERE, scheduled_message_id=later)
+    listed = (await client.chat_scheduledMessages_list(channel="C0GENERAL"))["scheduled_messages"]
+    assert [each["id"] for each in listed] == [soon]
+
+
+@pytest.mark.parametrize(("seconds", "error"), [(-1, "time_in_past"), (121 * 24 * 3600, "time_too_far")])
+async def test_a_message_is_not_scheduled_for_an_impossible_time(client, clock, seconds, error):
+    call = client.chat_scheduleMessage(**HERE, text="x", post_at=int(clock.now) + seconds)
+    assert await error_of(call) == error
+
+
+async def test_at_most_thirty_messages_of_a_channel_are_scheduled_for_five_minutes(client, clock):
+    times = [int(clock.now) + 1000 + number for number in range(31)]
+    for post_at in times[:30]:
+        await client.chat_scheduleMessage(**HERE, text="x", post_at=post_at)
+    refused = client.chat_scheduleMessage(**HERE, text="x", post_at=times[30])
+    assert await error_of(refused) == "restricted_too_many"
+    await client.chat_scheduleMessage(**HERE, text="x", post_at=times[30] + 600)
+
+
+async def test_the_answer_to_an_update_has_the_metadata(client, post):
+    ts = (await post())["ts"]
+    metadata = {"event_type": "seen", "event_payload": {"by": "U0ANA"}}
+    updated = await client.chat_update(**HERE, ts=ts, text="bye", metadata=metadata)
+    assert updated["message"]["metadata"] == metadata
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"event_type": "seen", "event_payload": None}, {"entities": [{"entity_type": "slack#/entities/task"}]}]
+)
+async def test_metadata_may_have_no_payload_or_only_work_objects(client, post, metadata):
+    ts = (await post(metadata=metadata))["ts"]
+    read = await client.conversations_replies(channel="C0GENERAL", ts=ts, include_all_metadata=True)
+    assert read["messages"][0]["metadata"] == metadata
+
+
+@pytest.mark.parametrize("metadata", [{"event_payload": {}}, {"entities": ["x"]}, {"event_type": "x", "entities": {}}])
+async def test_metadata_without_an_event_or_with_invalid_work_objects_are_refused(post, metadata):
+    assert await error_of(post(metadata=metadata)) == "invalid_metadata_format"
+
+
+async def test_the_messages_that_a_user_has_reacted_to_are_listed_newest_first(ana, client):
+    one, two, _ = [await ana.say("general", text) for text in ("one", "two", "three")]
+    for ts in (one, two):
+        await client.reactions_add(**HERE, timestamp=ts, name="eyes")
+    listed = (await client.reactions_list())["items"]
+    assert [item["message"]["text"] for item in listed] == ["two", "one"]
+    assert (await client.reactions_list(user="U0ANA"))["items"] == []

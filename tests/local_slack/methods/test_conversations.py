@@ -87,3 +87,60 @@ async def test_channels_are_listed_by_type(ana, client):
     assert [channel["name"] for channel in public] == ["general", "random"]
     direct = (await client.users_conversations(types="im"))["channels"]
     assert [channel["id"] for channel in direct] == ["D0ANA"]
+
+
+async def test_a_channel_has_a_topic_a_purpose_and_a_new_name(client):
+    await client.conversations_setTopic(channel="C0RANDOM", topic="Cats")
+    await client.conversations_setPurpose(channel="C0RANDOM", purpose="Pictures")
+    await client.conversations_rename(channel="C0RANDOM", name="cats")
+    channel = (await client.conversations_info(channel="C0RANDOM"))["channel"]
+    assert (channel["name"], channel["topic"]["value"], channel["purpose"]["value"]) == ("cats", "Cats", "Pictures")
+    assert channel["topic"]["creator"] == "U0ALPHA"
+    assert await error_of(client.conversations_rename(channel="C0RANDOM", name="general")) == "name_taken"
+    assert await error_of(client.conversations_setTopic(channel="C0RANDOM", topic="x" * 251)) == "too_long"
+
+
+@pytest.mark.slack(events=("member_left_channel",))
+async def test_a_member_can_be_removed_from_a_channel(slack, client, bot):
+    await client.conversations_kick(channel="C0RANDOM", user="U0BEN")
+    assert "U0BEN" not in slack.channel("random").members
+    left = await bot.event(lambda event: event["type"] == "member_left_channel")
+    assert (left["user"], left["channel"]) == ("U0BEN", "C0RANDOM")
+    for channel, user, error in (
+        ("C0RANDOM", "U0BEN", "not_in_channel"),
+        ("C0RANDOM", "U0ALPHA", "cant_kick_self"),
+        ("C0GENERAL", "U0ANA", "cant_kick_from_general"),
+    ):
+        assert await error_of(client.conversations_kick(channel=channel, user=user)) == error
+
+
+async def test_each_member_has_a_read_cursor(ana, client):
+    ts = await ana.say("general", "news")
+    await client.conversations_mark(channel="C0GENERAL", ts=ts)
+    assert (await client.conversations_info(channel="C0GENERAL"))["channel"]["last_read"] == ts
+    assert "last_read" not in (await ana.call("conversations.info", channel="C0GENERAL"))["channel"]
+
+
+async def test_people_are_found_by_their_address(client):
+    user = (await client.users_lookupByEmail(email="Ana@local.example"))["user"]
+    profile = (await client.users_profile_get(user="U0ANA"))["profile"]
+    assert (user["id"], user["profile"]["email"], profile["email"]) == ("U0ANA", *["ana@local.example"] * 2)
+    assert await error_of(client.users_lookupByEmail(email="x@local.example")) == "users_not_found"
+
+
+@pytest.mark.slack(scopes={"users:read"})
+async def test_an_app_without_the_scope_sees_no_addresses(client):
+    assert "email" not in (await client.users_info(user="U0ANA"))["user"]["profile"]
+
+
+async def test_an_app_reads_texts_as_rich_text_too(ana, client):
+    ts = await ana.say("general", "see <https://example.org|this>, <@U0BEN> &amp; co")
+    (message,) = (await client.conversations_replies(channel="C0GENERAL", ts=ts))["messages"]
+    assert message["blocks"][0]["elements"][0]["elements"] == [
+        {"type": "text", "text": "see "},
+        {"type": "link", "url": "https://example.org", "text": "this"},
+        {"type": "text", "text": ", "},
+        {"type": "user", "user_id": "U0BEN"},
+        {"type": "text", "text": " & co"},
+    ]
+    await client.chat_postMessage(channel="C0GENERAL", text="copied", blocks=message["blocks"])

@@ -151,3 +151,16 @@ async def test_a_share_is_an_event_with_its_files(slack, ana, session, bot):
     assert (event["subtype"], event["files"][0]["mimetype"]) == ("file_share", "image/png")
     mention = await bot.event(lambda e: e["type"] == "app_mention")
     assert mention["files"] == event["files"]
+
+
+async def test_files_are_listed_by_page_the_newest_first(client, upload, complete):
+    ids = [await upload(f"{number}.txt", b"x") for number in range(3)]
+    for each in ids[:2]:
+        await complete(each, **HERE)
+    first = await client.files_list(count=1)
+    assert [file["id"] for file in first["files"]] == [ids[1]]
+    assert first["paging"] == {"count": 1, "total": 2, "page": 1, "pages": 2}
+    assert [file["id"] for file in (await client.files_list(count=1, page=2))["files"]] == [ids[0]]
+    assert (await client.files_list(channel="C0RANDOM"))["files"] == []
+    await client.files_delete(file=ids[0])
+    assert [file["id"] for file in (await client.files_list())["files"]] == [ids[1]]

@@ -56,3 +56,16 @@ async def test_a_wrong_view_is_refused(client, view, message):
     answer = refused.value.response
     assert answer["error"] == "invalid_arguments"
     assert f"[ERROR] {message}" in answer["response_metadata"]["messages"]
+
+
+async def test_up_to_three_modals_are_stacked(slack, client):
+    def trigger():
+        return slack.workspace.views.issue_trigger("U0ANA")
+
+    assert await error_of(client.views_push(trigger_id=trigger(), view=MODAL)) == "not_found"
+    views = [(await client.views_open(trigger_id=trigger(), view=MODAL))["view"]]
+    views += [(await client.views_push(trigger_id=trigger(), view=MODAL))["view"] for _ in range(2)]
+    assert [view["root_view_id"] for view in views] == [views[0]["id"]] * 3
+    assert [view["previous_view_id"] for view in views] == [None, views[0]["id"], views[1]["id"]]
+    assert slack.workspace.views.modal("U0ANA").id == views[2]["id"]
+    assert await error_of(client.views_push(trigger_id=trigger(), view=MODAL)) == "push_limit_reached"

@@ -1,0 +1,160 @@
+"""Orchestrators of other authors in the service."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import foreign_loops
+import pytest
+from anthropic_server import Gate, text, tool_call
+from session_tests import ANA, HERE, ProgressRecorder, steering
+
+from connector.protocols import QueueFull
+from service.config.config import ModuleConfig
+
+EVERY = {"exact": foreign_loops.EXACT, "steered": foreign_loops.STEERED, "documented": foreign_loops.DOCUMENTED}
+
+
+@pytest.fixture
+def sessions_with(tmp_path, started):
+    """Start a manager over an SQLite file whose agent has this loop."""
+
+    def start(source):
+        path = tmp_path / f"loop_{uuid4().hex}.py"  # a process imports a module of one name once
+        path.write_text(source)
+        return started(orchestrator=ModuleConfig(module="loop-foreign", source=str(path)), tools=_todo())
+
+    return start
+
+
+def _todo():
+    return [ModuleConfig(module="tool-todo")]
+
+
+async def run(sessions, progress, prompt="hello", message_id=HERE):
+    return await sessions.execute("alpha", HERE, prompt, progress, message_id=message_id, author=ANA)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+async def test_any_loop_answers_and_its_log_says_which_message_it_read(model, sessions_with, kind):
+    progress = ProgressRecorder()
+    async with sessions_with(EVERY[kind]) as sessions:
+        assert await run(sessions, progress) == "fine"
+        assert await sessions.delivered("alpha", HERE, [HERE, "T:C:9.0"]) == {HERE}
+        assert await run(sessions, progress, "again", "T:C:2.0") == "fine"
+        assert await sessions.delivered("alpha", HERE, [HERE, "T:C:2.0"]) == {HERE, "T:C:2.0"}
+    assert progress.statuses == ["success", "success"]
+
+
+async def test_hook_events_of_the_loop_become_its_progress(model, sessions_with):
+    progress = ProgressRecorder()
+    model.reply(tool_call("todo", {"action": "show"}))
+    async with sessions_with(foreign_loops.EXACT) as sessions:
+        await run(sessions, progress)
+    assert [event for event, _ in progress.events] == [
+        "executing",
+        "thinking",
+        "tool:start",
+        "tool:end",
+        "thinking",
+        "complete",
+    ]
+    ((start,), (end,)) = progress.data("tool:start"), progress.data("tool:end")
+    assert (start["tool"], start["id"], end["success"]) == ("todo", end["id"], True)
+    (call,) = progress.data("complete")[0]["tools"]
+    assert call["outcome"] == "finished"
+
+
+async def test_messages_that_wait_are_read_in_one_run_of_a_loop_without_steering(model, sessions_with):
+    progress = ProgressRecorder()
+
+    async def with_waiting(event, data):
+        if event == "executing":
+            for number in (4.0, 3.0):
+                assert sessions.inject("alpha", HERE, **steering(f"T:C:{number}", f"also {number}", number))
+        await progress(event, data)
+
+    async with sessions_with(foreign_loops.EXACT) as sessions:
+        await sessions.execute("alpha", HERE, "hello", with_waiting, message_id=HERE, author=ANA)
+        ids = [HERE, "T:C:3.0", "T:C:4.0"]
+        assert await sessions.delivered("alpha", HERE, ids) == set(ids)
+    assert len(model.requests) == 1
+    prompt = model.bodies[0]["messages"][-1]["content"]
+    prompt = prompt if isinstance(prompt, str) else prompt[0]["text"]
+    assert prompt.splitlines() == ["Ana (U0ANA): hello", "Ana (U0ANA): also 3.0", "Ana (U0ANA): also 4.0"]
+    assert progress.data("injection:applied")[0]["ids"] == ["T:C:3.0", "T:C:4.0"]
+
+
+async def test_a_loop_without_steering_accepts_no_message_while_it_works(model, sessions_with):
+    progress, gate = ProgressRecorder(), Gate()
+    model.reply(gate, text("fine"))
+    async with sessions_with(foreign_loops.EXACT) as sessions:
+        working = asyncio.create_task(run(sessions, progress))
+        await gate.reached.wait()
+        assert not sessions.inject("alpha", HERE, **steering("T:C:2.0"))
+        gate.open()
+        assert await working == "fine"
+        assert await sessions.delivered("alpha", HERE, ["T:C:2.0"]) == frozenset()
+
+
+@pytest.mark.parametrize("kind", ["steered", "documented"])
+async def test_a_message_is_passed_to_the_capability_of_the_loop_and_delivered_once(model, sessions_with, kind):
+    progress, gate = ProgressRecorder(), Gate()
+    model.reply(gate, tool_call("todo", {"action": "show"}))
+    async with sessions_with(EVERY[kind]) as sessions:
+        working = asyncio.create_task(run(sessions, progress))
+        await gate.reached.wait()
+        for _ in range(2):
+            assert sessions.inject("alpha", HERE, **steering("T:C:2.0", "and the date"))
+        assert not sessions.withdraw("alpha", HERE, "T:C:2.0")
+        assert await sessions.delivered("alpha", HERE, ["T:C:2.0"]) == frozenset()
+        gate.open()
+        await working
+        assert await sessions.delivered("alpha", HERE, ["T:C:2.0"]) == {"T:C:2.0"}
+    assert str(model.bodies[-1]).count("Ana (U0ANA): and the date") == 1
+    assert {"T:C:2.0"} in [set(data.get("ids", ())) for data in progress.data("injection:applied")]
+
+
+async def test_a_message_that_the_loop_did_not_read_may_begin_the_next_run(model, sessions_with):
+    progress, gate = ProgressRecorder(), Gate()
+    model.reply(gate, text("fine"))
+    async with sessions_with(foreign_loops.STEERED) as sessions:
+        working = asyncio.create_task(run(sessions, progress))
+        await gate.reached.wait()
+        assert sessions.inject("alpha", HERE, **steering("T:C:2.0", "too late"))
+        gate.open()
+        await working
+        assert progress.data("complete")[0]["waiting"] == 1
+        assert await sessions.delivered("alpha", HERE, ["T:C:2.0"]) == frozenset()
+        await run(sessions, progress, "too late", "T:C:2.0")
+        assert await sessions.delivered("alpha", HERE, ["T:C:2.0"]) == {"T:C:2.0"}
+
+
+async def test_a_full_queue_of_the_loop_is_reported(model, sessions_with):
+    gate = Gate()
+    model.reply(gate, text("fine"))
+    async with sessions_with(foreign_loops.STEERED) as sessions:
+        working = asyncio.create_task(run(sessions, None))
+        await gate.reached.wait()
+        for number in (2, 3):
+            assert sessions.inject("alpha", HERE, **steering(f"T:C:{number}.0"))
+        with pytest.raises(QueueFull):
+            sessions.inject("alpha", HERE, **steering("T:C:4.0"))
+        gate.open()
+        await working
+
+
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_a_stop_ends_a_loop_that_looks_at_no_token(model, sessions_with, monkeypatch, immediate):
+    monkeypatch.setattr("service.sessions.foreign_loop.STOP_GRACE_S", 0.2)
+    progress, gate = ProgressRecorder(), Gate()
+    model.reply(gate, text("never"))
+    async with sessions_with(foreign_loops.EXACT) as sessions:
+        working = asyncio.create_task(run(sessions, progress))
+        await gate.reached.wait()
+        assert sessions.stop("alpha", HERE, immediate=immediate)
+        assert await working == ""
+        assert progress.statuses == ["cancelled"]
+        assert await run(sessions, progress, "again", "T:C:2.0") == "fine"
+    assert progress.statuses == ["cancelled", "success"]
