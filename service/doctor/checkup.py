@@ -14,10 +14,12 @@ import aiohttp
 from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.storage.errors import StoreError
+from orchestrator_interactive.testing import MockProvider
 from service.config.config import file_of, store_of
 from service.config.config_errors import ConfigError
 from service.config.credentials import api_url, bot_token
 from service.doctor import DoctorFinding, failed, passed, skipped, slack_app, warning
+from service.sessions.foreign_loop import execute
 from service.sessions.mount_plan import find_problems, mount_plan, new_session
 from service.sessions.workspaces import excess, template_entries
 from service.store import inspect_run_store, open_log_store, refuse_unprepared
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 # Time limits of a request to Slack, and of a model provider.
 _SLACK_WITHIN_S = 10.0
 _PROVIDER_WITHIN_S = 15.0
+# Time limit of the prompt that checks an orchestrator.
+_TURN_WITHIN_S = 15.0
 # Maximum number of skipped template entries that a finding lists.
 _MOST_NAMED = 5
 _DEMO = "demo"
@@ -138,7 +142,7 @@ def _of_new(area: str, path: Path) -> DoctorFinding:
 
 
 async def _check_agents(config: ServiceConfig, environment: Environment) -> AsyncIterator[DoctorFinding]:
-    """Mount and unmount each instance's modules, and list the models of its providers."""
+    """Mount each instance's modules, let its orchestrator answer a prompt, and list the models of its providers."""
     asked: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         for name, instance in config.instances.items():
@@ -151,7 +155,10 @@ async def _check_agents(config: ServiceConfig, environment: Environment) -> Asyn
             if problems:
                 continue
             count = len(instance.modules()) + (not instance.providers)
-            yield passed(f"agent {name}", f"its {count} modules can be mounted.")
+            if problem := await _problem_of_a_turn(plan):
+                yield failed(f"agent {name}", f"its orchestrator cannot answer: {problem}. Correct or replace it.")
+            else:
+                yield passed(f"agent {name}", f"its {count} modules can be mounted, and its orchestrator answers.")
             if str(plan["providers"]) not in asked:  # many agents may share a model
                 asked.add(str(plan["providers"]))
                 session = new_session(plan, MemoryStore())
@@ -161,6 +168,23 @@ async def _check_agents(config: ServiceConfig, environment: Environment) -> Asyn
                         yield await _of_provider(provider, module)
                 finally:
                     await session.cleanup()
+
+
+async def _problem_of_a_turn(plan: dict[str, Any]) -> str:
+    """Run a prompt whose model is a test double; return why there is no answer, blank if there is one."""
+    session = new_session(plan, MemoryStore())
+    try:
+        async with asyncio.timeout(_TURN_WITHIN_S):
+            await session.initialize()
+            session.coordinator.mount_points["providers"] = {"test": MockProvider(default="It works.", name="test")}
+            await execute(session, "This is a test. Answer with one sentence.")
+    except TimeoutError:
+        return f"it does not end within {_TURN_WITHIN_S:.0f} s"
+    except Exception as e:  # noqa: BLE001 - a tool call's border: a module may raise anything
+        return " ".join(f"{type(e).__name__}: {e}".split()).rstrip(".")
+    finally:
+        await session.cleanup()
+    return ""
 
 
 async def _of_provider(name: str, provider: Any) -> DoctorFinding:

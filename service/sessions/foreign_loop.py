@@ -26,11 +26,25 @@ if TYPE_CHECKING:
     from connector.protocols import ProgressCallback
     from orchestrator_interactive.kernel import AmplifierSession
 
-CAPABILITY = "service.foreign_loop"
+_CAPABILITY = "service.foreign_loop"
 # Time in which a loop may end by itself after a graceful stop, in seconds; then it is cancelled.
 STOP_GRACE_S = 5.0
 # After the hooks that may deny or change a call.
 _LAST = 1_000_000
+
+
+async def execute(
+    session: AmplifierSession,
+    prompt: str,
+    message_id: str | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> str:
+    """Run a prompt in an initialized session, whatever its orchestrator is."""
+    adapt(session)
+    foreign: ForeignLoop | None = session.coordinator.get_capability(_CAPABILITY)
+    if foreign is not None:
+        return await foreign.execute(prompt, message_id, on_progress)
+    return await session.execute(prompt, message_id=message_id, on_progress=on_progress)
 
 
 def adapt(session: AmplifierSession) -> None:
@@ -63,7 +77,7 @@ class ForeignLoop:
         coordinator.mount_points["context"] = _MarkingContext(coordinator.get("context"), self)
         for name in ("inject_message", "edit_message", "withdraw_message", "receipts"):
             coordinator.register_capability(f"orchestrator.{name}", getattr(self, name))
-        coordinator.register_capability(CAPABILITY, self)
+        coordinator.register_capability(_CAPABILITY, self)
         handlers = {
             events.PROVIDER_REQUEST: self._on_request,
             events.TOOL_PRE: self._on_tool,

@@ -18,7 +18,7 @@ from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.config.config_errors import ConfigError
 from service.logging import hide_known, hide_secrets
-from service.sessions.foreign_loop import CAPABILITY as FOREIGN_LOOP
+from service.sessions.foreign_loop import execute
 from service.sessions.logged_ids import DeliveredIds
 from service.sessions.mount_plan import find_problems, keeps_log, mount_plan, new_session
 from service.sessions.run import SessionRun
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from connector.protocols import MessageAuthor, ProgressCallback
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
-    from service.sessions.foreign_loop import ForeignLoop
     from service.sessions.workspaces import Workspaces
 
 log = structlog.get_logger(__name__)
@@ -100,10 +99,7 @@ class InProcessSessionManager:
             prompt = framing.message_text(prompt, _author(author), files)
 
         async def work(session: AmplifierSession) -> str:
-            foreign: ForeignLoop | None = session.coordinator.get_capability(FOREIGN_LOOP)
-            if foreign is not None:
-                return await foreign.execute(prompt, message_id, on_progress)
-            return await session.execute(prompt, message_id=message_id, on_progress=on_progress)
+            return await execute(session, prompt, message_id, on_progress)
 
         return await self._run(Key(conversation_id, instance_name), fence, SessionRun(), work, on_progress)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from email.utils import formatdate
+from uuid import uuid4
 
 import aiohttp
+import foreign_loops
 import pytest
 from anthropic_server import AnthropicServer
 from pydantic import SecretStr
@@ -375,3 +377,35 @@ def test_a_configuration_that_cannot_be_read_exits_with_code_2(tmp_path):
     result = run("doctor", "--config", str(tmp_path / "nowhere.yaml"))
     assert result.exit_code == 2
     assert "cannot be read" in result.output
+
+
+@pytest.mark.parametrize(
+    ("source", "level", "sentence"),
+    [
+        (foreign_loops.EXACT, PASSED, "its 5 modules can be mounted, and its orchestrator answers."),
+        (
+            foreign_loops.EXACT.replace("return await turns", "raise RuntimeError('no idea')\n        await turns"),
+            FAILED,
+            "its orchestrator cannot answer: RuntimeError: no idea. Correct or replace it.",
+        ),
+        (
+            foreign_loops.EXACT.replace("prompt, context, providers, tools, hooks):", "prompt, context):"),
+            FAILED,
+            "its orchestrator cannot answer: TypeError: ",
+        ),
+    ],
+    ids=["answers", "raises", "another signature"],
+)
+async def test_an_orchestrator_of_another_author_must_answer_a_prompt(finding, tmp_path, source, level, sentence):
+    path = tmp_path / f"loop_{uuid4().hex}.py"  # a process imports a module of one name once
+    path.write_text(source)
+    instances = f"""instances:
+  alpha:
+    persona: {{name: Alpha, emoji: ':owl:'}}
+    orchestrator: {{module: loop-foreign, source: {path}}}
+    providers: [provider-demo]
+"""
+    async with LocalSlack() as slack:
+        found = await finding("agent alpha", slack, instances)
+    assert found.level == level
+    assert found.message.startswith(sentence)
