@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
+from orchestrator_interactive.kernel.contracts.events import ALL_EVENTS
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
@@ -19,7 +20,7 @@ async def on_session_ready(coordinator: ModuleCoordinator) -> None:
         return HookResult()
 
     contributed = await coordinator.collect_contributions("observability.events")
-    for event in {event for events in contributed for event in events}:
+    for event in {*ALL_EVENTS, *(event for events in contributed for event in events)}:
         # Run early: a deny prevents later handlers from running.
         coordinator.hooks.register(event, count, priority=10, name="hooks-journal")
     coordinator.register_cleanup(lambda: coordinator.hooks.unregister("hooks-journal"))

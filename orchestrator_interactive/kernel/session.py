@@ -6,8 +6,11 @@ import asyncio
 import inspect
 import time
 import uuid
+from collections import defaultdict
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import WeakSet
 
 import structlog
 
@@ -36,6 +39,8 @@ _CONTRACTS: dict[str, type] = {
     "providers": Provider,
     "tools": Tool,
 }
+# Classes whose instances fulfil the contract: the check of an instance costs as much as its mounting.
+_CHECKED: defaultdict[str, WeakSet[type]] = defaultdict(WeakSet)
 
 
 class AmplifierSession:
@@ -98,7 +103,6 @@ class AmplifierSession:
             if self._lifecycle == "ended":
                 raise RuntimeError("This session has ended; make a new one.")
             if self._lifecycle == "new":
-                self.coordinator.register_contributor("observability.events", "kernel", lambda: list(events.ALL_EVENTS))
                 try:
                     await self._mounting.mount()
                 except BaseException:
@@ -184,6 +188,7 @@ class AmplifierSession:
 
     async def _end(self) -> None:
         was_ready, self._lifecycle = self._lifecycle == "ready", "ended"
+        self.status.ended_at = self.status.ended_at or datetime.now().astimezone()
         try:
             if was_ready:
                 stats = {"prompts": self._prompts, "duration_s": round(time.monotonic() - self._started_at, 3)}
@@ -251,6 +256,20 @@ def _parameters_of(function: Any) -> frozenset[str] | None:
     return None if takes_any else frozenset(each.name for each in parameters)
 
 
+def _check_contract(spec: ModuleSpec, module: Any) -> None:
+    contract, kind = _CONTRACTS[spec.point], type(module)
+    if kind in _CHECKED[spec.point]:
+        return
+    if not isinstance(module, contract):
+        missing = [name for name in dir(contract) if not name.startswith("_") and not hasattr(module, name)]
+        missing += [name for name in contract.__annotations__ if not hasattr(module, name)]
+        raise ModuleLoadError(
+            f"Module '{spec.module}' mounts a {kind.__name__} as {spec.point.removesuffix('s')}, which lacks "
+            f"{', '.join(missing)} of the contract (see `{contract.__name__}` in kernel/contracts/protocols.py)."
+        )
+    _CHECKED[spec.point].add(kind)
+
+
 class _LifecycleLock:
     """Serializes initialization and clean-up; raises if a module requests one from within, which would deadlock."""
 
@@ -291,13 +310,6 @@ class _Mounting:
         """
         for spec in self._plan.required:
             await self._mount(spec)
-            mounted, contract = self._coordinator.get(spec.point), _CONTRACTS[spec.point]
-            # A class is checked several times faster than its instance.
-            if mounted is not None and not issubclass(type(mounted), contract) and not isinstance(mounted, contract):
-                raise ModuleLoadError(
-                    f"Module '{spec.module}' mounts a {type(mounted).__name__} as {spec.point}, which lacks methods of "
-                    f"the contract (see `{contract.__name__}` in kernel/contracts/protocols.py)."
-                )
         for spec in self._plan.optional:
             undo = self._coordinator.checkpoint()
             try:
@@ -333,6 +345,11 @@ class _Mounting:
         if returned is not None and id(returned) not in mounted:
             self._keep(spec, returned, mounted_itself=mounted != before)
             mounted = self._mounted_at(spec.point)
+        if spec.point in _CONTRACTS:
+            held = self._coordinator.get(spec.point)
+            for module in held.values() if isinstance(held, dict) else (held,):
+                if id(module) not in before and module is not None:
+                    _check_contract(spec, module)
         if mounted == before:
             self._without_module.append(spec)
         if ready := getattr(mount, "on_session_ready", None):

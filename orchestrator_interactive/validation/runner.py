@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.loading.location import line_in
 from orchestrator_interactive.testing import EventRecorder, TestCoordinator
 from orchestrator_interactive.validation.report import RULES, ValidatedModule, ValidationFinding, article
@@ -41,7 +40,6 @@ _METHODS: Mapping[ModuleType, tuple[str, ...]] = {
     "tool": ("execute", "description"),
     "orchestrator": ("execute",),
 }
-_OF_THE_KERNEL = list(events.ALL_EVENTS)
 _LONGEST_SENTENCE = 400
 _MOST_PROBLEMS = 3
 
@@ -235,7 +233,6 @@ class Sandbox(TestCoordinator):
         self.registered_cleanups: list[Callable[[], Any]] = []
         self.mounted: list[Mounted] = []
         self.returned: Any = None
-        self.register_contributor("observability.events", "kernel", lambda: _OF_THE_KERNEL)  # as a session does
         self.register_capability("session.working_dir", str(Path.cwd()))
 
     def register_cleanup(self, cleanup_fn: Callable[[], Any]) -> None:
@@ -278,7 +275,6 @@ class Sandbox(TestCoordinator):
     async def contributed_events(self) -> set[str]:
         """Return the event names that the module contributes to `observability.events`."""
         collected = await self.collect_contributions("observability.events")
-        collected.remove(_OF_THE_KERNEL)
         return {name for names in collected for name in ([names] if isinstance(names, str) else names)}
 
 

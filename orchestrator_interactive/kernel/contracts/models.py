@@ -26,15 +26,19 @@ def sendable(text: str) -> str:
 class ToolResult(BaseModel):
     """Result of a tool call. With `success=False` the model reads `output`, or `error["message"]` if that is empty.
 
-    `content` holds results with images; the model reads it instead of `output`.
+    `content` holds results with images; the model reads it instead of `output`. `is_error=True` is another form of
+    `success=False`.
     """
 
     success: bool = True
     output: Any | None = None
     error: dict[str, Any] | None = None
     content: list[TextBlock | ImageBlock] | None = None
+    is_error: bool = Field(default=False, exclude=True)
 
     def model_post_init(self, _context: Any, /) -> None:
+        if self.is_error:
+            self.success = False
         if not self.success and self.output is None and self.error:
             self.output = self.error.get("message")
 

@@ -1,13 +1,14 @@
 """What modules mount and return, and what happens to those that fail or mount nothing."""
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from agents import Recorder, StaticLoader
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
+from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator, ToolResult
+from orchestrator_interactive.kernel.contracts.events import ALL_EVENTS
 from orchestrator_interactive.testing import (
     MockContextManager,
     MockProvider,
@@ -168,3 +169,62 @@ async def test_a_module_that_fails_halfway_leaves_nothing_behind() -> None:
     assert session.coordinator.get("providers") == {}
     assert session.coordinator.get("tools", "t").output == "the first"
     assert closed == ["half"]
+
+
+class _ToolWithoutExecute:
+    name = "t"
+    description = "A tool."
+    input_schema: ClassVar[dict[str, Any]] = {"type": "object", "properties": {}}
+
+
+class _ProviderWithoutInfo:
+    name = "p"
+
+    async def list_models(self) -> list[Any]:
+        return []
+
+    async def complete(self, _request: Any, **_options: Any) -> Any: ...
+
+    def parse_tool_calls(self, _response: Any) -> list[Any]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("point", "module", "missing"),
+    [("tools", _ToolWithoutExecute, "execute"), ("providers", _ProviderWithoutInfo, "get_info")],
+)
+async def test_a_module_that_lacks_a_method_of_its_contract_is_skipped(point: str, module: Any, missing: str) -> None:
+    async def mount(coordinator: Any, _config: Any) -> None:
+        await coordinator.mount(point, module())
+
+    async def good(coordinator: Any, _config: Any) -> None:
+        await coordinator.mount("providers", MockProvider(default="fine", name="good"))
+
+    plan = {"providers": ["good", "m"]} if point == "providers" else {"providers": ["good"], "tools": ["m"]}
+    session = _session(plan, m=mount, good=good)
+    failed = Recorder().listen(session.coordinator.hooks, "module:load_failed")
+    async with session:
+        assert list(session.coordinator.get(point)) == (["good"] if point == "providers" else [])
+        assert await session.execute("Hello") == "ok"
+    (event,) = failed.of("module:load_failed")
+    assert f"lacks {missing} of the contract" in event["error"]
+
+
+async def test_the_end_of_a_session_is_in_its_status() -> None:
+    session = _session({})
+    async with session:
+        assert session.status.ended_at is None
+    assert session.status.ended_at is not None
+    assert session.status.ended_at >= session.status.started_at
+
+
+async def test_the_events_of_the_contract_are_not_contributed_again() -> None:
+    async with _session({}) as session:
+        contributed = await session.coordinator.collect_contributions("observability.events")
+    assert not {name for names in contributed for name in names} & set(ALL_EVENTS)
+
+
+def test_a_result_that_says_that_it_is_an_error_is_a_failure() -> None:
+    result = ToolResult(is_error=True, output="no such file")
+    assert not result.success
+    assert "is_error" not in result.model_dump()
