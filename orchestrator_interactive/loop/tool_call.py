@@ -70,7 +70,7 @@ class ToolExecution:
         self.stage: Stage = "waiting"
         self.is_over = False
         self.was_dropped = False  # it began early, but the complete answer does not contain it
-        self.lacks_events = False  # it was cancelled after it was announced
+        self.lacks_events = False  # it was cancelled after it was announced, or refused
         self.hook_results: list[tuple[str, HookResult]] = []
         self._run = run
         self._on_over = partial(on_over, self)
@@ -79,6 +79,7 @@ class ToolExecution:
         self._input = call.arguments
         self._label: str | None = None
         self._announced_at = 0.0
+        self._was_refused = False
         self._was_running = False  # when it was closed
         self._why_cancelled = NOT_STARTED
         self._result: ToolResult | None = None
@@ -98,7 +99,7 @@ class ToolExecution:
 
     def refuse(self, problem: str) -> None:
         """Fail without having begun."""
-        self._result, self.is_over = failure(problem), True
+        self._result, self.is_over, self._was_refused = failure(problem), True, True
 
     def begin(self) -> None:
         self._task = CancellableTask(self._execute_call(), self._on_over)
@@ -117,7 +118,7 @@ class ToolExecution:
             try:
                 self._input = changed(await self._consult(events.TOOL_PRE), "tool_input", self._input)
             except RunDenied as e:
-                self._result = failure(f"Denied: {e}")
+                self._result, self._was_refused = failure(f"Denied: {e}"), True
                 return
             if self._row is not None:  # a hook ignored cancellation, and the run has ended
                 return
@@ -218,7 +219,7 @@ class ToolExecution:
             return self._row
         run, stage, tool = self._run, self.stage, self._tool
         self.stage = "closed"
-        self.lacks_events = stage in {"announced", "running", "known", "checked"}
+        self.lacks_events = self._was_refused or stage in {"announced", "running", "known", "checked"}
         self._was_running = stage == "running"
         if self._task is not None and self._task.error is not None:  # a hook failed, or the result is invalid
             log.error("tool.execution_failed", tool=self.call.name, exc_info=self._task.error)
@@ -245,9 +246,14 @@ class ToolExecution:
         return self._row
 
     async def report_cancelled(self) -> None:
-        """Emit the missing end events of a cancelled call, with a short time limit for each."""
-        if self._was_running:
+        """Emit the missing end events of a cancelled call, with a short time limit for each.
+
+        A call that was denied or refused gets its `tool:error`, too: hooks after the one that denied it heard nothing.
+        """
+        if (self._was_running or self._was_refused) and self._run.hooks.listens(events.TOOL_ERROR):
             await self._within_grace(self._emit_cancelled())
+        if self._was_refused:
+            return
         if self._emitting is not None:
             await self._within_grace(self._emitting.wait())
         await self._within_grace(self._report_end())

@@ -406,8 +406,10 @@ def _wrong_calls(run: Recording) -> Iterator[tuple[str, str]]:
     optional = Counter(_call_of(data) for data in run.of(_PRE) if data.get("tool_name") == "nowhere")
     if run.name in ("a denied tool", "a tool that the user refuses") and run.hooked:
         optional[_call_of(run.hooked[1])] += 1
+    # A tool that does not exist may be reported by tool:error alone.
+    unknown = Counter(_call_of(data) for data in run.of(events.TOOL_ERROR) if data.get("tool_name") == "nowhere")
     for call in pre | answers:
-        if not pre[call] - optional[call] <= answers[call] <= pre[call]:
+        if not pre[call] - optional[call] <= answers[call] <= max(pre[call], min(unknown[call], 1)):
             when_cancelled = run.name == "a cancelled tool call"
             answered = f"tool:post or tool:error {_times(answers[call])}"
             key = "answers_tool_pre_when_cancelled" if when_cancelled else "answers_tool_pre"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -154,12 +155,15 @@ class Lease:
     posts: dict = field(default_factory=dict)
     lost_after: int = 1_000
     written: list = field(default_factory=list)
+    is_usable: asyncio.Event | None = None
 
     @property
     def claim(self) -> Claim:
         return Claim(2, run={"id": "run"}, posts=self.posts)
 
     async def write(self, changes) -> None:
+        if self.is_usable is not None:
+            await self.is_usable.wait()
         self.written.append(changes.posts)
 
     async def confirm(self) -> None:
@@ -205,6 +209,17 @@ PENDING_FILE = {"1": {"number": 1, "texts": ["summary"], "by_agent": True, "file
 
 def replies(slack, root):
     return slack.workspace.thread("general", root)[1:]
+
+
+async def test_a_post_is_stored_before_it_is_sent(slack, sent, root):
+    lease = Lease(is_usable=asyncio.Event())
+    sending = asyncio.create_task(sent(lease, Post("1", ("the answer",))))
+    for _ in range(20):  # round trips: the outbox would have posted by now
+        await slack.as_person("ana").call("auth.test")
+    assert replies(slack, root) == ()
+    lease.is_usable.set()
+    await sending
+    assert [message.text for message in replies(slack, root)] == ["the answer"]
 
 
 async def test_the_next_owner_shares_a_file_that_was_not_shared(slack, sent, root):

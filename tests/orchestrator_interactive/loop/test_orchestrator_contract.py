@@ -14,6 +14,7 @@ from orchestrator_interactive import InteractiveOrchestrator, mount
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
+from orchestrator_interactive.kernel.contracts.events import ALL_EVENTS
 from orchestrator_interactive.kernel.contracts.models import ProviderInfo
 from orchestrator_interactive.kernel.contracts.protocols import Orchestrator
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
@@ -129,7 +130,7 @@ class TestObservability:
             await loop.execute("go", context, {"p": first, "q": ScriptedProvider(down, down)}, tools, recorder)
         contributed = await agent.coordinator.collect_contributions("observability.events")
         emitted = {event for event, _ in recorder.get_events()}
-        assert emitted - {event for each in contributed for event in each} == set()
+        assert emitted - {event for each in contributed for event in each} - set(ALL_EVENTS) == set()
         assert {"tool:error", "provider:error", "provider:retry", "provider:fallback", "injection:applied"} <= emitted
 
 
