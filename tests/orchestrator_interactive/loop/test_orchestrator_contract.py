@@ -17,6 +17,7 @@ from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailable
 from orchestrator_interactive.kernel.contracts.events import ALL_EVENTS
 from orchestrator_interactive.kernel.contracts.models import ProviderInfo
 from orchestrator_interactive.kernel.contracts.protocols import Orchestrator
+from orchestrator_interactive.kernel.hooks import HookRegistry
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.testing import EventRecorder
 
@@ -206,3 +207,24 @@ class TestEventNames:
         for name in names.split():
             assert getattr(events, name.upper().replace(":", "_")) == name
             assert name in events.ALL_EVENTS
+
+
+async def test_a_denied_call_and_a_call_of_an_unknown_tool_are_heard_at_any_priority() -> None:
+    hooks, heard = HookRegistry(), []
+
+    async def deny(_event: str, data: dict[str, Any]) -> HookResult:
+        return HookResult(action="deny", reason="not today") if data["tool_name"] == "echo" else HookResult()
+
+    async def audit(event: str, data: dict[str, Any]) -> HookResult:
+        heard.append((event, data["tool_name"], data["tool_result"].output))
+        return HookResult()
+
+    hooks.register("tool:pre", deny, priority=-100)
+    hooks.register("tool:error", audit, priority=1000)
+    provider = ScriptedProvider(call(use("echo", "a"), use("nowhere", "b")), say("ok"))
+    loop = InteractiveOrchestrator({})
+    await loop.execute("go", SimpleContext(ContextOptions(), hooks), {"p": provider}, {"echo": echo()}, hooks)
+    assert heard == [
+        ("tool:error", "nowhere", "There is no tool 'nowhere'. Tools: echo."),
+        ("tool:error", "echo", "Denied: not today"),
+    ]
