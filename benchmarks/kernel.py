@@ -48,6 +48,8 @@ def installed(root: str) -> Plan:
 class Module:
     """A no-op module of any kind; as a context it keeps the last message."""
 
+    description = "Do nothing."
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -63,7 +65,12 @@ class Module:
     async def close(self) -> None:
         pass
 
-    get_messages_for_request = set_messages = clear = get_messages
+    get_messages_for_request = set_messages = clear = list_models = complete = get_messages
+
+    def get_info(self) -> None: ...
+
+    def parse_tool_calls(self, _response: Any) -> list[Any]:
+        return []
 
 
 async def load_from_memory(module_id: str, *_: Any, **__: Any) -> Any:

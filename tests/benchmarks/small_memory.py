@@ -2,5 +2,5 @@
 
 from benchmarks import memory
 
-memory.CONVERSATIONS = 2
+memory.CONVERSATIONS = 4
 BENCHMARK = memory.BENCHMARK

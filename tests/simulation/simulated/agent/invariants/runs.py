@@ -132,7 +132,9 @@ class Events(Invariant):
 
     def _check_call(self, call_id: str, counts: Counter[str]) -> None:
         closed = counts["tool:post"] + counts["tool:error"]
-        if closed != counts["executed"]:
+        # A call that is denied, or whose tool does not exist, is reported by tool:error alone.
+        was_refused = not counts["executed"] and not counts["tool:post"] and counts["tool:error"] == 1
+        if closed != counts["executed"] and not was_refused:
             self.violation(f"The call {call_id} was executed {counts['executed']} times, and closed {closed} times.")
         if counts["tool:pre"] < counts["executed"]:
             self.violation(f"The call {call_id} was executed without tool:pre.")
