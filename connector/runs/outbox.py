@@ -76,7 +76,8 @@ _POST = TypeAdapter(Post)
 
 def stored_post(part: str, data: Mapping[str, Any]) -> Post:
     """Parse a post stored by an earlier owner; errors of another format are those in `UNREADABLE`."""
-    return _POST.validate_python({**data, "part": part, "in_doubt": True})
+    required = {name: data[name] for name in ("texts", "by_agent", "number")}
+    return _POST.validate_python({**data, **required, "part": part, "in_doubt": True})
 
 
 def agent_post(part: str, markdown: str) -> tuple[Post, ...]:

@@ -175,15 +175,16 @@ async def _problem_of_a_turn(plan: dict[str, Any]) -> str:
     session = new_session(plan, MemoryStore())
     try:
         async with asyncio.timeout(_TURN_WITHIN_S):
-            await session.initialize()
-            session.coordinator.mount_points["providers"] = {"test": MockProvider(default="It works.", name="test")}
-            await execute(session, "This is a test. Answer with one sentence.")
+            try:
+                await session.initialize()
+                session.coordinator.mount_points["providers"] = {"test": MockProvider(default="It works.", name="test")}
+                await execute(session, "This is a test. Answer with one sentence.")
+            finally:
+                await session.cleanup()
     except TimeoutError:
         return f"it does not end within {_TURN_WITHIN_S:.0f} s"
     except Exception as e:  # noqa: BLE001 - a tool call's border: a module may raise anything
         return " ".join(f"{type(e).__name__}: {e}".split()).rstrip(".")
-    finally:
-        await session.cleanup()
     return ""
 
 

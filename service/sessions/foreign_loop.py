@@ -11,20 +11,25 @@ import inspect
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.error_boundary import error_text
 from orchestrator_interactive.loop.injection_queue import InjectionQueue, Receipt
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_call import label_of
 from orchestrator_interactive.transcript.framing import message_text
-from orchestrator_interactive.transcript.rows import marked, text_of
+from orchestrator_interactive.transcript.rows import is_of_hook, marked, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from connector.protocols import ProgressCallback
     from orchestrator_interactive.kernel import AmplifierSession
+
+log = structlog.get_logger(__name__)
 
 _CAPABILITY = "service.foreign_loop"
 # Time in which a loop may end by itself after a graceful stop, in seconds; then it is cancelled.
@@ -60,13 +65,15 @@ class ForeignLoop:
         coordinator = session.coordinator
         get = coordinator.get_capability
         self._session = session
-        self._steer: Callable[[str], object] | None = get("session.steer") or get("orchestrator.inject_message")
+        self._steer: Callable[[str], Any] | None = get("session.steer") or get("orchestrator.inject_message")
         # The receipts of all messages, and those that arrive before the loop begins: its prompt contains them.
         self._queue = InjectionQueue()
         self._queue.is_open = False
-        # The texts by which the rows of messages are recognised, by message id.
-        self._expected: dict[str, str] = {}
-        self._prompt_id: str | None = None
+        # The ids of the messages in the prompt, until its row is added.
+        self._prompt, self._prompt_ids = "", list[str]()
+        # The texts of messages that were passed to the loop, by id, until their row is added.
+        self._steered: dict[str, str] = {}
+        self._steering: set[asyncio.Future[object]] = set()
         self._is_working = False
         # Whether the loop emits its own progress events.
         self._reports = "on_progress" in inspect.signature(coordinator.get("orchestrator").execute).parameters
@@ -93,7 +100,7 @@ class ForeignLoop:
 
         After a stop, the loop may end by itself; one that does not is cancelled, and the answer is empty.
         """
-        self._expected.clear()
+        self._steered.clear()
         self._calls.clear()
         self._iterations, self._progress = 0, on_progress
         self._queue.open()
@@ -102,9 +109,8 @@ class ForeignLoop:
         self._queue.is_open = False
         texts = [message_text(each.text, each.author, each.files) for each in waiting]
         prompt = "\n".join([prompt, *texts])
-        ids = [*([] if message_id is None else [message_id]), *(each.id for each in waiting)]
-        self._prompt_id = ids[0] if ids else None
-        self._expected = dict.fromkeys(ids, prompt)
+        self._prompt = _plain(prompt)
+        self._prompt_ids = [*([] if message_id is None else [message_id]), *(each.id for each in waiting)]
         self._is_working = True
         try:
             answer, status = await self._run(prompt, message_id, on_progress)
@@ -118,7 +124,7 @@ class ForeignLoop:
         return answer
 
     async def _run(self, prompt: str, message_id: str | None, on_progress: ProgressCallback | None) -> tuple[str, str]:
-        token, was_stopped = self._session.coordinator.cancellation, False
+        token, was_stopped, timers = self._session.coordinator.cancellation, False, list[asyncio.TimerHandle]()
         work = CancellableTask(self._session.execute(prompt, message_id=message_id, on_progress=on_progress))
 
         def on_stop() -> None:
@@ -127,10 +133,14 @@ class ForeignLoop:
             if token.is_immediate:
                 work.cancel()
             else:
-                asyncio.get_running_loop().call_later(STOP_GRACE_S, work.cancel)
+                timers.append(asyncio.get_running_loop().call_later(STOP_GRACE_S, work.cancel))
 
-        with token.watch(on_stop):
-            await work.wait()
+        try:
+            with token.watch(on_stop):
+                await work.wait()
+        finally:
+            for timer in timers:
+                timer.cancel()
         if was_stopped and not work.is_finished:
             return "", "cancelled"
         return work.result(), "cancelled" if was_stopped else "success"
@@ -153,10 +163,14 @@ class ForeignLoop:
             raise RunFinished("This loop reads no messages while it works; the next run reads them.")
         text = message_text(injection.text, injection.author, injection.files)
         try:
-            self._steer(text)
+            steering = self._steer(text)
         except (asyncio.QueueFull, RuntimeError) as e:  # upstream's SteeringQueueFull is a RuntimeError
             raise InjectionQueueFull(str(e)) from e
-        self._expected[injection.id] = text
+        if inspect.isawaitable(steering):
+            task = asyncio.ensure_future(steering)
+            self._steering.add(task)
+            task.add_done_callback(self._on_steered)
+        self._steered[injection.id] = _plain(text)
         receipt = receipts[injection.id] = Receipt(injection.id)
         return receipt
 
@@ -168,7 +182,7 @@ class ForeignLoop:
         """Withdraw a message that the loop does not have, or that it did not read before its run ended."""
         if self._queue.withdraw(message_id):
             return True
-        if self._is_working or self._expected.pop(message_id, None) is None:
+        if self._is_working or self._steered.pop(message_id, None) is None:
             return False
         self._queue.receipts[message_id] = Receipt(message_id, "withdrawn")
         return True
@@ -178,27 +192,43 @@ class ForeignLoop:
 
     # What the loop does
 
-    def ids_in(self, row: dict[str, Any]) -> list[str]:
-        """Return the ids of the messages that a row of the loop delivers, by its text."""
-        if row.get("role") != "user":
-            return []
-        text = text_of(row)
-        return [message_id for message_id, expected in self._expected.items() if expected in text]
+    def marked(self, row: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Return a row of the loop, marked with the messages that it delivers, and their ids.
 
-    def marked(self, row: dict[str, Any], ids: list[str]) -> dict[str, Any]:
-        """Return a row with the ids of the messages that it delivers: those of the prompt, or of injections."""
-        if ids[0] != self._prompt_id:
-            return marked(row, injections=ids)
-        return marked(row, message=ids[0], **({"messages": ids[1:]} if ids[1:] else {}))
+        A message is recognised by its text, whatever its spaces. The first row of a person is the prompt's, even if
+        the loop has changed its text.
+        """
+        if row.get("role") != "user" or is_of_hook(row):
+            return row, []
+        text, found = _plain(text_of(row)), set[str]()
+        if self._prompt_ids and self._prompt in text:
+            text = text.replace(self._prompt, "\n", 1)
+        # The longest first: one message may contain the text of another. Of the same text, the oldest.
+        for message_id, expected in sorted(self._steered.items(), key=lambda each: -len(each[1])):
+            if expected in text:
+                text = text.replace(expected, "\n", 1)
+                found.add(message_id)
+        steered = [each for each in self._steered if each in found]
+        ids = [] if steered and self._prompt not in _plain(text_of(row)) else self._prompt_ids
+        marks: dict[str, Any] = {"message": ids[0]} if ids else {}
+        marks |= {"messages": ids[1:]} if ids[1:] else {}
+        marks |= {"injections": steered} if steered else {}
+        return (marked(row, **marks) if marks else row), [*ids, *steered]
 
     async def deliver(self, ids: list[str]) -> None:
         """Note that the messages are in a row of the log."""
         steered = [each for each in ids if each in self._queue.receipts]
+        self._prompt_ids = [each for each in self._prompt_ids if each not in ids]
         for each in ids:
-            del self._expected[each]
+            self._steered.pop(each, None)
         self._queue.note_delivered(steered, self._iterations + 1)
         if steered:
             await self._emit("injection:applied", ids=steered, count=len(steered), messages=[])
+
+    def _on_steered(self, task: asyncio.Future[object]) -> None:
+        self._steering.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("loop.steer_failed", error=error_text(error))  # the next run reads the message
 
     async def _emit(self, event: str, **data: Any) -> None:
         if self._progress is not None:
@@ -235,6 +265,11 @@ class ForeignLoop:
         return HookResult()
 
 
+def _plain(text: str) -> str:
+    """Return a text with single spaces, in which a message is recognised."""
+    return " ".join(text.split())
+
+
 class _MarkingContext:
     """The session's context; marks the rows of the loop that deliver messages, so that the log says what was read."""
 
@@ -246,11 +281,9 @@ class _MarkingContext:
         return getattr(self._context, name)
 
     async def add_message(self, message: Any) -> None:
-        ids = self._loop.ids_in(message) if isinstance(message, dict) else []
-        if not ids:
-            await self._context.add_message(message)
-        else:
-            await self._context.add_message(self._loop.marked(message, ids))
+        row, ids = self._loop.marked(message) if isinstance(message, dict) else (message, [])
+        await self._context.add_message(row)
+        if ids:
             await self._loop.deliver(ids)
 
     async def get_messages(self) -> Any:

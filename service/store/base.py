@@ -246,7 +246,7 @@ def claim_of(token: int, run: Text, posts: Mapping[str, Text], held_seq: int, wa
     contents = {part: _parse_json(content) for part, content in posts.items()}
     return Claim(
         token,
-        found if found is None or isinstance(found, dict) else {"id": "unreadable"},
+        found if run is None or isinstance(found, dict) else {"id": "unreadable"},
         {part: content for part, content in contents.items() if content is not _UNREADABLE},
         held_seq,
         tuple(map(entry_of, waiting)),

@@ -158,3 +158,50 @@ async def test_a_stop_ends_a_loop_that_looks_at_no_token(model, sessions_with, m
         assert progress.statuses == ["cancelled"]
         assert await run(sessions, progress, "again", "T:C:2.0") == "fine"
     assert progress.statuses == ["cancelled", "success"]
+
+
+ONE_AT_A_TIME = foreign_loops.STEERED.replace(
+    "while not self.queue.empty():\n                await", "if not self.queue.empty():\n                await"
+)
+ON_ONE_LINE = foreign_loops.STEERED.replace(
+    '"content": self.queue.get_nowait()}', '"content": " ".join(self.queue.get_nowait().split())}'
+).replace('{"role": "user", "content": prompt}', '{"role": "user", "content": " ".join(prompt.split())}')
+LATER = foreign_loops.STEERED.replace("    def steer(self, message):", "    async def steer(self, message):")
+
+
+@pytest.mark.parametrize(("first", "second"), [("fix it now", "fix it"), ("yes", "yes")])
+async def test_a_message_is_not_delivered_by_the_row_of_another_that_contains_it(model, sessions_with, first, second):
+    gate = Gate()
+    model.reply(gate, tool_call("todo", {"action": "show"}))
+    async with sessions_with(ONE_AT_A_TIME) as sessions:
+        working = asyncio.create_task(run(sessions, None))
+        await gate.reached.wait()
+        assert sessions.inject("alpha", HERE, **steering("T:C:2.0", first))
+        assert sessions.inject("alpha", HERE, **steering("T:C:3.0", second))
+        gate.open()
+        await working
+        assert await sessions.delivered("alpha", HERE, ["T:C:2.0", "T:C:3.0"]) == {"T:C:2.0"}
+
+
+async def test_a_message_is_recognised_whatever_spaces_the_loop_puts_into_it(model, sessions_with):
+    gate = Gate()
+    model.reply(gate, tool_call("todo", {"action": "show"}))
+    async with sessions_with(ON_ONE_LINE) as sessions:
+        working = asyncio.create_task(run(sessions, None, "hello\n\nall"))
+        await gate.reached.wait()
+        assert sessions.inject("alpha", HERE, **steering("T:C:2.0", "fix it\n  now"))
+        gate.open()
+        await working
+        assert await sessions.delivered("alpha", HERE, [HERE, "T:C:2.0"]) == {HERE, "T:C:2.0"}
+
+
+async def test_a_loop_may_be_steered_by_an_async_function(model, sessions_with):
+    gate = Gate()
+    model.reply(gate, tool_call("todo", {"action": "show"}))
+    async with sessions_with(LATER) as sessions:
+        working = asyncio.create_task(run(sessions, None))
+        await gate.reached.wait()
+        assert sessions.inject("alpha", HERE, **steering("T:C:2.0"))
+        gate.open()
+        await working
+        assert await sessions.delivered("alpha", HERE, ["T:C:2.0"]) == {"T:C:2.0"}
