@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
 from orchestrator_interactive.kernel.cancellation import CancellationToken
+from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.hook_actions import HookResultProcessor
-from orchestrator_interactive.kernel.hooks import HookRegistry
+from orchestrator_interactive.kernel.hooks import HookRegistry, without_denial
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
-    from orchestrator_interactive.kernel.contracts.models import HookResult
+    from orchestrator_interactive.kernel.contracts.models import ContextInjection, HookResult
     from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem, Session
 
 log = structlog.get_logger(__name__)
@@ -27,12 +29,20 @@ _MULTI = ("providers", "tools", "agents")
 _POINTS = (*_SINGLE, *_MULTI)
 
 
-class _Completed:
-    """A completed awaitable, so that `mount` works with and without `await`."""
+class _Completed(Coroutine[None, None, None]):
+    """A completed coroutine, so that `mount` works with and without `await`, and in `asyncio.create_task`."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
         yield
+
+    def send(self, _value: None, /) -> NoReturn:
+        raise StopIteration
+
+    def throw(self, error: Any, *_: Any) -> NoReturn:
+        raise error
+
+    def close(self) -> None: ...
 
 
 _COMPLETED = _Completed()
@@ -52,6 +62,8 @@ class ModuleCoordinator:
         self.display_system = display_system
         # Data that modules share during the session, as in amplifier_core.
         self.session_state: dict[str, Any] = {}
+        # Ephemeral injections of hooks for the next request.
+        self.ephemeral: list[ContextInjection] = []
         self.hooks = HookRegistry()
         self.cancellation = CancellationToken()
         # amplifier_core's modules access this attribute directly.
@@ -261,6 +273,23 @@ class ModuleCoordinator:
         if mount_point == "hooks":
             raise ValueError("Hooks are not mounted: register handlers with coordinator.hooks.register(…).")
         raise ValueError(f"Unknown mount point '{mount_point}'. There are: {', '.join(_POINTS)}.")
+
+
+async def announce(coordinator: ModuleCoordinator, event: str, data: dict[str, Any]) -> None:
+    """Emit an event that reports a past fact, and apply its result. A deny has no effect.
+
+    Ephemeral injections become part of the next request; amplifier_core's coordinator cannot keep them.
+    """
+    if not coordinator.hooks.listens(event):
+        return
+    hook_result = without_denial(await coordinator.hooks.emit(event, data), event)
+    try:
+        hook_result = await coordinator.process_hook_result(hook_result, event, hook_result.hook_name)
+    except InjectionTooLargeError as e:
+        log.warning("hook.injection_refused", hook=hook_result.hook_name, hook_event=event, error=str(e))
+        hook_result = e.rest
+    kept: list[ContextInjection] = getattr(coordinator, "ephemeral", [])
+    kept += [injection for injection in hook_result.injections() if injection.ephemeral]
 
 
 def _check_text(value: Any, argument: str) -> None:

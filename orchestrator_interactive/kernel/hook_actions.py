@@ -62,12 +62,12 @@ class HookResultProcessor:
             action = "continue" if result.action == "inject_context" and not kept else result.action
             update = {"action": action, "context_injection": text or None, "context_injections": kept}
             result = result.model_copy(update=update)
+        if result.action == "ask_user":
+            result = await self._decide(result, event, hook_name)
         if result.user_message:
             await self._show(result, hook_name)
         if result.suppress_output:
             log.debug("hook.output_suppressed", hook=hook_name, hook_event=event)
-        if result.action == "ask_user":
-            result = await self._decide(result, event, hook_name)
         if too_large:
             raise InjectionTooLargeError(" ".join(too_large), result)
         return result

@@ -19,9 +19,8 @@ from orchestrator_interactive.kernel.contracts.conversion import local_errors
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.kernel.contracts.models import SessionStatus
 from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
-from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+from orchestrator_interactive.kernel.coordinator import ModuleCoordinator, announce
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
-from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S, with_timeout
@@ -111,8 +110,10 @@ class AmplifierSession:
                 self._lifecycle = "ready"
                 payload = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
                 if self.parent_id is not None:
-                    await self._announce(events.SESSION_FORK, {**payload, "parent": self.parent_id})
-                await self._announce(events.SESSION_RESUME if self._is_resumed else events.SESSION_START, payload)
+                    await announce(self.coordinator, events.SESSION_FORK, {**payload, "parent": self.parent_id})
+                await announce(
+                    self.coordinator, events.SESSION_RESUME if self._is_resumed else events.SESSION_START, payload
+                )
 
     async def execute(self, prompt: str, **kwargs: Any) -> str:
         """Run a prompt; keyword arguments go to the orchestrator. Errors keep their type.
@@ -193,7 +194,7 @@ class AmplifierSession:
             if was_ready:
                 stats = {"prompts": self._prompts, "duration_s": round(time.monotonic() - self._started_at, 3)}
                 payload = {"session_id": self.session_id, "status": self.status.status, "stats": stats}
-                await self._announce(events.SESSION_END, payload)
+                await announce(self.coordinator, events.SESSION_END, payload)
         finally:
             await self.coordinator.cleanup()
 
@@ -212,16 +213,6 @@ class AmplifierSession:
             await asyncio.wait({running})
         await self.cleanup()
 
-    async def _announce(self, event: str, payload: dict[str, Any]) -> None:
-        """Emit an event and apply its result. A deny has no effect, because the event reports a past fact."""
-        if not self.coordinator.hooks.listens(event):
-            return
-        hook_result = without_denial(await self.coordinator.hooks.emit(event, payload), event)
-        try:
-            await self.coordinator.process_hook_result(hook_result, event, hook_result.hook_name)
-        except ValueError as e:
-            log.warning("hook.injection_refused", hook=hook_result.hook_name, hook_event=event, error=str(e))
-
     async def _finish_cancellation(self) -> None:
         token = self.coordinator.cancellation
         if not token.is_cancelled:
@@ -231,7 +222,7 @@ class AmplifierSession:
         token.reset()
         payload = {"was_immediate": was_immediate}
         try:
-            await with_timeout(CANCEL_GRACE_S, self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload))
+            await with_timeout(CANCEL_GRACE_S, announce(self.coordinator, events.CANCEL_COMPLETED, payload))
         except TimeoutError:
             log.warning("session.cancel_completed_timeout")
         finally:
@@ -319,16 +310,15 @@ class _Mounting:
                 log.debug("module.load_failed_traceback", module=spec.module, exc_info=True)
                 self._skipped.append((spec, error_text(e)))
                 await undo()  # remove what it has already mounted
-        hooks = self._coordinator.hooks
         for spec, error in self._skipped:
             failed = {"module_type": spec.point.removesuffix("s"), "module_id": spec.module, "error": error}
-            await hooks.emit(events.MODULE_LOAD_FAILED, failed)
+            await announce(self._coordinator, events.MODULE_LOAD_FAILED, failed)
         for spec, ready in self._ready_callbacks:
             with ErrorBoundary(log, "module.on_session_ready_failed", level="warning", module=spec.module) as boundary:
                 await ready(self._coordinator)
             if boundary.error is not None:
                 payload = {"module_id": spec.module, "error": error_text(boundary.error)}
-                await hooks.emit(events.MODULE_ON_SESSION_READY_FAILED, payload)
+                await announce(self._coordinator, events.MODULE_ON_SESSION_READY_FAILED, payload)
 
     def reason_for_empty(self, point: str) -> str:
         """Return a sentence that explains why no module is mounted at this point."""

@@ -21,7 +21,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.loop.injection_queue import injection_row, notice_row
-from orchestrator_interactive.loop.model_call import INTERRUPTED, ModelCaller
+from orchestrator_interactive.loop.model_call import INTERRUPTED, REFUSED, ModelCaller
 from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, usage_in, with_usage
 from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended, changed
 from orchestrator_interactive.loop.tool_calls import ToolExecutor
@@ -50,9 +50,8 @@ log = structlog.get_logger(__name__)
 
 INJECTION_APPLIED = "injection:applied"
 
-# Finish reasons of answers that were truncated at a length limit, and of refused answers.
+# Finish reasons of answers that were truncated at a length limit.
 _TRUNCATED = ("max_tokens", "length", "model_context_window_exceeded", "pause_turn")
-_REFUSED = ("refusal", "content_filter")
 _MAX_CONTINUATIONS = 3
 # Time for the final answer after `max_duration_s`, in seconds.
 _FINAL_ANSWER_S = 60.0
@@ -181,12 +180,12 @@ class Loop:
         while True:
             await self._commit_news()
             tools_allowed = self._is_within_limits() and not state.must_answer
-            answer = await caller.ask(tools_allowed=tools_allowed)
-            if answer is None:  # repeat the model call with the injections that have arrived
+            asked = await caller.ask(tools_allowed=tools_allowed)
+            if asked is None:  # repeat the model call, with the injections that have arrived
                 continue
+            answer, requested = asked
             run.iterations += 1
-            may_call = tools_allowed and answer.finish_reason not in _REFUSED
-            if may_call and (requested := caller.model.provider.parse_tool_calls(answer)):
+            if requested:
                 await self._run_tools(caller.model.requests.is_used, answer, requested)
             elif (outcome := await self._commit_text(answer)) is None:
                 continue
@@ -267,7 +266,7 @@ class Loop:
             incomplete = {"reason": "length", "detail": None}
         elif partial is None:
             state.continuations = 0
-        if reason in _REFUSED:
+        if reason in REFUSED:
             row, has_content = refused_row(row), True
             incomplete = {"reason": "refusal", "detail": (answer.metadata or {}).get("refusal")}
         if has_content:

@@ -21,6 +21,7 @@ from orchestrator_interactive.kernel.contracts.errors import (
     RateLimitError,
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ResponseStream, ToolCall, ToolCallBlock
+from orchestrator_interactive.kernel.error_boundary import error_text
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
 from orchestrator_interactive.kernel.timeout import with_timeout
@@ -58,6 +59,8 @@ _MAX_WAIT_S = 60.0
 _SHRINK_TO = 0.85
 # Errors without fallback: another provider would, or should, refuse the request too.
 _FINAL = (ContentFilterError, InvalidRequestError, ContextLengthError)
+# Finish reasons of refused answers.
+REFUSED = ("refusal", "content_filter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class ModelCaller:
         self._providers = providers
         self._calls = calls
         self._retry_policy = RetryPolicy(run, providers)
-        self.model = self._model(self._retry_policy.provider)
+        self._model: Model | None = None
         self._call: _StreamingCall | None = None
 
     def cancel(self) -> None:
@@ -97,10 +100,11 @@ class ModelCaller:
             self._call.was_interrupted = True
             self._call.task.cancel()
 
-    async def ask(self, *, tools_allowed: bool) -> ChatResponse | None:
-        """Call the model with the current conversation. Returns None if the call is to be repeated.
+    async def ask(self, *, tools_allowed: bool) -> tuple[ChatResponse, Sequence[ToolCall]] | None:
+        """Call the model with the current conversation; return its answer and the tool calls in it.
 
-        An urgent message interrupts the answer; its finish reason is then `INTERRUPTED`.
+        Returns None if the call is to be repeated. An urgent message interrupts the answer; its finish reason is then
+        `INTERRUPTED`.
 
         Raises:
             RunStopped: the call was cancelled; its partial answer is in the context already.
@@ -108,14 +112,31 @@ class ModelCaller:
             RunDenied: a hook denied the request or the answer.
             LLMError: the provider failed or stalled, and neither retries nor fallback helped.
         """
+        policy = self._retry_policy
+        while (model := self._model) is None or model.name != policy.provider:
+            try:
+                self._model = self._new_model(policy.provider)
+            except Exception as e:  # noqa: BLE001 - a provider's border; another one may work
+                await self._fail(policy.provider, e, ())
+        answer = await self._answer(model, tools_allowed=tools_allowed)
+        if answer is None:
+            return None
+        if not tools_allowed or answer.finish_reason in REFUSED:
+            return answer, ()
+        try:
+            return answer, model.provider.parse_tool_calls(answer)
+        except Exception as e:  # noqa: BLE001 - a provider's border
+            error = LLMError(f"The tool calls of the answer cannot be parsed: {error_text(e)}", provider=model.name)
+            error.__cause__ = e
+            await self._fail(model.name, error, ())
+            return None
+
+    async def _answer(self, model: Model, *, tools_allowed: bool) -> ChatResponse | None:
         run = self._run
-        if self.model.name != self._retry_policy.provider:
-            self.model = self._model(self._retry_policy.provider)
-        model = self.model
-        ephemeral, run.ephemeral = run.ephemeral, []
+        ephemeral = run.take_ephemeral()
         rows, request = await self._request(model, ephemeral, tools_allowed=tools_allowed)
         if run.inbox.pending and run.inbox.has_urgent:  # it arrived during hooks or compaction
-            run.ephemeral = ephemeral + run.ephemeral
+            run.ephemeral[:0] = ephemeral
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
         stream = ResponseStream(early)
@@ -138,9 +159,9 @@ class ModelCaller:
         if run.is_stopped:
             await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
         if answer is None:
-            run.ephemeral = ephemeral + run.ephemeral
+            run.ephemeral[:0] = ephemeral
             if not call.was_interrupted:
-                await self._recover(model, call.error, rows)
+                await self._fail(model.name, call.error, rows)
                 return None
             # Tool calls that began early continue.
             answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early), usage)
@@ -159,18 +180,26 @@ class ModelCaller:
             await self._keep(stream.valid_blocks(changed(e.hook_result, "response", answer).content), answer.usage)
         return changed(hook_result, "response", answer)
 
-    def _model(self, name: str) -> Model:
+    @property
+    def model(self) -> Model:
+        """The model that was asked last."""
+        if self._model is None:
+            raise RuntimeError("No model has been asked yet.")
+        return self._model
+
+    def _new_model(self, name: str) -> Model:
         provider, state = to_local_provider(self._providers[name]), self._run.session_state
         stall_timeout_s = None if isinstance(provider, ForeignProvider) else self._run.options.stall_timeout_s
         if state.transcript is None:
             state.transcript = Transcript()
         requests = RequestBuilder(provider, self._run.tools, state.transcript)
-        model = provider.get_info().defaults.get("model")
+        model = (provider.get_info().defaults or {}).get("model")
         return Model(name, provider, model, requests, stall_timeout_s)
 
-    async def _recover(self, model: Model, error: Exception, rows: Sequence[Row]) -> None:
+    async def _fail(self, provider: str, error: Exception, rows: Sequence[Row]) -> None:
+        """Prepare the next call after a failed one, or raise the error."""
         await self._calls.drop_early()
-        await self._run.announce(events.PROVIDER_ERROR, {"provider": model.name, "error": error})
+        await self._run.announce(events.PROVIDER_ERROR, {"provider": provider, "error": error})
         await self._retry_policy.recover(error, rows)
 
     async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:
@@ -193,8 +222,7 @@ class ModelCaller:
             modified, lasting = _changed_rows(hook_result, rows), lasting_rows(hook_result)
             # The context has the lasting injections by now; modified rows lack them.
             rows = await self._rows(model) if lasting and modified is rows else [*modified, *lasting]
-            added, run.ephemeral = run.ephemeral, []
-            ephemeral = ephemeral + added
+            ephemeral = ephemeral + run.take_ephemeral()
         shown, after = _with_ephemeral(rows, ephemeral) if ephemeral else (rows, ())
         request = model.requests.build(shown, after, tools_allowed=tools_allowed)
         if hook_result.data and hook_result.data.get("model") is not None:
@@ -266,11 +294,12 @@ class RetryPolicy:
     """
 
     def __init__(self, run: Run, providers: Mapping[str, Provider]) -> None:
-        default = run.options.default_provider
-        if default is not None and default not in providers:
-            raise RuntimeError(f"There is no provider '{default}'. Mounted: {', '.join(providers)}.")
         if not providers:
             raise RuntimeError("No provider is mounted.")
+        default = run.options.default_provider
+        if default is not None and default not in providers:
+            log.warning("provider.default_missing", provider=default, mounted=list(providers))
+            default = None
         self._run = run
         self._others = [name for name in providers if name != default]
         self.provider = self._others.pop(0) if default is None else default

@@ -135,19 +135,21 @@ class InteractiveOrchestrator:
         coordinator: ModuleCoordinator | None = None,
         on_progress: ProgressCallback | None = None,
         message_id: str | None = None,
+        provider: str | None = None,
         **_: Any,
     ) -> str:
         """Run the loop on a prompt and return the answer; after a stop, the text produced until then.
 
-        `message_id` is the id of the prompt's message. The log keeps it: the message is delivered.
+        `message_id` is the id of the prompt's message. The log keeps it: the message is delivered. `provider` is the
+        name of the provider to call first in this run.
 
         Raises:
             LLMError: the provider failed.
-            RuntimeError: a run is already active.
+            RuntimeError: a run is already active, or no provider of that name is mounted.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
         left_pending = frozenset(self._queue.pending)
-        return await self._run_loop(run, providers, lambda loop: loop.start(prompt, message_id, left_pending))
+        return await self._run_loop(run, providers, provider, lambda loop: loop.start(prompt, message_id, left_pending))
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`
         self,
@@ -157,6 +159,7 @@ class InteractiveOrchestrator:
         hooks: HookRegistry,
         coordinator: ModuleCoordinator | None = None,
         on_progress: ProgressCallback | None = None,
+        provider: str | None = None,
         **_: Any,
     ) -> str:
         """Resume the last run of the conversation from its log, and return the answer.
@@ -166,10 +169,10 @@ class InteractiveOrchestrator:
 
         Raises:
             LLMError: the provider failed.
-            RuntimeError: a run is already active, or the conversation has none.
+            RuntimeError: a run is already active, the conversation has none, or no such provider is mounted.
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
-        return await self._run_loop(run, providers, resume_run)
+        return await self._run_loop(run, providers, provider, resume_run)
 
     def _new_run(
         self,
@@ -184,7 +187,7 @@ class InteractiveOrchestrator:
         home = to_local_coordinator(coordinator) if coordinator else None
         run = Run(
             context,
-            {name: to_local_tool(tool) for name, tool in tools.items()},
+            _by_name(tools),
             to_local_hooks(hooks),
             home,
             home.cancellation if home else CancellationToken(),
@@ -194,14 +197,23 @@ class InteractiveOrchestrator:
             self._session_state,
             uuid4().hex,
             home.get_capability("secrets.filter") if home else None,
+            ephemeral=getattr(home, "ephemeral", self._session_state.ephemeral),
         )
         run.stop.register_child(run.ending)
         return run
 
     async def _run_loop(
-        self, run: Run, providers: Mapping[str, Provider], begin: Callable[[Loop], Awaitable[None]]
+        self,
+        run: Run,
+        providers: Mapping[str, Provider],
+        provider: str | None,
+        begin: Callable[[Loop], Awaitable[None]],
     ) -> str:
         """Run the loop with this start, report its end, and become free for the next run."""
+        if provider is not None:
+            if provider not in providers:
+                raise RuntimeError(f"There is no provider '{provider}'. Mounted: {', '.join(providers) or 'none'}.")
+            run.options = run.options.model_copy(update={"default_provider": provider})
         self._running, self._unconfirmed = run, None
         self._queue.open()
         self._session_state.cancel_release()
@@ -215,17 +227,20 @@ class InteractiveOrchestrator:
             grace_s = 0 if run.stop.is_immediate else self._options.stop_grace_s
             asyncio.get_running_loop().call_later(grace_s + _DEADLINE_S, task.cancel)
 
-        outcome = RunOutcome("", "error")
+        outcome, is_cancelled = RunOutcome("", "error"), True
         with run.session_stop.watch(run.follow):
             try:
                 with run.stop.watch(enforce_deadline), _observe_compaction(run):
                     await task.wait(run.stop.request_immediate)
+                is_cancelled = False
             finally:
                 if not task.is_finished:
                     text = run.interim_texts.pending_text
                     outcome = SUSPENDED if run.is_suspended else RunOutcome(text, "cancelled")
                 elif task.error is None:
                     outcome = task.result()
+                    if is_cancelled and outcome.status != "suspended":  # the caller gets CancelledError, no answer
+                        outcome = RunOutcome(outcome.text, "cancelled")
                 await self._end_run(run, loop, outcome, is_finished=task.is_finished)
         if task.is_finished:
             task.result()  # raises what the loop raised
@@ -276,6 +291,15 @@ class InteractiveOrchestrator:
             usage=run.usage.to_dict(),
             conversation_usage=(state.usage or run.usage).to_dict(),
         )
+
+
+def _by_name(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Return the tools by their own names; if two have the same, the second under the name of its mount."""
+    offered: dict[str, Tool] = {}
+    for mounted_as, tool in tools.items():
+        name = getattr(tool, "name", mounted_as)
+        offered[mounted_as if name in offered else name] = to_local_tool(tool)
+    return offered
 
 
 @contextmanager

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from orchestrator_interactive.kernel.contracts.messages import Usage
+    from orchestrator_interactive.kernel.contracts.models import ContextInjection
     from orchestrator_interactive.transcript.transcript import Transcript
 
 Row = dict[str, Any]
@@ -122,6 +123,7 @@ class SessionState:
         knows_log: this state reflects every row of the log.
         token_budgets: by provider, after a request that was too long for it.
         transcript: the cached conversation in the form for providers; `copies`: in the form for hooks.
+        ephemeral: hook injections for the next request, if the coordinator does not keep them.
     """
 
     notices: list[str] = field(default_factory=list)
@@ -130,6 +132,7 @@ class SessionState:
     token_budgets: dict[str, int] = field(default_factory=dict)
     transcript: Transcript | None = None
     copies: Copies | None = None
+    ephemeral: list[ContextInjection] = field(default_factory=list)
     _release_context: Callable[[], object] | None = None
     _timer: asyncio.TimerHandle | None = None
 

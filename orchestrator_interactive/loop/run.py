@@ -121,7 +121,7 @@ class Run:
         usage: usage of the model calls so far.
         interim_texts: texts for people so far.
         is_in_doubt: a row with text was interrupted on its way to the log.
-        ephemeral: hook injections for the next request only.
+        ephemeral: hook injections for the next request only; the list outlives the run.
     """
 
     context: ContextManager
@@ -144,6 +144,12 @@ class Run:
     stop: CancellationToken = field(default_factory=CancellationToken)
     ending: CancellationToken = field(default_factory=CancellationToken)
     ephemeral: list[ContextInjection] = field(default_factory=list)
+
+    def take_ephemeral(self) -> list[ContextInjection]:
+        """Take the hook injections for the next request."""
+        taken = self.ephemeral.copy()
+        self.ephemeral.clear()
+        return taken
 
     def follow(self) -> None:
         """Apply the session's stop to the run, at the same stage."""
@@ -174,6 +180,7 @@ class Run:
     def detach(self) -> None:
         """Detach the run, so that a step which still hangs can no longer write, emit or call hooks."""
         self.context, self.coordinator, self.hooks, self.on_progress = _NoContext(), None, HookRegistry(), None
+        self.ephemeral = []
 
     def check_end(self) -> None:
         """Raise RunSuspended or RunStopped if the run is to end. A suspension takes precedence over a later stop."""

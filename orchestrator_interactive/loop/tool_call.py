@@ -116,7 +116,10 @@ class ToolExecution:
             return
         if run.hooks.listens(events.TOOL_PRE):
             try:
-                self._input = changed(await self._consult(events.TOOL_PRE), "tool_input", self._input)
+                hook_result = await self._consult(events.TOOL_PRE)
+                self._input = changed(hook_result, "tool_input", self._input)
+                if (name := (hook_result.data or {}).get("tool_name", self.call.name)) != self.call.name:
+                    log.warning("hook.modification_refused", hook=hook_result.hook_name, part="tool_name", value=name)
             except RunDenied as e:
                 self._result, self._was_refused = failure(f"Denied: {e}"), True
                 return

@@ -92,14 +92,14 @@ class LocalSource:
 class LocalSources:
     """The `module-source-resolver` of the service: a `source` is the path of a project, a package or a Python file."""
 
-    def resolve(self, module_id: str, profile_hint: str | None = None) -> LocalSource:
-        """Return a module's local source.
+    def resolve(self, module_id: str, profile_hint: str | None = None) -> LocalSource | None:
+        """Return a module's local source; None for an installed module.
 
         Raises:
-            ModuleNotFoundError: the plan has no `source` for the module, or the path does not exist.
+            ModuleNotFoundError: the path does not exist.
         """
         if profile_hint is None:
-            raise ModuleNotFoundError("The plan has no `source` for it.")
+            return None
         path = Path(profile_hint)
         if not path.exists():
             raise ModuleNotFoundError(f"The source of '{module_id}' does not exist: {path}.")

@@ -52,7 +52,7 @@ class SharedState:
 
     async def rows(self) -> list[Row]:
         stack = InteractionStack(self.store, HERE["conversation_id"], HERE["agent_id"])
-        return await StackContext(StackOptions(), HookRegistry(), stack).get_messages()
+        return await StackContext(StackOptions(), HookRegistry().emit, stack).get_messages()
 
 
 class SnapshotStore(MemoryStore):

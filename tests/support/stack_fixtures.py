@@ -27,7 +27,7 @@ class StackFixture:
         return InteractionStack(self.store, "c", "a")
 
     def context(self, **options: Any) -> StackContext:
-        return StackContext(StackOptions(**options), HookRegistry(), self.stack())
+        return StackContext(StackOptions(**options), HookRegistry().emit, self.stack())
 
     async def kinds(self) -> list[str]:
         stack = self.stack()

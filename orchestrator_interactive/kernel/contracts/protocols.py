@@ -156,8 +156,8 @@ class ModuleSource(Protocol):
 
 
 class ModuleSourceResolver(Protocol):
-    def resolve(self, module_id: str, profile_hint: Any = None) -> ModuleSource:
-        """Return the source of a module.
+    def resolve(self, module_id: str, profile_hint: Any = None) -> ModuleSource | None:
+        """Return the source of a module; None to have it looked up among the installed modules.
 
         Raises:
             ModuleNotFoundError: the resolver does not know the module.

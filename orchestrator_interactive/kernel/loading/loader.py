@@ -58,7 +58,7 @@ class Mount:
 class ModuleLoader:
     """Load modules from the mounted `module-source-resolver`, else from entry points, else from `search_paths`.
 
-    If the resolver does not know a module, the others are tried, unless the plan specifies the module's source.
+    The resolver's ModuleNotFoundError is final. If it returns None, the others are tried.
     """
 
     def __init__(
@@ -85,19 +85,13 @@ class ModuleLoader:
             resolver = self.coordinator.get("module-source-resolver") if self.coordinator else None
         except ValueError:  # another kernel's coordinator without this mount point
             resolver = None
-        tried = ""
+        path, tried = None, ""
         if resolver is not None:
-            try:
-                functions = _import_from(await _path_from(resolver, module_id, profile_source), module_id)
-                return Mount(functions[0], config or {}, functions[1])
-            except ModuleNotFoundError as e:
-                if profile_source is not None:
-                    raise
-                tried = f"{e} "
+            path = await _path_from(resolver, module_id, profile_source)
         elif profile_source is not None:
             tried = f"Nothing is mounted that could read its source {profile_source!r}. "
-        function, ready = self._without_resolver(module_id, tried)
-        return Mount(function, config or {}, ready)
+        found = _import_from(path, module_id) if path is not None else self._without_resolver(module_id, tried)
+        return Mount(found[0], config or {}, found[1])
 
     def _without_resolver(self, module_id: str, tried: str) -> Functions:
         found = _installed(tuple(sys.path))
@@ -121,8 +115,8 @@ class ModuleLoader:
 _MAPPINGS = (dict, Mapping)  # a dict is recognised several times faster than a Mapping
 
 
-async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path:
-    """Return the path that a resolver returns for a module; convert errors of either kernel to ours.
+async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path | None:
+    """Return the path that a resolver returns for a module, if any; convert errors of either kernel to ours.
 
     Resolvers of the ecosystem that download modules have an `async_resolve`.
     """
@@ -131,6 +125,8 @@ async def _path_from(resolver: Any, module_id: str, profile_source: Any) -> Path
         with convert_exits():
             source = getattr(resolver, "async_resolve", resolver.resolve)(module_id, profile_source)
             source = await source if inspect.isawaitable(source) else source
+            if source is None:
+                return None
             if hasattr(source, "resolve"):
                 return Path(source.resolve())
     except Exception as e:  # a resolver is third-party code

@@ -25,6 +25,8 @@ T = TypeVar("T")
 ENTRY_POINT_GROUP = "amplifier.modules"
 _PACKAGE_PREFIX = "amplifier_module_"
 _PROJECT_FILE = "pyproject.toml"
+# Packages that projects have beside their module.
+_NO_MODULES = ("tests", "test", "docs", "examples")
 
 
 class EntryPoint(NamedTuple):
@@ -101,7 +103,10 @@ def _in_folder(folder: Path, module_id: str | None) -> ModuleLocation:
         return _declared(project, _only_one(wanted, folder, [f"{each.module_id} ({each.module})" for each in wanted]))
     if (folder / "__init__.py").is_file():
         return _of_file(folder / "__init__.py")
-    packages = sorted(found for root in _roots(folder) for found in root.glob(f"{_PACKAGE_PREFIX}*/__init__.py"))
+    packages = sorted(found for root in _roots(folder) for found in root.glob("*/__init__.py"))
+    packages = [each for each in packages if each.parent.name.startswith(_PACKAGE_PREFIX)] or [
+        each for each in packages if each.parent.name.isidentifier() and each.parent.name not in _NO_MODULES
+    ]
     if not packages:
         raise ModuleNotFoundError(
             f"There is no module in {folder}. A module is a project whose {_PROJECT_FILE} declares an entry point in "

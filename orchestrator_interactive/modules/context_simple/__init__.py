@@ -6,10 +6,12 @@ view, and `summary` asks the model for a summary.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.coordinator import announce
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.modules.context_simple.context import ContextOptions, SimpleContext
 
@@ -30,7 +32,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Simpl
     coordinator.register_contributor(
         "observability.events", "context-simple", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )
-    context = SimpleContext(options, coordinator.hooks)
+    context = SimpleContext(options, partial(announce, coordinator))
     coordinator.register_capability("context.compress", context.compress)
     await coordinator.mount("context", context)
     return context

@@ -23,13 +23,13 @@ from orchestrator_interactive.modules.context_simple.views import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest
-    from orchestrator_interactive.kernel.hooks import HookRegistry
     from orchestrator_interactive.modules.context_simple.views import ContextView
 
     Row = dict[str, Any]
+    Announce = Callable[[str, dict[str, Any]], Awaitable[object]]
 
 log = structlog.get_logger(__name__)
 
@@ -61,12 +61,12 @@ class SimpleContext:
 
     The history is append-only. A request above its budget shows a view: system rows, a note or a summary of the rows
     left out, the user messages of the current task, and the most recent rows. The beginning of a view stays the same
-    while it fits, so that the provider's prompt cache stays valid.
+    while it fits, so that the provider's prompt cache stays valid. `announce` emits the events of compaction.
     """
 
-    def __init__(self, options: ContextOptions, hooks: HookRegistry) -> None:
+    def __init__(self, options: ContextOptions, announce: Announce) -> None:
         self._options = options
-        self._hooks = hooks
+        self._announce = announce
         prompt = options.system_prompt
         self._everything = full_view([{"role": "system", "content": prompt}] if prompt else [])
         self._summariser = Summariser(options.summary_timeout_s)
@@ -191,7 +191,7 @@ class SimpleContext:
         return view
 
     async def _emit(self, event: str, data: dict[str, Any]) -> None:
-        await self._hooks.emit(event, {**self._view.size(self._history), **data})
+        await self._announce(event, {**self._view.size(self._history), **data})
 
 
 def _defaults_of(provider: Any | None) -> dict[str, Any]:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.coordinator import announce
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.modules.context_stack.context import StackContext, StackOptions
 
@@ -42,7 +44,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
     store = shared or await open_store(options.store)
     conversation = options.conversation_id or coordinator.session_id
     stack = InteractionStack(store, conversation, options.agent_id, asked_by=options.asked_by)
-    context = StackContext(options, coordinator.hooks, stack)
+    context = StackContext(options, partial(announce, coordinator), stack)
     coordinator.register_contributor(
         "observability.events", "context-stack", lambda: [events.CONTEXT_PRE_COMPACT, events.CONTEXT_POST_COMPACT]
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.kernel.contracts.models import HookResult
-    from orchestrator_interactive.kernel.hooks import HookRegistry
+    from orchestrator_interactive.modules.context_simple.context import Announce
 
     Row = dict[str, Any]
 
@@ -78,8 +78,8 @@ class StackContext:
     WriteConflict. After a takeover by another owner, a running run ends with Fenced.
     """
 
-    def __init__(self, options: StackOptions, hooks: HookRegistry, stack: InteractionStack) -> None:
-        self._shown = SimpleContext(options, hooks)
+    def __init__(self, options: StackOptions, announce: Announce, stack: InteractionStack) -> None:
+        self._shown = SimpleContext(options, announce)
         self._stack = stack
         self._policy = options.render_policy
         self._preface = [{"role": "system", "content": options.system_prompt}] if options.system_prompt else []

@@ -120,9 +120,12 @@ class TestMount:
         with pytest.raises(ValueError, match="absent"):
             coordinator.unmount("tools", "absent")
 
-    async def test_mounts_can_be_gathered(self, coordinator: ModuleCoordinator) -> None:
+    async def test_mounts_can_be_gathered_and_made_tasks(self, coordinator: ModuleCoordinator) -> None:
         await asyncio.gather(coordinator.mount("tools", 1, "a"), coordinator.mount("tools", 2, "b"))
-        assert coordinator.get("tools") == {"a": 1, "b": 2}
+        await asyncio.create_task(coordinator.mount("tools", 3, "c"))
+        assert coordinator.get("tools") == {"a": 1, "b": 2, "c": 3}
+        await asyncio.create_task(coordinator.unmount("tools", "c"))
+        assert list(coordinator.get("tools")) == ["a", "b"]
 
     @pytest.mark.parametrize("point", ["orchestrator", "context"])
     async def test_the_session_alias_means_the_single_mount_points(self, coordinator, point: str) -> None:

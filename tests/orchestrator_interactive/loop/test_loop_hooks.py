@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import Agent, ScriptedTool, call, echo, faults, make_agent, raising, say, told, use
+from agents import Agent, ScriptedProvider, ScriptedTool, call, echo, faults, make_agent, raising, say, told, use
 from structlog.testing import capture_logs
 
-from orchestrator_interactive.kernel import HookResult, ToolResult
+from orchestrator_interactive.kernel import AmplifierSession, HookResult, ToolResult
 from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock
 from orchestrator_interactive.testing import MockApprovalSystem, MockDisplaySystem
@@ -93,6 +93,15 @@ class TestModify:
         agent.on_hook("provider:request", modify(model="another"))
         await agent.run()
         assert agent.provider.requests[0].model == "another"
+
+    async def test_a_modified_tool_name_is_refused_and_logged(self) -> None:
+        agent = await _agent(tool := echo())
+        agent.on_hook("tool:pre", modify(tool_name="another"))
+        with capture_logs() as logs:
+            assert await agent.run() == "ok"
+        assert len(tool.inputs) == 2
+        refused = [each for each in logs if each["event"] == "hook.modification_refused"]
+        assert [(each["part"], each["value"]) for each in refused] == [("tool_name", "another")] * 2
 
     async def test_a_modified_response_is_the_answer(self) -> None:
         agent = await _agent()
@@ -309,6 +318,35 @@ class TestInject:
         assert requests == ([False, True, False] if event.startswith("tool") else [True, False, False])
         assert "remember" not in str(await agent.history())
 
+    @pytest.mark.parametrize("event", ["provider:response", "execution:end", "orchestrator:complete"])
+    async def test_an_ephemeral_injection_at_the_end_of_a_run_is_in_the_first_request_of_the_next(
+        self, event: str
+    ) -> None:
+        agent = await make_agent(say("one"), say("two"), say("three"))
+        once = iter([inject(ephemeral=True)])
+        agent.on_hook(event, lambda _data: next(once, None))
+        for _ in range(3):
+            await agent.run()
+        assert ["remember" in str(_request(agent, i)) for i in range(3)] == [False, True, False]
+        assert "remember" not in str(await agent.history())
+
+    @pytest.mark.parametrize("is_resumed", [False, True])
+    async def test_an_ephemeral_injection_at_the_start_of_a_session_is_in_its_first_request(
+        self, *, is_resumed: bool
+    ) -> None:
+        plan = {"session": {"orchestrator": "loop-interactive", "context": "context-simple"}}
+        session, provider = AmplifierSession(plan, is_resumed=is_resumed), ScriptedProvider(say("one"), say("two"))
+
+        async def greet(_event: str, _data: dict[str, Any]) -> HookResult:
+            return inject(ephemeral=True)
+
+        session.coordinator.hooks.register("session:resume" if is_resumed else "session:start", greet)
+        async with session:
+            await session.coordinator.mount("providers", provider)
+            for _ in range(2):
+                await session.execute("go")
+        assert ["remember" in str(told(provider.sent(i))) for i in range(2)] == [True, False]
+
     @pytest.mark.parametrize("event", ["provider:request", "tool:post"])
     async def test_an_ephemeral_injection_can_end_the_last_tool_result(self, event: str) -> None:
         agent = await make_agent(call(use("echo", "a", text="one")), say("ok"), tools=[echo()])
@@ -384,6 +422,51 @@ class TestAsk:
 
 
 class TestShow:
+    @pytest.mark.parametrize("event", ["context:pre_compact", "cancel:completed", "session:end", "execution:end"])
+    async def test_a_user_message_of_any_event_is_shown(self, event: str) -> None:
+        display = MockDisplaySystem()
+        agent = await make_agent(call(use("echo", "a", text="x" * 9_000)), say("ok"), tools=[echo()], display=display)
+        agent.on_hook(event, HookResult(user_message="look", user_message_source="guard"))
+        if event == "context:pre_compact":
+            await agent.run()
+            await agent.coordinator.get("context").get_messages_for_request(token_budget=1_000)
+        elif event == "cancel:completed":
+            agent.progress.act_on("tool:end", agent.stop)
+            await agent.run()
+        else:
+            await agent.run()
+            await agent.session.cleanup()
+        assert display.messages == [("look", "info", "guard")]
+
+    async def test_a_message_about_a_module_that_could_not_be_mounted_is_shown(self) -> None:
+        display = MockDisplaySystem()
+        plan = {
+            "session": {"orchestrator": "loop-interactive", "context": "context-simple"},
+            "providers": ["provider-demo"],
+            "tools": ["tool-imaginary"],
+        }
+        session = AmplifierSession(plan, display_system=display)
+
+        async def tell(_event: str, data: dict[str, Any]) -> HookResult:
+            return HookResult(user_message=f"Without {data['module_id']}.", user_message_level="warning")
+
+        session.coordinator.hooks.register("module:load_failed", tell, name="tell")
+        async with session:
+            assert display.messages == [("Without tool-imaginary.", "warning", "tell")]
+
+    async def test_a_question_precedes_the_message_of_the_same_result(self) -> None:
+        """The document's order: injection, approval, user message."""
+        order: list[str] = []
+        display, approvals = MockDisplaySystem(), MockApprovalSystem()
+        agent = await make_agent(
+            call(use("echo", "a")), say("ok"), tools=[echo()], approvals=approvals, display=display
+        )
+        agent.on_hook("approval:granted", lambda _data: order.append(f"{len(display.messages)} shown"))
+        agent.on_hook("tool:pre", ASK.model_copy(update={"user_message": "look"}))
+        await agent.run()
+        assert order == ["0 shown"]
+        assert len(display.messages) == 1
+
     @at_every_point
     async def test_a_message_of_a_hook_is_shown(self, event: str) -> None:
         display = MockDisplaySystem()

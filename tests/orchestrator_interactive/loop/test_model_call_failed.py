@@ -33,6 +33,38 @@ def _count(request: ChatRequest) -> int:
     return sum(message.model_dump_json().count("remember") for message in request.messages)
 
 
+class FaultyProvider(ScriptedProvider):
+    """A provider with one method that always raises."""
+
+    def __init__(self, faulty: str, *steps: Any) -> None:
+        super().__init__(*steps, name="faulty")
+        setattr(self, faulty, self._raise)
+
+    def _raise(self, *_: Any) -> Any:
+        raise TypeError("not today")
+
+
+class TestAFaultyProvider:
+    @pytest.mark.parametrize("faulty", ["get_info", "complete", "parse_tool_calls"])
+    async def test_another_provider_answers(self, faulty: str) -> None:
+        agent = await make_agent(say("fine"), default_provider="faulty", retry_base_delay_s=0)
+        await agent.coordinator.mount("providers", FaultyProvider(faulty, say("of the faulty one")))
+        assert await agent.run() == "fine"
+        assert await agent.told() == [("user", "go"), ("assistant", "fine")]
+        assert [data["provider"] for data in agent.progress.of("fallback")] == ["faulty"]
+
+    @pytest.mark.parametrize("faulty", ["get_info", "parse_tool_calls"])
+    async def test_without_another_its_error_ends_the_run_and_the_next_run_starts(self, faulty: str) -> None:
+        provider = FaultyProvider(faulty, say("never read"), say("fine"))
+        agent = await make_agent(provider=provider)
+        with pytest.raises(Exception, match="not today"):
+            await agent.run()
+        provider.__dict__.pop(faulty)
+        provider.drop_the_rest()
+        provider.add(say("fine"))
+        assert await agent.run() == "fine"
+
+
 class TestARepeatedCall:
     async def test_its_request_is_the_same_and_what_it_said_is_said_once(self) -> None:
         agent = await make_agent(

@@ -107,7 +107,7 @@ class TestWithoutACoordinator:
     @staticmethod
     async def _parts(*steps: Any, hooks: HookRegistry | None = None) -> tuple[Agent, tuple[Any, ...]]:
         hooks, agent = hooks or HookRegistry(), await make_agent(*steps)
-        return agent, (SimpleContext(ContextOptions(), hooks), {"p": agent.provider}, {"echo": echo()}, hooks)
+        return agent, (SimpleContext(ContextOptions(), hooks.emit), {"p": agent.provider}, {"echo": echo()}, hooks)
 
     async def test_messages_are_injected_and_tools_run(self) -> None:
         _, parts = await self._parts(call(use("echo", "a")), say("ok"))

@@ -1,5 +1,6 @@
 """The loop in the words of the orchestrator contract: its rows, events and hooks."""
 
+import asyncio
 import inspect
 from typing import Any
 
@@ -9,6 +10,7 @@ from agents.provider import ScriptedProvider, call, fail, say, use
 from agents.rows import told
 from agents.session import Agent, make_agent
 from agents.tools import echo, raising
+from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator, mount
 from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
@@ -112,10 +114,22 @@ class TestProviderSelection:
             await agent.coordinator.mount("providers", ScriptedProvider(say(name), name=name))
         assert await agent.run() == asked
 
-    async def test_the_error_names_a_missing_provider_and_those_mounted(self) -> None:
+    async def test_a_default_provider_that_could_not_be_mounted_is_replaced_by_the_first_with_a_warning(self) -> None:
         agent = await make_agent(say("first"), default_provider="absent")
-        with pytest.raises(RuntimeError, match=r"absent.*scripted"):
-            await agent.run()
+        with capture_logs() as logs:
+            assert await agent.run() == "first"
+        assert [(each["provider"], each["mounted"]) for each in logs if each["log_level"] == "warning"] == [
+            ("absent", ["scripted"])
+        ]
+
+    async def test_a_run_may_name_its_provider(self) -> None:
+        agent = await make_agent(say("first"), say("first again"))
+        await agent.coordinator.mount("providers", ScriptedProvider(say("second"), name="second"))
+        assert await agent.run() == "first"
+        assert await soon(agent.session.execute("go", provider="second")) == "second"
+        assert await agent.run() == "first again"
+        with pytest.raises(RuntimeError, match=r"no provider 'third'.*scripted, second"):
+            await soon(agent.session.execute("go", provider="third"))
 
 
 class TestObservability:
@@ -123,7 +137,7 @@ class TestObservability:
         agent, recorder = await use_echo(), EventRecorder()
         loop = InteractiveOrchestrator({"max_retries": 1, "retry_base_delay_s": 0})
         loop.inject_message("by the way")
-        context = SimpleContext(ContextOptions(), recorder)
+        context = SimpleContext(ContextOptions(), recorder.emit)
         down = fail(ProviderUnavailableError("down"))
         first = ScriptedProvider(call(use("echo", "a"), use("break", "b")), down, down)
         tools = {"echo": echo(), "break": raising(OSError("broken"))}
@@ -223,8 +237,45 @@ async def test_a_denied_call_and_a_call_of_an_unknown_tool_are_heard_at_any_prio
     hooks.register("tool:error", audit, priority=1000)
     provider = ScriptedProvider(call(use("echo", "a"), use("nowhere", "b")), say("ok"))
     loop = InteractiveOrchestrator({})
-    await loop.execute("go", SimpleContext(ContextOptions(), hooks), {"p": provider}, {"echo": echo()}, hooks)
+    await loop.execute("go", SimpleContext(ContextOptions(), hooks.emit), {"p": provider}, {"echo": echo()}, hooks)
     assert heard == [
         ("tool:error", "nowhere", "There is no tool 'nowhere'. Tools: echo."),
         ("tool:error", "echo", "Denied: not today"),
     ]
+
+
+class TestACancelledCaller:
+    """The caller's task is cancelled."""
+
+    @pytest.mark.parametrize("moment", ["the last row", "complete"])
+    async def test_the_events_report_what_the_caller_gets(self, moment: str) -> None:
+        agent = await make_agent(say("ok"))
+        ends: list[tuple[str, str]] = []
+        for event in ("execution:end", "orchestrator:complete"):
+            agent.on_hook(event, lambda data, event=event: ends.append((event, data["status"])))
+        run = agent.start()
+        if moment == "the last row":
+
+            async def cancel_after(row: dict[str, Any]) -> None:
+                if row["role"] == "assistant":
+                    run.cancel()
+
+            agent.context.after = cancel_after
+        else:
+            agent.progress.act_on("complete", run.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await soon(run)
+        expected = "cancelled" if moment == "the last row" else "completed"
+        assert ends[0] == ("execution:end", expected)
+        assert ends[1] == ("orchestrator:complete", "cancelled" if moment == "the last row" else "success")
+        assert agent.session.status.status == "cancelled"
+
+
+class TestToolNames:
+    async def test_a_tool_is_offered_and_called_under_its_own_name(self) -> None:
+        agent = await make_agent(call(use("echo", "a", text="x")), say("ok"))
+        await agent.coordinator.mount("tools", echo(), name="mounted-as")
+        await agent.coordinator.mount("tools", echo("second"), name="echo-2")
+        assert await agent.run() == "ok"
+        assert [tool.name for tool in agent.provider.requests[0].tools or []] == ["echo", "second"]
+        assert ("tool", "x") in await agent.told()

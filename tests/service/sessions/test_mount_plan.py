@@ -102,7 +102,7 @@ def problems(config_file, tmp_path, monkeypatch):
 @pytest.mark.parametrize("line", ["providers: [{module: M}]", "tools: [M]", "orchestrator: M", "context: M"])
 async def test_an_unknown_module_is_reported_with_the_installed_modules(problems, line):
     (problem,) = await problems(line.replace("M", "provider-nowhere"))
-    assert "There is no module 'provider-nowhere'. The plan has no `source` for it. Installed modules: " in problem
+    assert "There is no module 'provider-nowhere'. Installed modules: " in problem
     assert "provider-demo" in problem
 
 

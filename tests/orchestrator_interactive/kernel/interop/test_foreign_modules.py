@@ -8,7 +8,6 @@ from typing import Any
 import amplifier_core
 import pytest
 from agents import Recorder, faults, soon, text_of, told
-from amplifier_core.module_sources import ModuleNotFoundError as CoreModuleNotFoundError
 from amplifier_core.module_sources import ModuleSource
 from amplifier_core.validation import (
     ContextValidator,
@@ -168,16 +167,16 @@ class TestOnSessionReady:
 
 
 class FolderResolver:
-    """A resolver of an amplifier-core application, which finds the foreign modules only."""
+    """A resolver of an amplifier-core application, which leaves modules that it does not know to the entry points."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.asked: list[tuple[str, Any]] = []
 
-    def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> ModuleSource:
+    def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> ModuleSource | None:
         self.asked.append((module_id, source_hint or profile_hint))
         if not (self.folder / f"amplifier_module_{module_id.replace('-', '_')}").is_dir():
-            raise CoreModuleNotFoundError(f"No {module_id} on this resolver.")
+            return None
         return FolderSource(self.folder)
 
 

@@ -37,7 +37,7 @@ class FileSource:
 
 
 class MyCustomResolver:
-    """The document's resolver: overrides first, then the hint of the profile."""
+    """The document's resolver: overrides first, then the hint of the profile; None leaves a module to entry points."""
 
     def __init__(self, **overrides: Any) -> None:
         self.overrides = {module_id.replace("_", "-"): source for module_id, source in overrides.items()}
@@ -49,7 +49,7 @@ class MyCustomResolver:
             return self.overrides[module_id]
         if profile_hint:
             return FileSource(Path(profile_hint))
-        raise ModuleNotFoundError(f"No override and no source for '{module_id}'.")
+        return None
 
 
 class FailingSource:
@@ -157,17 +157,18 @@ class TestModuleNotFoundError:
         words = ("tool-imaginary", "tool-todo", "install", "amplifier.modules", str(tmp_path))
         assert [word for word in words if word not in str(raised.value)] == []
 
-    async def test_a_resolvers_error_is_propagated_if_the_plan_gives_a_source(self, coordinator) -> None:
+    @pytest.mark.parametrize("source", [None, "somewhere"])
+    async def test_a_resolvers_error_is_propagated(self, coordinator, source: str | None) -> None:
         missing = FailingSource(ModuleNotFoundError("The source of 'tool-todo' is gone."))
         await coordinator.mount("module-source-resolver", MyCustomResolver(tool_todo=missing))
         with pytest.raises(ModuleNotFoundError, match="is gone"):
-            await coordinator.loader.load("tool-todo", {}, "somewhere")
+            await coordinator.loader.load("tool-todo", {}, source)
 
-    async def test_without_a_source_the_fallback_follows_and_its_error_quotes_the_resolver(self, coordinator) -> None:
+    async def test_a_resolver_that_returns_none_leaves_the_module_to_the_entry_points(self, coordinator) -> None:
         await coordinator.mount("module-source-resolver", MyCustomResolver())
         await (await coordinator.loader.load("tool-todo"))(coordinator)
         assert "todo" in coordinator.get("tools")
-        with pytest.raises(ModuleNotFoundError, match=r"tool-imaginary.*No override and no source"):
+        with pytest.raises(ModuleNotFoundError, match=r"tool-imaginary.*Installed modules"):
             await coordinator.loader.load("tool-imaginary")
 
 
@@ -188,6 +189,23 @@ class TestModuleLoadError:
         with pytest.raises(ModuleLoadError, match=f"tool-broken.*{said}"):
             await coordinator.loader.load("tool-broken")
 
+    @pytest.mark.parametrize("package", ["weather_flat", "src/weather_nested"])
+    async def test_a_folder_with_one_package_of_any_name_is_a_source(self, coordinator, tmp_path, package) -> None:
+        for name in (package, "tests", "not-importable"):
+            (tmp_path / name).mkdir(parents=True)
+            (tmp_path / name / "__init__.py").write_text(MOUNTS.format(name=name))
+        await coordinator.mount("module-source-resolver", MyCustomResolver(tool_weather=FileSource(tmp_path)))
+        await (await coordinator.loader.load("tool-weather"))(coordinator)
+        assert list(coordinator.get("tools")) == [package]
+
+    async def test_a_folder_with_several_packages_is_an_error_that_names_them(self, coordinator, tmp_path) -> None:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "__init__.py").touch()
+        await coordinator.mount("module-source-resolver", MyCustomResolver(tool_weather=FileSource(tmp_path)))
+        with pytest.raises(ModuleLoadError, match=r"several modules.*one.*two"):
+            await coordinator.loader.load("tool-weather")
+
     async def test_a_path_without_a_module_is_an_error(self, coordinator: ModuleCoordinator, tmp_path: Path) -> None:
         await coordinator.mount("module-source-resolver", MyCustomResolver(tool_absent=FileSource(tmp_path)))
         with pytest.raises(ModuleLoadError, match=r"tool-absent.*cannot be imported"):
@@ -200,9 +218,8 @@ class TestModuleLoadError:
             await coordinator.loader.load("tool-locked", {}, "somewhere")
         assert isinstance(raised.value.__cause__, PermissionError)
 
-    @pytest.mark.parametrize("answer", [None, "a/path"], ids=["none", "text"])
-    async def test_the_error_names_a_resolver_that_returns_no_source(self, coordinator, answer: Any) -> None:
-        await coordinator.mount("module-source-resolver", MyCustomResolver(tool_odd=answer))
+    async def test_the_error_names_a_resolver_that_returns_no_source(self, coordinator) -> None:
+        await coordinator.mount("module-source-resolver", MyCustomResolver(tool_odd="a/path"))
         with pytest.raises(ModuleLoadError, match=r"tool-odd.*MyCustomResolver"):
             await coordinator.loader.load("tool-odd")
 

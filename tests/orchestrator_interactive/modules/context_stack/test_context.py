@@ -99,7 +99,7 @@ class TestAfterARestart:
         async def views() -> tuple[list[Row], list[Row]]:
             fixture = StackFixture()
             await add(fixture.context(), *rows)
-            simple = SimpleContext(ContextOptions(**OPTIONS), HookRegistry())
+            simple = SimpleContext(ContextOptions(**OPTIONS), HookRegistry().emit)
             await simple.set_messages(rows)
             again = fixture.context(**OPTIONS)
             return await simple.get_messages_for_request(budget), await again.get_messages_for_request(budget)

@@ -65,7 +65,7 @@ async def test_a_moved_run_writes_nothing(fixture: StackFixture, row: Row, so_fa
 
 async def test_a_moved_run_gets_a_conflict_even_after_a_refresh(fixture: StackFixture) -> None:
     stack = fixture.stack()
-    context = StackContext(StackOptions(), HookRegistry(), stack)
+    context = StackContext(StackOptions(), HookRegistry().emit, stack)
     await add(context, *TURN[:2])
     await fixture.stack().rewind(0)
     await stack.refresh()
@@ -75,7 +75,7 @@ async def test_a_moved_run_gets_a_conflict_even_after_a_refresh(fixture: StackFi
 
 async def test_states_pushed_by_tools_are_no_move(fixture: StackFixture) -> None:
     stack = fixture.stack()
-    context = StackContext(StackOptions(), HookRegistry(), stack)
+    context = StackContext(StackOptions(), HookRegistry().emit, stack)
     await add(context, *TURN[:2])
     await stack.push(AgentCallState("helper", "Look", correlation_id="7"), AgentResultState("7", "Found"))
     await add(context, *TURN[2:])
@@ -141,7 +141,7 @@ async def test_another_process_continues_a_killed_run(fixture: StackFixture) -> 
 @pytest.mark.parametrize("row", [user("Once more."), steer("Faster"), said("And so on.")])
 async def test_a_fenced_context_writes_nothing(fixture: StackFixture, row: Row) -> None:
     stack = fixture.stack()
-    context = StackContext(StackOptions(), HookRegistry(), stack)
+    context = StackContext(StackOptions(), HookRegistry().emit, stack)
     await stack.fence(1)
     await add(context, *TURN)
     await fixture.stack().fence(2)
