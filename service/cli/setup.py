@@ -46,7 +46,7 @@ class Setup:
         Raises:
             ConfigError: the file cannot be used.
         """
-        config = load_config(config_path)
+        config = load_config(config_path, self.environment)
         self.secrets = secrets(self.environment, config, *self._urls)
         return config
 

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from service.config.config_errors import ConfigError, sentence
+from service.config.references import References
 from service.config.slack import SlackConfig
 
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
@@ -194,6 +195,10 @@ class Environment(_Section):
         """The provider of instances without `providers`."""
         return "provider-anthropic" if self.anthropic_api_key else "provider-demo"
 
+    def secrets(self) -> dict[str, str]:
+        """Return the secrets by the names of their variables."""
+        return {name.upper(): value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
+
     @classmethod
     def from_environ(cls) -> Self:
         """Read the variables; a blank one counts as not set."""
@@ -203,25 +208,33 @@ class Environment(_Section):
     def take_from_environ(cls) -> Self:
         """Read the variables and delete the secrets from the environment: child processes must not inherit them."""
         environment = cls.from_environ()
-        for name, value in environment:
-            if isinstance(value, SecretStr):
-                os.environ.pop(name.upper(), None)
+        for name in environment.secrets():
+            os.environ.pop(name, None)
         return environment
 
 
-def load_config(path: Path | None) -> ServiceConfig:
+def load_config(path: Path | None, environment: Environment | None = None) -> ServiceConfig:
     """Read a configuration file. Without one, return the default: one instance named alpha.
 
-    Paths in the file are relative to its folder.
+    Paths in the file are relative to its folder. References to environment variables are expanded; those of secret
+    options are then removed from the process's environment, if `environment` is given.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or has an unknown or invalid key.
+        ConfigError: the file cannot be read, is not YAML, refers to a variable that is not set, or has an unknown or
+            invalid key.
     """
     if path is None:
         return _anchored(ServiceConfig(), Path())
     given = _load_yaml(path)
     if not isinstance(given, dict):
         raise ConfigError(f"{path}: has no keys; it must begin with `instances:`, see docs/configuration.md.")
+    references = References(environment.secrets() if environment else {})
+    try:
+        given = references.expand(given)
+    except ConfigError as e:
+        raise ConfigError(f"{path}: {e}") from None
+    if environment is not None:
+        references.remove_secrets()
     try:
         config = ServiceConfig.model_validate(given, context={"folder": path.parent})
     except ValidationError as e:

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from connector import HttpTransport, SlackCredentials, SocketTransport
 from service.config.config_errors import ConfigError
+from service.config.references import SECRET_OPTION
 from service.config.slack import address_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from service.config.slack import SlackConfig
 
 _TOKEN = re.compile(r"[\w.-]+", re.ASCII)
-_SECRET_OPTION = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 # Up to the last @: an unquoted password may contain any character.
 _WITH_PASSWORD = re.compile(r"//[^:]*:(.+)@.*", re.DOTALL)
 _WITHOUT_PASSWORD = ("memory", "sqlite")
@@ -54,7 +54,7 @@ def secret_options(value: Any, name: str = "") -> Iterator[str]:
         case list():
             for item in value:
                 yield from secret_options(item, name)
-        case str() if _SECRET_OPTION.search(name):
+        case str() if SECRET_OPTION.search(name):
             yield value
         case str():
             yield from _password_in(value)
