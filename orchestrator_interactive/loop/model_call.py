@@ -199,7 +199,11 @@ class ModelCaller:
     async def _fail(self, provider: str, error: Exception, rows: Sequence[Row]) -> None:
         """Prepare the next call after a failed one, or raise the error."""
         await self._calls.drop_early()
-        await self._run.announce(events.PROVIDER_ERROR, {"provider": provider, "error": error})
+        description = {"type": type(error).__name__, "msg": error_text(error)}
+        failed: dict[str, Any] = {"provider": provider, "error": description}
+        if isinstance(error, LLMError):
+            failed |= {"retryable": error.retryable, "status_code": error.status_code}
+        await self._run.announce(events.PROVIDER_ERROR, failed)
         await self._retry_policy.recover(error, rows)
 
     async def _keep(self, kept: list[ContentBlock], usage: Usage | None) -> NoReturn:

@@ -401,7 +401,7 @@ _DATA: Mapping[str, dict[str, Any]] = {
     events.ORCHESTRATOR_COMPLETE: {"orchestrator": "loop", "turn_count": 1, "status": "success"},
     events.PROVIDER_REQUEST: _MODEL_CALL,
     events.PROVIDER_RESPONSE: {"provider": "mock", "response": _RESPONSE, "usage": _USAGE},
-    events.PROVIDER_ERROR: {"provider": "mock", "error": OSError("The network is down.")},
+    events.PROVIDER_ERROR: {"provider": "mock", "error": {"type": "OSError", "msg": "The network is down."}},
     events.TOOL_PRE: _CALL,
     events.TOOL_POST: {**_CALL, "tool_result": ToolResult(output="Done"), "error": None},
     events.TOOL_ERROR: {**_CALL, "tool_result": _FAILED, "error": _FAILED.error},

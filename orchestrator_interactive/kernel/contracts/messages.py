@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal  # noqa: TC003 - pydantic reads the annotation at run time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
 from orchestrator_interactive.kernel.contracts.arguments import arguments_of
 
@@ -105,7 +105,7 @@ class ToolCall(_ContractModel):
 
 
 class Usage(_ContractModel):
-    """Tokens of one call. `None`: the provider does not report it."""
+    """Tokens of one call, and its cost in US dollars, which dumps as text. `None`: the provider does not report it."""
 
     input_tokens: int
     output_tokens: int
@@ -114,6 +114,10 @@ class Usage(_ContractModel):
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     cost_usd: Decimal | None = None
+
+    @field_serializer("cost_usd")
+    def _as_text(self, cost_usd: Decimal | None) -> str | None:
+        return None if cost_usd is None else str(cost_usd)
 
 
 class ChatRequest(_ContractModel):

@@ -131,7 +131,9 @@ class TestAFailedRun:
         assert await agent.told() == [("user", "go")]
         assert agent.complete()["status"] == "error"
         assert agent.events.names() == ["provider:error"]
-        assert agent.events.seen[0][1].items() >= {"provider": "scripted", "error": error}.items()
+        [failed] = agent.events.of("provider:error")
+        assert failed["provider"] == "scripted"
+        assert failed["error"] == {"type": type(error).__name__, "msg": str(error)}
 
     async def test_an_error_after_tools_leaves_a_history_for_the_next_run(self) -> None:
         steps = [call(use("echo", "a")), fail(errors.AuthenticationError("who?")), say("ok")]
@@ -377,7 +379,7 @@ async def test_the_request_is_repeated_with_less_and_the_conversation_stays_whol
     assert before == PAST
     assert told([prompt, answer]) == [("user", "and now?"), ("assistant", "ok")]
     assert agent.events.names() == ["provider:error", "context:pre_compact"]
-    assert agent.events.of("provider:error")[0]["error"] is TOO_LONG
+    assert agent.events.of("provider:error")[0]["error"]["type"] == "ContextLengthError"
     seen = [event for event in agent.progress.names() if event in {"compacting", "retrying", "thinking"}]
     assert seen == ["thinking", "thinking", "compacting"]
 

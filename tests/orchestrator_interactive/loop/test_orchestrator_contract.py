@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from agents.provider import ScriptedProvider, call, fail, say, use
 from agents.rows import told
 from agents.session import Agent, make_agent
 from agents.tools import echo, raising
+from pydantic import BaseModel
 from structlog.testing import capture_logs
 
 from orchestrator_interactive import InteractiveOrchestrator, mount
@@ -17,6 +20,7 @@ from orchestrator_interactive.kernel import HookResult, ModuleCoordinator
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailableError
 from orchestrator_interactive.kernel.contracts.events import ALL_EVENTS
+from orchestrator_interactive.kernel.contracts.messages import Usage
 from orchestrator_interactive.kernel.contracts.models import ProviderInfo
 from orchestrator_interactive.kernel.contracts.protocols import Orchestrator
 from orchestrator_interactive.kernel.hooks import HookRegistry
@@ -194,6 +198,39 @@ class TestEventEmission:
         [error] = agent.events.of("tool:error")
         assert error["tool_name"] == "break"
         assert error["error"] == {"message": "broken", "type": "OSError"}
+
+
+class TestEventData:
+    async def test_a_logger_can_write_every_event_as_json(self) -> None:
+        """Models in event data dump to JSON values."""
+        usage = Usage(input_tokens=1, output_tokens=1, total_tokens=2, cost_usd=Decimal("0.0471"))
+        agent = await make_agent(
+            fail(ProviderUnavailableError("down")),
+            call(use("echo", "a"), use("break", "b"), use("absent", "c"), usage=usage),
+            say("ok", usage=usage),
+            tools=[echo(), raising(OSError("broken"))],
+            retry_base_delay_s=0,
+        )
+        lines: list[dict[str, Any]] = []
+
+        async def write(event: str, data: dict[str, Any]) -> HookResult:
+            plain = {key: value.model_dump() if isinstance(value, BaseModel) else value for key, value in data.items()}
+            lines.append(json.loads(json.dumps({"event": event, **plain})))
+            return HookResult()
+
+        contributed = await agent.coordinator.collect_contributions("observability.events")
+        for event in {*ALL_EVENTS, *(event for each in contributed for event in each)}:
+            agent.hooks.register(event, write, name="logger")
+        agent.progress.act_on("tool:start", lambda: agent.inject("by the way"))
+        with capture_logs() as logs:
+            assert await agent.run() == "ok"
+        await agent.session.cleanup()
+        assert [each for each in logs if each["event"] == "hook.failed"] == []
+        first, last = (line for line in lines if line["event"] == "provider:response")
+        assert first["usage"]["cost_usd"] == last["response"]["usage"]["cost_usd"] == "0.0471"
+        written = [line["event"] for line in lines]
+        assert {"provider:error", "provider:retry", "tool:post", "tool:error", "injection:applied"} <= {*written}
+        assert [written.count(event) for event in ("execution:start", "execution:end", "session:end")] == [1, 1, 1]
 
 
 class TestBoundaries:

@@ -118,7 +118,11 @@ class TestTheEvents:
         assert await agent.run() == "ok"
         assert agent.events.names() == [*events[:3], "provider:request", "provider:response"]
         [error], [retry] = agent.events.of("provider:error"), agent.events.of("provider:retry")
-        assert error.items() >= {"provider": "scripted", "error": DOWN}.items()
+        assert (
+            error.items()
+            >= {"provider": "scripted", "error": {"type": "ProviderUnavailableError", "msg": "down"}}.items()
+        )
+        assert (error["retryable"], error["status_code"]) == (True, None)
         assert retry.items() >= {"provider": "scripted", "attempt": 1, "delay_s": 0.0, "error": "down"}.items()
 
     @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ async def test_the_error_of_a_provider_is_an_event_and_the_next_run_works(core_s
     with pytest.raises(RuntimeError, match=r"RateLimitError: Too fast\."):  # amplifier-core keeps no types
         await session.run("one")
     (failed,) = session.events.of("provider:error")
-    assert (failed["provider"], failed["error"]) == ("scripted", "Too fast.")
+    assert (failed["provider"], failed["error"]) == ("scripted", {"type": "RateLimitError", "msg": "Too fast."})
     assert session.events.of("execution:end")[0]["status"] == "error"
     assert session.events.of("orchestrator:complete")[0]["status"] == "incomplete"
     assert await session.run("two") == "Here."

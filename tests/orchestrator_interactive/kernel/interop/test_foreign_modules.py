@@ -81,7 +81,7 @@ class TestAProvider:
         error = caught.value
         assert (error.provider, error.status_code, error.retry_after, error.retryable) == ("strict", 429, 7, True)
         assert isinstance(error.__cause__, amplifier_core.RateLimitError)
-        assert recorder.of("provider:error")[0]["error"] is error
+        assert recorder.of("provider:error")[0]["error"] == {"type": "RateLimitError", "msg": str(error)}
         assert await soon(session.execute("two")) == "Here."
 
     @pytest.mark.parametrize(
