@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
-# A mention consists of the bot's name alone; a catch-up asks to read the later messages of a thread from Slack.
-EntryKind = Literal["message", "edit", "withdrawal", "stop", "mention", "catch_up"]
+# A mention consists of the bot's name alone. A catch-up asks to read later messages of a thread. A note is for the next
+# run, its notice for the thread.
+EntryKind = Literal["message", "edit", "withdrawal", "stop", "mention", "catch_up", "note", "notice"]
 # How an entry leaves its inbox: blank: delivered, which the log records; withdrawn by its author; refused with a reason
 # that its author sees; or done, for entries that are not messages.
 End = Literal["", "withdrawn", "refused", "done"]
@@ -291,10 +292,12 @@ class SessionManager(Protocol):
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
+        is_note: bool = False,
     ) -> bool:
         """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
 
-        `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order.
+        `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order. A
+        note reports an event; it has no author.
 
         Raises:
             Refused: the message is never accepted.

@@ -35,6 +35,7 @@ class PendingMessage:
         seq: sequence number in the order of acceptance.
         edited_ts: ts of the latest edit or deletion; blank: never changed.
         is_marked_accepted: whether it has 📨 because it waits for a slot.
+        is_note: whether it reports an event to the next run; its `message` gives only the place and the time.
     """
 
     message: SlackMessage
@@ -44,10 +45,11 @@ class PendingMessage:
     seq: int = 0
     edited_ts: Ts | Literal[""] = ""
     is_marked_accepted: bool = False
+    is_note: bool = False
 
     @property
     def is_late_change(self) -> bool:
-        """Whether it reports an edit or a deletion of a delivered message."""
+        """Whether it reports an edit or a deletion of a delivered message, or is a note: it starts no run."""
         return self.id != self.message.id
 
     @property
@@ -58,7 +60,7 @@ class PendingMessage:
     @property
     def is_urgent(self) -> bool:
         """Whether it begins with `!`, which requests delivery at once."""
-        return self.prompt.startswith("!")
+        return not self.is_note and self.prompt.startswith("!")
 
     @property
     def mentioned(self) -> list[str]:
@@ -85,24 +87,32 @@ class ThreadCatchUp:
         return f"{self.mention.id}:catch_up"
 
 
-_MESSAGE, _STOP = TypeAdapter(PendingMessage), TypeAdapter(StopRequest)
-_MENTION, _CATCH_UP = TypeAdapter(SlackMessage), TypeAdapter(ThreadCatchUp)
+@dataclass(frozen=True, slots=True)
+class ThreadNotice:
+    """A text to post where the message is; a mention without text has none, and gets the service's greeting."""
+
+    message: SlackMessage
+    text: str = ""
 
 
-def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | SlackMessage | ThreadCatchUp:
-    """Return a new or changed message, a stop, a mention without text, or a catch-up.
+_MESSAGE, _STOP, _NOTICE = TypeAdapter(PendingMessage), TypeAdapter(StopRequest), TypeAdapter(ThreadNotice)
+_CATCH_UP = TypeAdapter(ThreadCatchUp)
+
+
+def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | ThreadCatchUp | ThreadNotice:
+    """Return a new or changed message or a note, a stop, a catch-up, or a notice.
 
     Raises:
         UnreadableEntry: another version has written it.
     """
     try:
         match entry.kind:
-            case "message" | "edit" | "withdrawal":
+            case "message" | "edit" | "withdrawal" | "note":
                 return _MESSAGE.validate_python({**entry.data, "id": entry.id, "seq": entry.seq})
             case "stop":
                 return _STOP.validate_python({**entry.data, "id": entry.id})
-            case "mention":
-                return _MENTION.validate_python(entry.data["message"])
+            case "mention" | "notice":
+                return _NOTICE.validate_python(entry.data)
             case "catch_up":
                 return _CATCH_UP.validate_python(entry.data)
     except UNREADABLE as e:

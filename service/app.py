@@ -19,6 +19,7 @@ from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import store_of
 from service.config.credentials import secrets, slack_access
+from service.notes import Notes
 from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
@@ -116,9 +117,11 @@ async def _working(
             config.idle_evict_s,
             secrets=secrets(environment, config),
             anthropic_api_key=environment.anthropic_key,
+            notify=(notes := Notes(runs.admit, tuple(config.instances))).store,
         ) as sessions,
     ):
-        yield sessions, runs, budget
+        with notes.offered():
+            yield sessions, runs, budget
 
 
 def _boottime_s() -> float:

@@ -97,7 +97,7 @@ class ConversationState:
 
     async def refuse(self, entry: InboxEntry) -> None:
         """Close an entry that this version cannot read; post a notice if it is a message."""
-        if entry.kind != "message":
+        if entry.kind not in {"message", "note"}:
             await self.close(entry)
             return
         closed: dict[int, End] = {entry.seq: "refused"}
@@ -143,6 +143,7 @@ class ConversationState:
         else:
             resumed = Resumed(delivered_ids) if record.first.id in delivered_ids else New()
             start_mode = Finished(delivered_ids) if record.is_over else resumed
+        self.inbox.notes_until = record.first.seq if isinstance(start_mode, New) else 0
         run = self.start(record, start_mode)
         return await self._without(run.delivered_ids - {record.first.id}, entries)
 

@@ -14,9 +14,9 @@ import structlog
 from connector import texts
 from connector.conversations import changes
 from connector.conversations.state import ConversationState
-from connector.events import SlackMessage, StopRequest
+from connector.events import StopRequest
 from connector.protocols import LeaseLost, StateChanges
-from connector.records import PendingMessage, RunRecord, ThreadCatchUp, UnreadableEntry, parse_entry
+from connector.records import PendingMessage, RunRecord, ThreadCatchUp, ThreadNotice, UnreadableEntry, parse_entry
 
 if TYPE_CHECKING:
     from connector.protocols import ConversationLease, InboxEntry
@@ -136,7 +136,8 @@ class ConversationWorker:
         elif self._catch_ups:
             await self._lease.hand_over(_DUE_IN_S)
         else:
-            # Only late edits and deletions can be left here. They start no run: the next message's run delivers them.
+            # Only late edits and deletions and notes can be left here. They start no run: the next message's run
+            # delivers them.
             held_seq = max((each.seq for each in self._inbox.waiting.values()), default=0)
             if held_seq > self._inbox.held_seq:
                 self._inbox.held_seq = held_seq
@@ -158,7 +159,7 @@ class ConversationWorker:
                 await self.state.refuse(entry)
                 continue
             match kind, found:
-                case "message", PendingMessage():
+                case "message" | "note", PendingMessage():
                     self._on_message(found)
                 case "edit", PendingMessage():
                     await changes.apply_edit(self.state, entry, found)
@@ -169,8 +170,8 @@ class ConversationWorker:
                 case _, ThreadCatchUp():
                     self._inbox.unread_since[entry.id] = float(found.since)
                     self._catch_ups.append((entry, found))
-                case _, SlackMessage():
-                    self._cleanup.answer(entry, found, texts.NO_TEXT)
+                case _, ThreadNotice():
+                    self._cleanup.answer(entry, found.message, found.text or texts.NO_TEXT)
         self._begin_catch_ups()
 
     def _begin_catch_ups(self) -> None:
@@ -209,7 +210,10 @@ class ConversationWorker:
         if run is not None and inbound.id == run.first.id:
             return  # the first message of the resumed run
         self._inbox.add(inbound)
-        if run is not None:
+        if inbound.is_note:
+            if run is not None and inbound.seq <= self._inbox.notes_until:
+                run.steering.add(inbound)
+        elif run is not None:
             self._marked_ids.add(inbound.id)
             run.steering.add(inbound)
         elif not self._inbox.may_be_read(inbound):
@@ -226,12 +230,15 @@ class ConversationWorker:
         slot = self._enter_queue()
         if slot is None or not slot.is_shown:
             return None
-        first, *others = self._inbox.waiting.values()
+        waiting = list(self._inbox.waiting.values())
+        self._inbox.notes_until = max(each.seq for each in waiting)
+        first = next(each for each in waiting if not each.is_note)
+        others = [each for each in waiting if each is not first]
         record = RunRecord(
             uuid4().hex,
             first,
             was_waiting=first.id in self._marked_ids or self._inbox.is_held(first),
-            newest_ts=max((each.message.ts for each in (first, *others)), key=float),
+            newest_ts=max((each.message.ts for each in waiting if not each.is_note), key=float),
             has_hourglass=self._background.reserve_hourglass(first.message),
             pending_cleanup=self._cleanup.pending,
         )

@@ -26,11 +26,13 @@ class Inbox:
 
     `held_seq`: the highest sequence number of a message that a stop keeps from starting a run, for the next owner.
     `announced_seq`: notices have counted the pending messages up to this sequence number.
+    `notes_until`: sequence number up to which the active run reads notes; later notes are for the next run.
     """
 
     def __init__(self, users: Users, held_seq: int) -> None:
         self.held_seq = held_seq
         self.announced_seq = 0
+        self.notes_until = 0
         # `held_seq` as an earlier owner stored it.
         self._inherited = held_seq
         # Sequence numbers of the messages that a stop holds, each older than its stop.
@@ -55,7 +57,7 @@ class Inbox:
 
     @property
     def run_starter(self) -> PendingMessage | None:
-        """The message that starts the next run; held messages, late edits and late deletions start none."""
+        """The message that starts the next run; held messages, late edits, late deletions and notes start none."""
         waiting = self.waiting.values()
         return next((each for each in waiting if not self.is_held(each) and not each.is_late_change), None)
 
@@ -121,14 +123,15 @@ class Inbox:
 
     def next_for(self, instance: str) -> PendingMessage | None:
         """Return the next message for this instance's loop, if ready. Messages for other instances do not block it."""
-        first = next((each for each in self.waiting.values() if each.instance == instance), None)
+        mine = (each for each in self.waiting.values() if each.instance == instance and self._is_for_this_run(each))
+        first = next(mine, None)
         return first if first is not None and first.id in self._ready and self.may_be_read(first) else None
 
     async def get_ready(self, messages: Collection[PendingMessage] | None = None) -> None:
         """Wait until these messages, or all, are ready: their names are known or the lookup has timed out."""
         if messages is None:
             messages = [each for each in self.waiting.values() if each.id not in self._ready]
-        authors = [inbound.message.user for inbound in messages]
+        authors = [inbound.message.user for inbound in messages if not inbound.is_note]
         mentioned = [user for inbound in messages for user in inbound.mentioned]
         is_urgent = any(inbound.is_urgent for inbound in messages)
         await self._users.look_up(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
@@ -138,6 +141,9 @@ class Inbox:
             waiting = list(self.waiting)
             last = max(number for number, each in enumerate(waiting) if each in urgent)
             self._ready.update(waiting[:last])
+
+    def _is_for_this_run(self, inbound: PendingMessage) -> bool:
+        return not inbound.is_note or inbound.seq <= self.notes_until
 
     def _all(self) -> Iterable[PendingMessage]:
         return chain(self.given.values(), self.waiting.values())

@@ -38,6 +38,7 @@ class Injection:
         author: the author, if known.
         files: names of the attached files.
         order: sort key within a drain: the time of writing. `None`: after those that have one, in order of arrival.
+        is_notice: whether it reports an event instead of a person's message; a run reads it before its prompt.
 
     Raises:
         ValueError: blank text.
@@ -48,6 +49,7 @@ class Injection:
     author: Author | None = None
     files: tuple[str, ...] = ()
     order: float | None = None
+    is_notice: bool = False
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -60,7 +62,7 @@ class Injection:
     @property
     def urgent(self) -> bool:
         """Whether the message interrupts the model call in flight: it begins with `!`."""
-        return self.text.lstrip().startswith("!")
+        return not self.is_notice and self.text.lstrip().startswith("!")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
     }
 
 
-def notice_row(notices: Sequence[str]) -> dict[str, Any]:
-    """Return the user row with the notices that arrived between two runs."""
+def notice_row(notices: Sequence[str], ids: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the user row with the notices that arrived between two runs; `ids` of those that have receipts."""
     lines = listed([message_text(notice) for notice in notices])
-    return {"role": "user", "content": f"{NOTICE_PREFIX}\n{lines}", "metadata": {"notices": len(notices)}}
+    return {"role": "user", "content": f"{NOTICE_PREFIX}\n{lines}", "metadata": {"notices": list(ids)}}

@@ -158,8 +158,9 @@ class Loop:
             await run.context.add_message(notice_row(session_state.notices[:count]))
             del session_state.notices[:count]
         if waiting := run.inbox.drain():
-            run.inbox.restore([each for each in waiting if each.id not in left_pending])  # written after the prompt
-            if left := tuple(each for each in waiting if each.id in left_pending):
+            is_before = [each.is_notice or each.id in left_pending for each in waiting]  # others follow the prompt
+            run.inbox.restore([each for each, before in zip(waiting, is_before, strict=True) if not before])
+            if left := tuple(each for each, before in zip(waiting, is_before, strict=True) if before):
                 await self.deliver(left)
         await run.commit(user_row(without_frames(sendable(prompt)), message_id))
 
@@ -279,12 +280,24 @@ class Loop:
         return RunOutcome(text, "incomplete", **incomplete) if incomplete else RunOutcome(text, "success")
 
     async def deliver(self, injections: tuple[Injection, ...]) -> None:
-        """Commit drained injections as one user row.
+        """Commit drained injections as one user row, after one with the notices among them.
 
         If the commit fails, they return to the front of the queue. A text completed by this row is shown before the
         delivery of the messages is reported.
         """
-        run, row = self.run, injection_row(injections)
+        run = self.run
+        if notices := [each for each in injections if each.is_notice]:
+            messages = tuple(each for each in injections if not each.is_notice)
+            with ExitStack() as undo:
+                undo.callback(run.inbox.restore, messages)
+                await self._commit_injections(notices, notice_row([x.text for x in notices], [x.id for x in notices]))
+                undo.pop_all()
+            injections = messages
+        if injections:
+            await self._commit_injections(injections, injection_row(injections))
+
+    async def _commit_injections(self, injections: Sequence[Injection], row: dict[str, Any]) -> None:
+        run = self.run
         with ExitStack() as undo:
             undo.callback(run.inbox.restore, injections)
             await run.context.add_message(row)

@@ -202,7 +202,7 @@ class ModelCaller:
         description = {"type": type(error).__name__, "msg": error_text(error)}
         failed: dict[str, Any] = {"provider": provider, "error": description}
         if isinstance(error, LLMError):
-            failed |= {"retryable": error.retryable, "status_code": error.status_code}
+            failed |= {name: getattr(error, name) for name in ("retryable", "status_code", "retry_after")}
         await self._run.announce(events.PROVIDER_ERROR, failed)
         await self._retry_policy.recover(error, rows)
 

@@ -149,9 +149,9 @@ def _is_note(row: dict[str, Any]) -> bool:
 
 
 def delivered_ids_in(row: Any) -> list[str]:
-    """Return the ids of the messages that a row delivers: those of the prompt, or those of the injections."""
+    """Return the ids of the messages that a row delivers: of the prompt, of the injections, or of the notices."""
     metadata, ids = metadata_of(row), [metadata_of(row).get("message")]
-    for name in ("messages", "injections"):
+    for name in ("messages", "injections", "notices"):
         written = metadata.get(name)
         ids += written if isinstance(written, list) else ()
     return [each for each in ids if isinstance(each, str)]

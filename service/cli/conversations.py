@@ -21,6 +21,7 @@ from service.tables import counted, moment, table
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
+    from connector.protocols import InboxEntry
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.interactions.records import Key
     from service.cli.store_access import Forgotten
@@ -224,6 +225,31 @@ async def prune(  # noqa: PLR0913, PLR0917 - one argument per option
     click.echo(_total(every, keep_days, only_look=dry_run))
     if damaged:
         raise click.ClickException("\n".join(damaged))
+
+
+@conversations.command()
+@_conversation
+@click.argument("text")
+@_agent
+@with_store
+async def notify(access: StoreAccess, conversation: str, text: str, agent: str | None) -> None:
+    """Post TEXT in the thread, and let the agent's next run there read it.
+
+    A running service, on any machine that uses the store, posts it within seconds. It starts no run.
+    """
+    from connector.notes import admit_note  # noqa: PLC0415 - other commands start faster without it
+
+    key = await find_conversation(access.store, conversation, agent)
+    async with aclosing(await inspect_run_store(access.url)) as runs:
+
+        async def admit(conversation_id: str, entry: InboxEntry) -> None:
+            await runs.admit(conversation_id, entry, None)
+
+        try:
+            await admit_note(admit, key.agent_id, key.conversation_id, text)
+        except ValueError as e:
+            raise click.ClickException(str(e)) from e
+    click.echo(f"Stored. The next run of {key.agent_id} in {key.conversation_id} reads it.")
 
 
 async def _forget_inboxes(access: StoreAccess, conversations: set[str], idle_since: float | None) -> None:

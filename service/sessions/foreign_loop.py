@@ -20,7 +20,7 @@ from orchestrator_interactive.kernel.error_boundary import error_text
 from orchestrator_interactive.loop.injection_queue import InjectionQueue, Receipt
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_call import label_of
-from orchestrator_interactive.transcript.framing import message_text
+from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, listed, message_text
 from orchestrator_interactive.transcript.rows import is_of_hook, marked, text_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,12 @@ async def execute(
 
 
 def adapt(session: AmplifierSession) -> None:
-    """Add the capabilities of `loop-interactive` to an initialized session whose orchestrator lacks them."""
+    """Add the capabilities of `loop-interactive` to an initialized session whose orchestrator lacks them.
+
+    The service's notes replace those of `loop-interactive`, which are lost with the session.
+    """
+    if (notify := session.coordinator.get_capability("service.notify")) is not None:
+        session.coordinator.register_capability("orchestrator.notify", notify)
     if session.coordinator.get_capability("orchestrator.receipts") is None:
         ForeignLoop(session)
 
@@ -107,8 +112,9 @@ class ForeignLoop:
         await self._emit("executing", prompt=prompt)
         waiting = self._queue.drain()
         self._queue.is_open = False
-        texts = [message_text(each.text, each.author, each.files) for each in waiting]
-        prompt = "\n".join([prompt, *texts])
+        notices = [message_text(each.text) for each in waiting if each.is_notice]
+        texts = [message_text(each.text, each.author, each.files) for each in waiting if not each.is_notice]
+        prompt = "\n".join([*([NOTICE_PREFIX, listed(notices)] if notices else ()), prompt, *texts])
         self._prompt = _plain(prompt)
         self._prompt_ids = [*([] if message_id is None else [message_id]), *(each.id for each in waiting)]
         self._is_working = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from service.config.config import InstanceConfig
     from service.sessions.workspaces import Workspaces
 
+    Notify = Callable[..., Coroutine[Any, Any, None]]
+
 log = structlog.get_logger(__name__)
 
 _IDLE_EVICT_S = 900.0
@@ -46,6 +50,7 @@ class InProcessSessionManager:
         idle_evict_s: time that an idle session stays in memory.
         secrets: texts to hide from models and users.
         anthropic_api_key: key for each Anthropic provider without its own.
+        notify: stores a note for an instance (its name), a conversation (its id), with a text; see `service.notify`.
     """
 
     def __init__(  # noqa: PLR0913 - the last three have defaults
@@ -58,7 +63,10 @@ class InProcessSessionManager:
         *,
         secrets: tuple[str, ...] = (),
         anthropic_api_key: str = "",
+        notify: Notify | None = None,
     ) -> None:
+        self._notify = notify
+        self._noting: set[asyncio.Task[None]] = set()
         self._secrets = secrets
         self._anthropic_api_key = anthropic_api_key
         self._instances = instances
@@ -162,6 +170,7 @@ class InProcessSessionManager:
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
+        is_note: bool = False,
     ) -> bool:
         """Inject a message into the running loop. Return False if there is no loop that accepts it.
 
@@ -173,7 +182,8 @@ class InProcessSessionManager:
         if offer is None:
             return False
         try:
-            offer(Injection(prompt, message_id, _author(author), files, order=written_s))
+            person = None if is_note else _author(author)
+            offer(Injection(prompt, message_id, person, files, order=written_s, is_notice=is_note))
         except RunFinished:
             return False
         except InjectionQueueFull as e:
@@ -247,8 +257,18 @@ class InProcessSessionManager:
         plan = self._plan(instance, folder, key)
         session = new_session(plan, self._store, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability("secrets.filter", self._without_secrets)
+        if self._notify is not None:
+            session.coordinator.register_capability("service.notify", partial(self._note, key))
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         return session
+
+    def _note(self, key: Key, text: str, note_id: str | None = None) -> asyncio.Task[None]:
+        """Start to store a note; it is durable once the task is done."""
+        assert self._notify is not None  # noqa: S101 - the capability exists only then
+        task = asyncio.create_task(self._notify(key.agent_id, key.conversation_id, text, note_id))
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+        return task
 
     def _plan(self, instance: InstanceConfig, folder: Path, key: Key | None = None) -> dict[str, Any]:
         limits = self._workspaces.limits

@@ -21,6 +21,7 @@ class Injected:
     text: str
     author: MessageAuthor
     files: tuple[str, ...]
+    is_note: bool = False
 
 
 @dataclass
@@ -225,6 +226,7 @@ class FakeSessionManager:
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
+        is_note: bool = False,
     ) -> bool:
         run = self._active.get((instance_name, conversation_id))
         if run is None or not run.listening:
@@ -235,7 +237,7 @@ class FakeSessionManager:
             raise Refused("It has no words; send it with some.")
         if run.full:
             raise QueueFull
-        run.injections.append(Injected(message_id, prompt, author, files))
+        run.injections.append(Injected(message_id, prompt, author, files, is_note))
         self.injected.append(prompt)
         run.wake()
         return True

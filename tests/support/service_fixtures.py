@@ -18,6 +18,7 @@ from local_slack import LocalSlack, PersonClient, Workspace, WorkspaceMessage
 from orchestrator_interactive.interactions.stores import open_store, retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
+from service.notes import Notes
 from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
@@ -39,12 +40,17 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig) -> AsyncI
         aclosing(await open_run_store(url)) as store,
         StoredRuns(store, uuid4().hex, config.lease_s, patience) as runs,
         InProcessSessionManager(
-            config.instances, "provider-anthropic", Workspaces(config.workspace), retrying(logs, patience)
+            config.instances,
+            "provider-anthropic",
+            Workspaces(config.workspace),
+            retrying(logs, patience),
+            notify=(notes := Notes(runs.admit, tuple(config.instances))).store,
         ) as sessions,
         connected(access, instances, sessions, runs, shutdown_grace_s=config.shutdown_grace_s),
     ):
-        await slack.until(lambda ws: ws.bot_online)
-        yield
+        with notes.offered():
+            await slack.until(lambda ws: ws.bot_online)
+            yield
 
 
 @dataclass

@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
-from orchestrator_interactive.kernel.contracts.errors import (
-    ContentFilterError,
-    ContextLengthError,
-    InvalidRequestError,
-    LLMError,
-)
+from orchestrator_interactive.kernel.contracts.errors import LLMError
 from orchestrator_interactive.kernel.contracts.messages import Usage
+from orchestrator_interactive.kernel.error_boundary import error_text
 from simulated.agent.messages import Row, metadata_of
 from simulated.engine import stack_of
 from simulated.simulation import InjectedError, Simulation
@@ -505,7 +501,7 @@ def _add(total: Data, more: Data) -> None:
 _MAX_RETRY_AFTER_S = 60.0
 _MAX_BACKOFF_S = 30.0
 _CLOCK_TOLERANCE_S = 1e-6
-_FINAL_ERRORS = (ContentFilterError, InvalidRequestError, ContextLengthError)
+_FINAL_ERRORS = {"ContentFilterError", "InvalidRequestError", "ContextLengthError"}
 
 
 class Retries(Invariant):
@@ -521,7 +517,7 @@ class Retries(Invariant):
         self._failures = 0
         self._was_reduced = False
         self._next: Literal["retry", "fallback", "smaller", "give up"] | None = None
-        self._error: BaseException | None = None
+        self._error: Data = {}
         self._not_before_s = 0.0
         self._unreported: list[str] = []
 
@@ -531,7 +527,7 @@ class Retries(Invariant):
     def on_model_called(self, call: ModelCall) -> None:
         self._check_turn(call.name, "A request")
         if self._next not in {None, "smaller"}:
-            self.violation(f"After {self._error!r} the model was called again; expected was: {self._next}.")
+            self.violation(f"After {self._error.get('error')} the model was called again; expected was: {self._next}.")
         if self._next == "smaller":
             self._with_budget.add(call.name)
         if call.name in self._with_budget and call.token_budget is None:
@@ -543,7 +539,7 @@ class Retries(Invariant):
     def on_hook(self, event: str, data: Data) -> None:
         match event:
             case "provider:error":
-                self._failed(data["error"])
+                self._failed(data)
             case "provider:retry":
                 self._retried(data)
             case "provider:fallback":
@@ -571,21 +567,21 @@ class Retries(Invariant):
             return
         if self._unreported:
             self.violation(f"The progress did not report: {', '.join(self._unreported)}.")
-        if self._next == "give up" and repr(run.error) != repr(self._error):
-            self.violation(f"The run ended with {run.error!r}; the failure was {self._error!r}.")
+        ended = {"type": type(run.error).__name__, "msg": error_text(run.error)} if run.error else None
+        if self._next == "give up" and ended != self._error["error"]:
+            self.violation(f"The run ended with {run.error!r}; the failure was {self._error['error']}.")
         elif self._next not in {None, "give up"}:
-            self.violation(f"The run ended after {self._error!r}; expected was: {self._next}.")
+            self.violation(f"The run ended after {self._error.get('error')}; expected was: {self._next}.")
 
-    def _failed(self, error: BaseException) -> None:
-        self._error = error
-        is_retryable = isinstance(error, LLMError) and error.retryable
-        waits = is_retryable and (getattr(error, "retry_after", None) or 0) <= _MAX_RETRY_AFTER_S
-        if isinstance(error, ContextLengthError) and not self._was_reduced:
+    def _failed(self, failure: Data) -> None:
+        self._error, kind = failure, failure["error"]["type"]
+        waits = failure.get("retryable") and (failure.get("retry_after") or 0) <= _MAX_RETRY_AFTER_S
+        if kind == "ContextLengthError" and not self._was_reduced:
             self.sim.count("request made smaller")
             self._was_reduced, self._next = True, "smaller"
         elif waits and self._failures < self._options.max_retries:
             self._next = "retry"
-        elif len(self._names) > 1 and not isinstance(error, _FINAL_ERRORS):
+        elif len(self._names) > 1 and kind not in _FINAL_ERRORS:
             self._next = "fallback"
         else:
             self._next = "give up"
@@ -593,7 +589,7 @@ class Retries(Invariant):
     def _retried(self, data: Data) -> None:
         self._expect("retry", data)
         backoff_s = min(self._options.retry_base_delay_s * 2.0**self._failures, _MAX_BACKOFF_S)
-        required_s = getattr(self._error, "retry_after", None)
+        required_s = self._error.get("retry_after")
         least_s, most_s = (backoff_s / 2, backoff_s) if required_s is None else (required_s, required_s + backoff_s / 2)
         if not least_s <= data["delay_s"] <= most_s:
             self.violation(f"The delay is {data['delay_s']:.3f} s; it must be {least_s:.3f} to {most_s:.3f} s.")
@@ -605,7 +601,7 @@ class Retries(Invariant):
 
     def _expect(self, step: str, data: Data) -> None:
         if self._next != step:
-            self.violation(f"After {self._error!r} came a {step}; expected was: {self._next}.")
+            self.violation(f"After {self._error.get('error')} came a {step}; expected was: {self._next}.")
         self._check_turn(data["provider"], f"A {step}")
         self._next = None
 
