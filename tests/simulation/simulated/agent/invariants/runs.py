@@ -573,6 +573,10 @@ class Retries(Invariant):
         elif self._next not in {None, "give up"}:
             self.violation(f"The run ended after {self._error.get('error')}; expected was: {self._next}.")
 
+    @property
+    def _what(self) -> object:
+        return self._error.get("error")
+
     def _failed(self, failure: Data) -> None:
         self._error, kind = failure, failure["error"]["type"]
         waits = failure.get("retryable") and (failure.get("retry_after") or 0) <= _MAX_RETRY_AFTER_S
