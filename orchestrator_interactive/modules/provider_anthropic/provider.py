@@ -17,8 +17,8 @@ from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from httpx2 import Timeout, create_ssl_context
 from pydantic_core import to_jsonable_python
 
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError
-from orchestrator_interactive.kernel.contracts.events import LLM_REQUEST, LLM_RESPONSE, PROVIDER_RETRY
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import accepts_both
@@ -126,13 +126,13 @@ class AnthropicProvider:
         answer = StreamedAnswer(api_call, stream, self._config.prices if api_call.model == self._config.model else None)
         timeout = Timeout(self._config.timeout_s, connect=_CONNECT_TIMEOUT_S)
         await self._announce_call(
-            LLM_REQUEST, api_call, {"message_count": len(api_call.body["messages"])}, api_call.body
+            events.LLM_REQUEST, api_call, {"message_count": len(api_call.body["messages"])}, api_call.body
         )
         try:
             async with asyncio.timeout(None) as tail:
-                async with await self._client.messages.create(**api_call.body, stream=True, timeout=timeout) as events:
+                async with await self._client.messages.create(**api_call.body, stream=True, timeout=timeout) as sent:
                     last_s = time.monotonic()
-                    async for event in events:
+                    async for event in sent:
                         answer.feed(event)
                         if time.monotonic() - last_s > _YIELD_EVERY_S:  # the SDK does not yield between buffered events
                             await asyncio.sleep(0)
@@ -146,7 +146,7 @@ class AnthropicProvider:
             raise incomplete_stream(api_call.model)
         response = answer.response()
         facts = {"status": "ok", "usage": response.usage, "finish_reason": response.finish_reason}
-        await self._announce_call(LLM_RESPONSE, api_call, facts, response)
+        await self._announce_call(events.LLM_RESPONSE, api_call, facts, response)
         return response
 
     def _delay_s(self, error: LLMError, attempt: int) -> float | None:
@@ -169,7 +169,7 @@ class AnthropicProvider:
     async def _announce_retry(self, model: str, attempt: int, delay_s: float, error: LLMError) -> None:
         log.info("provider.retry", provider=self.name, model=model, attempt=attempt, delay_s=delay_s, error=str(error))
         data = {"provider": self.name, "model": model, "attempt": attempt, "delay_s": delay_s, "error": str(error)}
-        await self._hooks.emit(PROVIDER_RETRY, data)
+        await self._hooks.emit(events.PROVIDER_RETRY, data)
 
     def _kernel_error(self, error: Exception, model: str) -> LLMError:
         return kernel_error(error, model=model, api_key=self._config.api_key, timeout_s=self._config.timeout_s)
