@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import structlog
+from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
 
+log = structlog.get_logger(__name__)
+
 
 class Options(BaseModel):
-    """Validated, immutable values; unknown names are refused."""
+    """Validated, immutable values; unknown names are refused.
+
+    `without_effect` names options that have no effect here, but that configurations of another implementation of the
+    module contain. `validate` accepts them with a warning.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    without_effect: ClassVar[frozenset[str]] = frozenset()
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def validate(kind: type[ModelT], given: Mapping[str, Any], subject: str) -> ModelT:
-    """Validate a mapping against a model; `subject` names it in the error.
+    """Validate a mapping against a model; `subject` names it in the error and in the log.
 
     Raises:
         ValueError: one sentence per problem, with the remedy.
     """
+    without_effect: frozenset[str] = getattr(kind, "without_effect", frozenset())
+    if without_effect and (ignored := sorted(without_effect.intersection(given))):
+        given = {name: value for name, value in given.items() if name not in without_effect}
+        log.warning(
+            "module.options_without_effect",
+            module=subject,
+            options=ignored,
+            what_to_do="remove them: only another implementation of this module has them",
+        )
     try:
         return kind.model_validate(given)
     except ValidationError as e:
@@ -43,6 +60,9 @@ def schema(kind: type[BaseModel]) -> dict[str, Any]:
 def _sentence(kind: type[BaseModel], error: ErrorDetails) -> str:
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
+        for alias in (field.validation_alias for field in kind.model_fields.values()):
+            if isinstance(alias, AliasChoices) and where in alias.choices:
+                return f"{' and '.join(map(repr, alias.choices))} are names of the same option; give only one."
         return f"there is no '{where}'{_known(kind, error)}."
     if error["type"] == "missing":
         field = kind.model_fields.get(where)

@@ -47,14 +47,15 @@ TodoList = tuple[StatusTodo, ...]
 
 def _todo_of(args: Any) -> TodoList | None:
     """Parse the list that a call sets; `None`: it sets none. The arguments come from a model and are not validated."""
-    items = args.get("items") if isinstance(args, dict) and args.get("action", "set") == "set" else None
+    if not isinstance(args, dict) or args.get("action", "set") not in ("set", "create", "update"):
+        return None
+    items = args.get("items", args.get("todos"))
     if not isinstance(items, list):
         return None
-    given = [each for each in items if isinstance(each, dict) and isinstance(each.get("text"), str)]
-    statuses = [str(each.get("status", "pending")) for each in given]
+    texts = [(each.get("text", each.get("content")), each.get("status")) for each in items if isinstance(each, dict)]
+    statuses = {**{status: status for status in _MARKS}, "completed": "done"}
     return tuple(
-        StatusTodo(each["text"], status if status in _MARKS else "pending")
-        for each, status in zip(given, statuses, strict=True)
+        StatusTodo(text, statuses.get(str(status), "pending")) for text, status in texts if isinstance(text, str)
     )
 
 

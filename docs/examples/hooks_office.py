@@ -23,7 +23,8 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
 
     async def deny_access(event: str, data: dict[str, Any]) -> HookResult:
         tool_input = data.get("tool_input")
-        name = Path(str(tool_input.get("path"))).name if isinstance(tool_input, dict) else ""
+        given = tool_input if isinstance(tool_input, dict) else {}
+        name = Path(str(given.get("path") or given.get("file_path"))).name  # the tools accept both
         if name in options.blocked_files:
             return HookResult(action="deny", reason=f"Access to {name} is not allowed.")
         return HookResult()

@@ -305,7 +305,9 @@ class RetryPolicy:
             log.warning("provider.default_missing", provider=default, mounted=list(providers))
             default = None
         self._run = run
-        self._others = [name for name in providers if name != default]
+        self._others = sorted(
+            (name for name in providers if name != default), key=lambda name: _priority(providers[name])
+        )
         self.provider = self._others.pop(0) if default is None else default
         self.failures = 0
         self.has_shrunk = False
@@ -361,6 +363,12 @@ class RetryPolicy:
         log.warning("provider.fallback", **data)
         await self._run.announce(PROVIDER_FALLBACK, data)
         await self._run.progress("fallback", **data)
+
+
+def _priority(provider: Provider) -> float:
+    """Return the rank of a provider: the lowest is called first, equal ones in the order of the plan."""
+    priority = getattr(provider, "priority", None)
+    return priority if isinstance(priority, int | float) else 100  # the default of Amplifier's providers
 
 
 def _answered_so_far(kept: list[ContentBlock], usage: Usage | None) -> ChatResponse:

@@ -1,11 +1,17 @@
-"""`tool-todo`: a to-do list per session; other modules can read it."""
+"""`tool-todo`: a to-do list per session; other modules can read it.
+
+It also accepts the input of Amplifier's module of this name: the actions `create`, `update` and `list`, and `todos`
+with `content`, `activeForm` and the status `completed`. Such a call returns that module's output.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads it
 
 from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
@@ -17,17 +23,33 @@ if TYPE_CHECKING:
 TodoStatus = Literal["pending", "in_progress", "done"]
 
 _MARKS: dict[TodoStatus, str] = {"pending": "☐", "in_progress": "▶", "done": "☑"}
+# Amplifier's actions: the action here, and the status of the output.
+_ACTIONS = {"create": ("set", "created"), "update": ("set", "updated"), "list": ("show", "listed")}
 
 
 @dataclass(frozen=True, slots=True)
 class TodoItem:
     text: str
     status: TodoStatus
+    active_form: str | None = None
+
+    def to_amplifier(self) -> dict[str, str]:
+        """Return the item in the form of Amplifier's modules."""
+        status = "completed" if self.status == "done" else self.status
+        return {"content": self.text, "activeForm": self.active_form or self.text, "status": status}
 
 
 class _Item(Options):
-    text: str = Field(min_length=1, max_length=500, description="The task, in a few words.")
-    status: TodoStatus = "pending"
+    text: str = Field(
+        min_length=1,
+        max_length=500,
+        validation_alias=AliasChoices("text", "content"),
+        description="The task, in a few words.",
+    )
+    status: Annotated[TodoStatus, BeforeValidator(lambda given: "done" if given == "completed" else given)] = "pending"
+    active_form: SkipJsonSchema[str | None] = Field(
+        None, max_length=500, validation_alias=AliasChoices("active_form", "activeForm")
+    )
 
     @field_validator("text", mode="before")
     @classmethod
@@ -36,8 +58,15 @@ class _Item(Options):
 
 
 class _Input(Options):
-    action: Literal["set", "show"] = Field("set", description="'set' replaces the list, 'show' only returns it.")
-    items: list[_Item] | None = Field(None, max_length=100, description="The whole new list, in order. For 'set'.")
+    action: Annotated[
+        Literal["set", "show"], BeforeValidator(lambda given: _ACTIONS.get(str(given), (given, ""))[0])
+    ] = Field("set", description="'set' replaces the list, 'show' only returns it.")
+    items: list[_Item] | None = Field(
+        None,
+        max_length=100,
+        validation_alias=AliasChoices("items", "todos"),
+        description="The whole new list, in order. For 'set'.",
+    )
 
     @model_validator(mode="after")
     def _set_has_items(self) -> _Input:
@@ -61,25 +90,32 @@ class TodoTool:
 
     def __init__(self) -> None:
         self._items: tuple[TodoItem, ...] = ()
+        self.todo_state: list[dict[str, str]] = []  # the items in the form of Amplifier's modules
 
     def get_schema(self) -> dict[str, Any]:
         return self.input_schema
 
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
-        shows = isinstance(input, dict) and input.get("action") == "show"
+        shows = isinstance(input, dict) and input.get("action") in ("show", "list")
         return "Looking at the to-do list" if shows else "Updating the to-do list"
 
     def items(self) -> list[TodoItem]:
         return list(self._items)
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
-        """Set or show the list; the output is the list as text."""
+        """Set or show the list; the output is the list as text, or for Amplifier's actions its JSON."""
         try:
             wanted = validate(_Input, input, "todo")
         except ValueError as e:
             return ToolResult(success=False, error={"message": str(e)})
         if wanted.action == "set" and wanted.items is not None:
-            self._items = tuple(TodoItem(item.text, item.status) for item in wanted.items)
+            self._items = tuple(TodoItem(item.text, item.status, item.active_form) for item in wanted.items)
+            self.todo_state[:] = [item.to_amplifier() for item in self._items]
+        if given := _ACTIONS.get(input.get("action", "set")):
+            counts = Counter(todo["status"] for todo in self.todo_state)
+            numbers = {status: counts[status] for status in ("pending", "in_progress", "completed")}
+            todos = list(self.todo_state)
+            return ToolResult(output={"status": given[1], "count": len(todos), **numbers, "todos": todos})
         return ToolResult(output=rendered(self._items))
 
 
@@ -95,12 +131,15 @@ class TodoOptions(Options):
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> TodoTool:
     """Mount the tool and the capability `todo.items`, a function that returns the current items.
 
+    The items are also in the attribute `todo_state` of the coordinator, where Amplifier's hooks read them.
+
     Raises:
         ValueError: the configuration is not empty.
     """
     validate(TodoOptions, config, "tool-todo")
-    coordinator = to_local_coordinator(coordinator)
     tool = TodoTool()
+    coordinator.todo_state = tool.todo_state  # type: ignore[attr-defined]
+    coordinator = to_local_coordinator(coordinator)
     await coordinator.mount("tools", tool, name=tool.name)
     coordinator.register_capability("todo.items", tool.items)
     return tool

@@ -57,7 +57,7 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
             each["config"]["api_key"] = anthropic_api_key  # it was removed from the environment
     tools = [_entry(tool) for tool in instance.tools]
     for each in tools:
-        if each["module"] == "tool-filesystem" and "root" not in each["config"]:
+        if each["module"] == "tool-filesystem" and each["config"].keys().isdisjoint({"root", "working_dir"}):
             each["config"] = {"root": str(workspace), **(limits or {}), **each["config"]}
     return {
         "session": {

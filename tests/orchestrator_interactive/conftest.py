@@ -23,6 +23,9 @@ class Logs:
     def tell(self, level: str, *words: str) -> bool:
         return any(e["log_level"] == level and all(word in str(e) for word in words) for e in self._entries)
 
+    def named(self, event: str) -> list[Any]:
+        return [e for e in self._entries if e["event"] == event]
+
     def count(self) -> int:
         return len(self._entries)
 

@@ -62,9 +62,10 @@ class MountedAnthropic:
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self.provider: AnthropicProvider = coordinator.get("providers", "anthropic")
+        self.hooks = coordinator.hooks
         self.retries: list[dict[str, Any]] = []
         self.retrying = asyncio.Event()
-        coordinator.hooks.register(PROVIDER_RETRY, self._remember)
+        self.hooks.register(PROVIDER_RETRY, self._remember)
 
     async def _remember(self, _event: str, data: dict[str, Any]) -> HookResult:
         self.retries.append(data)

@@ -91,6 +91,13 @@ class ModuleLoader:
         elif profile_source is not None:
             tried = f"Nothing is mounted that could read its source {profile_source!r}. "
         found = _import_from(path, module_id) if path is not None else self._without_resolver(module_id, tried)
+        if resolver is None and profile_source is not None:
+            log.warning(
+                "module.source_ignored",
+                module=module_id,
+                source=str(profile_source),
+                what_to_do="mount a module-source-resolver before the session is initialized, or remove `source`",
+            )
         return Mount(found[0], config or {}, found[1])
 
     def _without_resolver(self, module_id: str, tried: str) -> Functions:

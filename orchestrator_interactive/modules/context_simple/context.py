@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import structlog
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.kernel.contracts import events
@@ -35,6 +35,13 @@ log = structlog.get_logger(__name__)
 
 _SAFETY_MARGIN_TOKENS = 1000
 
+_WITHOUT_EFFECT = """
+    auto_compact compaction_notice_enabled compaction_notice_min_level compaction_notice_token_reserve
+    compaction_notice_verbosity compaction_strategy max_tool_result_bytes output_reserve_fraction protected_recent
+    protected_tool_results summarization_model summarization_prompt_path summarization_timeout_s summary_trigger
+    target_usage token_meter truncate_chars
+"""
+
 
 class ContextOptions(Options):
     """Configuration of `context-simple`; sizes are in estimated tokens.
@@ -48,9 +55,13 @@ class ContextOptions(Options):
         summary_timeout_s: time limit for a summary; after it, the note is used.
     """
 
+    without_effect: ClassVar[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
+
     system_prompt: str | None = None
     max_tokens: int = Field(default=100_000, gt=0)
-    compaction_threshold: float = Field(default=0.8, gt=0, le=1)
+    compaction_threshold: float = Field(
+        0.8, gt=0, le=1, validation_alias=AliasChoices("compaction_threshold", "compact_threshold")
+    )
     strategy: Literal["drop", "summary"] = "drop"
     summary_max_tokens: int = Field(default=2_000, gt=0)
     summary_timeout_s: float = Field(default=60, gt=0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import takewhile
@@ -75,6 +76,11 @@ def api_request(request: ChatRequest, config: AnthropicConfig) -> ApiRequest:
     if config.prompt_cache:
         _mark_for_cache(system, tools, messages)
     body: dict[str, Any] = {"model": model, "messages": messages, **_limits(request, config, model)}
+    body |= {"extra_body": config.extra_request_params} if config.extra_request_params else {}
+    if betas := config.beta_headers:
+        body["extra_headers"] = {"anthropic-beta": betas if isinstance(betas, str) else ",".join(betas)}
+    if config.inference_geo:
+        body["inference_geo"] = config.inference_geo
     if system:
         body["system"] = system
     if tools:
@@ -84,10 +90,26 @@ def api_request(request: ChatRequest, config: AnthropicConfig) -> ApiRequest:
     return ApiRequest(body, {api_name(tool.name): tool.name for tool in request.tools or ()})
 
 
+def check_tool_pairs(messages: Sequence[ApiBlock]) -> None:
+    """Raise unless the message after each call, and only that one, has exactly one result for it.
+
+    Raises:
+        InvalidRequestError: names the calls; the API would refuse this request and each later one of the conversation.
+    """
+    problems, called = [], Counter[str]()
+    for message in (*messages, {"content": ()}):
+        results = Counter(block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result")
+        problems += [f"the call {call_id} has no result in the next message" for call_id in called - results]
+        problems += [f"the result of {call_id} has no call of its own before it" for call_id in results - called]
+        called = Counter(block["id"] for block in message["content"] if block["type"] == "tool_use")
+    if problems:
+        raise InvalidRequestError(f"Anthropic would refuse this request: {'; '.join(problems)}.", provider="anthropic")
+
+
 def _limits(request: ChatRequest, config: AnthropicConfig, model: str) -> dict[str, Any]:
     limits: dict[str, Any] = {"max_tokens": request.max_output_tokens or config.max_output_tokens}
-    effort = effort_for(model, request.reasoning_effort)
-    if thinking := thinking_for(model, config.thinking_budget_tokens, effort):
+    effort = effort_for(model, request.reasoning_effort or config.reasoning_effort)
+    if thinking := thinking_for(model, config.thinking_tokens, effort):
         limits["thinking"] = thinking
         budget = thinking.get("budget_tokens", 0)
         if budget >= limits["max_tokens"]:  # thinking counts towards max_tokens and would leave no room for the answer

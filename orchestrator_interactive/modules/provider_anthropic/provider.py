@@ -15,13 +15,14 @@ from weakref import WeakKeyDictionary
 import structlog
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from httpx2 import Timeout, create_ssl_context
+from pydantic_core import to_jsonable_python
 
+from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import LLMError, LLMTimeoutError
-from orchestrator_interactive.kernel.contracts.events import PROVIDER_RETRY
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import accepts_both
-from orchestrator_interactive.modules.provider_anthropic.convert import api_request
+from orchestrator_interactive.modules.provider_anthropic.convert import api_request, check_tool_pairs
 from orchestrator_interactive.modules.provider_anthropic.errors import FAILURES, incomplete_stream, kernel_error
 from orchestrator_interactive.modules.provider_anthropic.streaming import StreamedAnswer
 
@@ -57,6 +58,7 @@ class AnthropicProvider:
         self._client = client
         self._config = config
         self._hooks = hooks
+        self.priority = config.priority  # the provider with the lowest number is called first
 
     def get_info(self) -> ProviderInfo:
         return ProviderInfo(
@@ -92,10 +94,12 @@ class AnthropicProvider:
         decides about a retry. Without one, it is retried here. `request.timeout` includes the retries.
 
         Raises:
+            InvalidRequestError: a tool call without its result, or a result without its call.
             LLMError: an error of the kernel's family; it states whether and when a retry may succeed.
         """
         config = self._config.with_thinking() if kwargs.get("extended_thinking") else self._config
         api_call = api_request(request, config)
+        check_tool_pairs(api_call.body["messages"])
         stream: ResponseStream | None = kwargs.get("stream")
         async with _deadline(request.timeout, api_call.model):
             return await (self._with_retries(api_call) if stream is None else self._ask(api_call, stream))
@@ -121,11 +125,14 @@ class AnthropicProvider:
     async def _ask(self, api_call: ApiRequest, stream: ResponseStream | None) -> ChatResponse:
         answer = StreamedAnswer(api_call, stream, self._config.prices if api_call.model == self._config.model else None)
         timeout = Timeout(self._config.timeout_s, connect=_CONNECT_TIMEOUT_S)
+        await self._announce_call(
+            events.LLM_REQUEST, api_call, {"message_count": len(api_call.body["messages"])}, api_call.body
+        )
         try:
             async with asyncio.timeout(None) as tail:
-                async with await self._client.messages.create(**api_call.body, stream=True, timeout=timeout) as events:
+                async with await self._client.messages.create(**api_call.body, stream=True, timeout=timeout) as sent:
                     last_s = time.monotonic()
-                    async for event in events:
+                    async for event in sent:
                         answer.feed(event)
                         if time.monotonic() - last_s > _YIELD_EVERY_S:  # the SDK does not yield between buffered events
                             await asyncio.sleep(0)
@@ -137,7 +144,10 @@ class AnthropicProvider:
                 raise self._kernel_error(e, api_call.model) from e
         if not answer.complete:
             raise incomplete_stream(api_call.model)
-        return answer.response()
+        response = answer.response()
+        facts = {"status": "ok", "usage": response.usage, "finish_reason": response.finish_reason}
+        await self._announce_call(events.LLM_RESPONSE, api_call, facts, response)
+        return response
 
     def _delay_s(self, error: LLMError, attempt: int) -> float | None:
         """Return the delay before a retry in seconds; `None` if a retry is useless."""
@@ -149,10 +159,17 @@ class AnthropicProvider:
             return backoff_s - jitter_s
         return error.retry_after + jitter_s if error.retry_after <= _MAX_WAIT_S else None
 
+    async def _announce_call(self, event: str, api_call: ApiRequest, facts: dict[str, Any], payload: Any) -> None:
+        """Emit an event of a call, with its whole payload if `raw` is set."""
+        if self._hooks.listens(event):
+            raw = {"raw": payload} if self._config.raw else {}
+            data = {"provider": self.name, "model": api_call.model, **facts, **raw}
+            await self._hooks.emit(event, to_jsonable_python(data, exclude_none=True))
+
     async def _announce_retry(self, model: str, attempt: int, delay_s: float, error: LLMError) -> None:
         log.info("provider.retry", provider=self.name, model=model, attempt=attempt, delay_s=delay_s, error=str(error))
         data = {"provider": self.name, "model": model, "attempt": attempt, "delay_s": delay_s, "error": str(error)}
-        await self._hooks.emit(PROVIDER_RETRY, data)
+        await self._hooks.emit(events.PROVIDER_RETRY, data)
 
     def _kernel_error(self, error: Exception, model: str) -> LLMError:
         return kernel_error(error, model=model, api_key=self._config.api_key, timeout_s=self._config.timeout_s)

@@ -6,9 +6,10 @@ import re
 import secrets
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+import structlog
+from pydantic import AliasChoices, Field
 
 from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
@@ -16,12 +17,14 @@ from orchestrator_interactive.kernel.tool_support import run_blocking
 from orchestrator_interactive.loop.tool_results import MAX_CHARS
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, Limits
 from orchestrator_interactive.modules.tool_filesystem.tools import ALL_TOOLS
-from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError, WorkspaceFolder
+from orchestrator_interactive.modules.tool_filesystem.workspace import Access, WorkspaceError, WorkspaceFolder
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
 __all__ = ["FilesystemOptions", "mount"]
+
+log = structlog.get_logger(__name__)
 
 _MAX_LINE = 10_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -31,16 +34,24 @@ _MAX_OF_A_NAME = 60
 class FilesystemOptions(Options):
     """Options of `tool-filesystem`.
 
-    `root` is the workspace folder; by default the session's capability `session.working_dir`, otherwise the process's
-    working directory.
+    `root`, or `working_dir`, is the workspace folder; by default the session's capability `session.working_dir`,
+    otherwise the process's working directory.
 
     Args:
+        allowed_read_paths: files and folders that may be read, relative to `root`; all of the workspace unless set.
+        allowed_write_paths: the same for writing.
+        denied_write_paths: files and folders that must not be written, even if they are allowed.
         quota_mb: total size of the files in the folder, in megabytes; unlimited unless set.
         quota_files: number of files and folders in it; unlimited unless set.
         reserve_mb: free space that a write leaves on the disk, in megabytes.
     """
 
-    root: Path | None = None
+    without_effect: ClassVar[frozenset[str]] = frozenset({"require_approval"})
+
+    root: Path | None = Field(None, validation_alias=AliasChoices("root", "working_dir"))
+    allowed_read_paths: tuple[Path, ...] | None = None
+    allowed_write_paths: tuple[Path, ...] | None = None
+    denied_write_paths: tuple[Path, ...] = ()
     max_read_bytes: int = Field(default=200_000, gt=0)
     max_results: int = Field(default=200, gt=0)
     quota_mb: int | None = Field(default=None, gt=0)
@@ -54,7 +65,7 @@ class FilesystemOptions(Options):
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
-    """Mount `list_files`, `read_file`, `search_files` and `write_file`.
+    """Mount `list_files`, `read_file`, `search_files`, `write_file` and `edit_file`.
 
     Registers the capability `workspace.save(name, text)`, which writes a text to a new file for `read_file` and returns
     its path. It raises ValueError with a readable message if the file cannot be written.
@@ -65,7 +76,14 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     coordinator = to_local_coordinator(coordinator)
     options = validate(FilesystemOptions, config, "tool-filesystem")
     root = options.root or Path(coordinator.get_capability("session.working_dir") or ".")
-    workspace = WorkspaceFolder(root, options.limits())
+    access = Access(options.allowed_read_paths, options.allowed_write_paths, options.denied_write_paths)
+    workspace = WorkspaceFolder(root, options.limits(), access)
+    if workspace.unreachable:
+        log.warning(
+            "tool_filesystem.paths_outside_workspace",
+            paths=[str(path) for path in workspace.unreachable],
+            what_to_do="choose a `root` that contains them; allowed paths only restrict access inside it",
+        )
 
     async def save(name: str, text: str) -> str:
         return await run_blocking(workspace.root, _save, workspace, name, text)
@@ -79,7 +97,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
 def _save(workspace: WorkspaceFolder, name: str, text: str) -> str:
     path = f"results/{_UNSAFE.sub('-', name)[:_MAX_OF_A_NAME]}-{secrets.token_hex(4)}.txt"
     try:
-        workspace.write(path, _with_short_lines(text).encode(errors="replace"), append=False, max_bytes=4 * MAX_CHARS)
+        workspace.write(path, _with_short_lines(text).encode(errors="replace"), max_bytes=4 * MAX_CHARS)
     except WorkspaceError as e:
         raise ValueError(str(e)) from e
     return path

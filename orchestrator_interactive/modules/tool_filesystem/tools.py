@@ -1,4 +1,4 @@
-"""The four tools: list, read, search, write."""
+"""The five tools: list, read, search, write, edit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import codecs
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
@@ -24,6 +24,8 @@ _MAX_LABEL = 48
 _MAX_SHOWN_LINE = 300
 _LOOKED_AT_FOR_BINARY = 8_192
 _SKIPPED_AT_ONCE = 65_536
+# The second name is that of Amplifier's tools of the same names.
+_PATH = AliasChoices("path", "file_path")
 
 Input = TypeVar("Input", bound=Options)
 
@@ -53,7 +55,10 @@ class FileTool(ABC, Generic[Input]):
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         """Return a status text for people; accepts any input."""
         argument, with_value, without = self.labels
-        value = _short(input.get(argument)) if isinstance(input, dict) else ""
+        names = _PATH.choices if argument == "path" else [argument]
+        value = (
+            next(filter(None, (_short(input.get(str(name))) for name in names)), "") if isinstance(input, dict) else ""
+        )
         return without if value in {"", "."} else with_value.format(value)
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
@@ -91,7 +96,7 @@ class ListFiles(FileTool[ListInput]):
 
 
 class ReadInput(Options):
-    path: str = Field(description="The file to read, such as notes.md.")
+    path: str = Field(validation_alias=_PATH, description="The file to read, such as notes.md.")
     offset: int = Field(1, ge=1, description="The number of the first line to read.")
     limit: int | None = Field(None, ge=1, description="How many lines to read. Default: as many as fit.")
 
@@ -145,7 +150,9 @@ class SearchFiles(FileTool[SearchInput]):
 
 
 class WriteInput(Options):
-    path: str = Field(description="The file to write, such as plans/may.md. Folders are created.")
+    path: str = Field(
+        validation_alias=_PATH, description="The file to write, such as plans/may.md. Folders are created."
+    )
     content: str = Field(description="The text.")
     append: bool = Field(False, description="Append the text instead of replacing the file.")
 
@@ -167,7 +174,45 @@ class WriteFile(FileTool[WriteInput]):
         return f"{done} {wanted.path}; it has {size:,} bytes now."
 
 
-ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (ListFiles, ReadFile, SearchFiles, WriteFile)
+class EditInput(Options):
+    path: str = Field(validation_alias=_PATH, description="The file to change.")
+    old_string: str = Field(min_length=1, description="The exact text to replace.")
+    new_string: str = Field(description="The text to put there.")
+    replace_all: bool = Field(False, description="Replace every occurrence; otherwise there must be only one.")
+
+
+class EditFile(FileTool[EditInput]):
+    name = "edit_file"
+    description = "Replace a text in a file of the workspace, and leave the rest of the file as it is."
+    side_effect_free = False
+    input_kind = EditInput
+    labels = ("path", "Editing {}", "Editing a file")
+
+    async def _work(self, wanted: EditInput) -> str:
+        return await run_blocking(self._workspace.root, self._edit, wanted)
+
+    def _edit(self, wanted: EditInput) -> str:
+        with self._workspace.open(wanted.path) as file:
+            content = file.read(MAX_WRITTEN_BYTES + 1)
+        if len(content) > MAX_WRITTEN_BYTES:
+            raise WorkspaceError(f"'{wanted.path}' is larger than {MAX_WRITTEN_BYTES:,} bytes and cannot be edited.")
+        old, new = wanted.old_string.encode(errors="replace"), wanted.new_string.encode(errors="replace")
+        found = content.count(old)
+        if old == new:
+            raise WorkspaceError(
+                "old_string and new_string are the same. Give the text that is to replace the old one."
+            )
+        if not found:
+            raise WorkspaceError(f"'{wanted.path}' does not contain old_string. Read the file and copy the exact text.")
+        if found > 1 and not wanted.replace_all:
+            hint = "Give more of the text around it, or set replace_all=true."
+            raise WorkspaceError(f"'{wanted.path}' contains old_string {found} times. {hint}")
+        changed = content.replace(old, new)
+        size = self._workspace.write(wanted.path, changed, replaced=content, max_bytes=MAX_WRITTEN_BYTES)
+        return f"Replaced {found} occurrence{'s' * (found > 1)} in {wanted.path}; it has {size:,} bytes now."
+
+
+ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (ListFiles, ReadFile, SearchFiles, WriteFile, EditFile)
 
 
 def _short(given: Any) -> str:

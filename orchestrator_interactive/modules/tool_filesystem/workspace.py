@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -40,16 +41,34 @@ class WorkspaceError(Exception):
     """A file operation failed; the message states a remedy."""
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Files and folders of the workspace that may be used; None is the whole workspace. `read_only` ranks first."""
+
+    readable: Sequence[Path] | None = None
+    writable: Sequence[Path] | None = None
+    read_only: Sequence[Path] = ()
+
+
+_UNRESTRICTED = Access()
+
+
 class WorkspaceFolder:
     """The files under one root folder, which is created if it is missing.
 
-    Its methods block: call them in a thread.
+    Its methods block: call them in a thread. Paths in `access` are relative to the root, or absolute.
     """
 
-    def __init__(self, root: Path, limits: Limits = _UNLIMITED) -> None:
+    def __init__(self, root: Path, limits: Limits = _UNLIMITED, access: Access = _UNRESTRICTED) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root = root.resolve(strict=True)
         self._quota = Quota(self.root, limits)
+        self._readable = None if access.readable is None else self._resolved(access.readable)
+        self._writable = None if access.writable is None else self._resolved(access.writable)
+        self._read_only = self._resolved(access.read_only)
+        allowed = [*(self._readable or ()), *(self._writable or ())]
+        inside = [path for path in allowed if path.is_relative_to(self.root) or self.root.is_relative_to(path)]
+        self.unreachable = [path for path in allowed if path not in inside]
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
@@ -59,6 +78,7 @@ class WorkspaceFolder:
             WorkspaceError: outside of the workspace, missing, or not a regular file.
         """
         folders, name = self._file_parts(path)
+        self._refuse_unless("read", self._readable, path, [*folders, name])
         with _explained(path), self._folder(folders) as folder:
             file = _opened(name, folder, path)
         with file:
@@ -72,6 +92,7 @@ class WorkspaceFolder:
             WorkspaceError: outside of the workspace, missing, or neither a folder nor a regular file.
         """
         parts = self._parts(path)
+        self._refuse_unless("read", self._readable, path, parts)
         with _explained(path), self._folder(parts[:-1]) as folder:
             fd = os.open(parts[-1] if parts else ".", FILE, dir_fd=folder)
         try:
@@ -82,23 +103,43 @@ class WorkspaceFolder:
         finally:
             os.close(fd)
 
-    def write(self, path: str, content: bytes, *, append: bool, max_bytes: int) -> int:
+    def write(
+        self, path: str, content: bytes, *, append: bool = False, replaced: bytes | None = None, max_bytes: int
+    ) -> int:
         """Write or extend a file atomically, creating its folders; return its new size in bytes.
 
+        `replaced` is the content that the new content was made from.
+
         Raises:
-            WorkspaceError: outside of the workspace, too large, not a regular file, or over a limit.
+            WorkspaceError: outside of the workspace, too large, not a regular file, changed since, or over a limit.
         """
         folders, name = self._file_parts(path)
+        if any(self.root.joinpath(*folders, name).is_relative_to(each) for each in self._read_only):
+            raise WorkspaceError(f"'{path}' must not be changed: the configuration of this agent protects it.")
+        self._refuse_unless("write", self._writable, path, [*folders, name])
         room = self._quota.room([*folders, name], len(content), append=append)
         with _explained(path), room, self._folder(folders, create=True) as folder:
             mode = _mode_to_keep(name, folder, path)
-            if append and mode is not None:
+            before = b""
+            if mode is not None and (append or replaced is not None):
                 with _opened(name, folder, path) as present:
-                    content = present.read(max_bytes + 1) + content
+                    before = present.read(max_bytes + 1)
+            if replaced is not None and before != replaced:
+                raise WorkspaceError(f"'{path}' was changed in the meantime. Read it again, then repeat the call.")
+            content = before + content if append else content
             if len(content) > max_bytes:
                 raise WorkspaceError(f"'{path}' would be larger than {max_bytes:,} bytes. Split it into several files.")
             _replace(name, folder, content, mode)
         return len(content)
+
+    def _resolved(self, paths: Sequence[Path]) -> list[Path]:
+        return [Path(os.path.realpath(self.root / path.expanduser())) for path in paths]
+
+    def _refuse_unless(self, verb: str, allowed: Sequence[Path] | None, path: str, parts: Sequence[str]) -> None:
+        if allowed is None or any(self.root.joinpath(*parts).is_relative_to(each) for each in allowed):
+            return
+        inside = ", ".join(str(each.relative_to(self.root)) for each in allowed if each.is_relative_to(self.root))
+        raise WorkspaceError(f"You may not {verb} '{path}'. You may {verb} in: {inside or 'no folder'}.")
 
     def _file_parts(self, path: str) -> tuple[list[str], str]:
         *folders, name = self._parts(path) or [""]

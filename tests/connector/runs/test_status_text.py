@@ -139,8 +139,14 @@ def test_malformed_arguments_of_the_to_do_tool_are_ignored(args):
     assert after(("tool:start", call), ("tool:end", call)).todo == ()
 
 
-async def test_the_shown_to_do_list_is_that_of_the_tool():
-    args = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}, {"text": "rest"}]}
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}, {"text": "rest"}]},
+        {"action": "update", "todos": [{"content": "look", "status": "completed", "activeForm": "looking"}]},
+    ],
+)
+async def test_the_shown_to_do_list_is_that_of_the_tool(args):
     tool = TodoTool()
     await tool.execute(args)
     call = {"tool": tool.name, "id": "1", "args": args}

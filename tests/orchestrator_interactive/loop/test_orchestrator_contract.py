@@ -118,6 +118,14 @@ class TestProviderSelection:
             await agent.coordinator.mount("providers", ScriptedProvider(say(name), name=name))
         assert await agent.run() == asked
 
+    async def test_the_priority_of_a_provider_ranks_before_the_order_of_the_plan(self) -> None:
+        agent = await make_agent(say("first"))
+        for name, priority in (("second", 5), ("third", 100), ("fourth", "high")):
+            provider: Any = ScriptedProvider(say(name), name=name)
+            provider.priority = priority
+            await agent.coordinator.mount("providers", provider)
+        assert await agent.run() == "second"
+
     async def test_a_default_provider_that_could_not_be_mounted_is_replaced_by_the_first_with_a_warning(self) -> None:
         agent = await make_agent(say("first"), default_provider="absent")
         with capture_logs() as logs:

@@ -17,6 +17,7 @@ VALID: dict[str, dict[str, Any]] = {
     "read_file": {"path": "notes.md"},
     "search_files": {"query": "hello"},
     "write_file": {"path": "new.md", "content": "hello"},
+    "edit_file": {"path": "notes.md", "old_string": "hello", "new_string": "bye"},
     "todo": {"items": [{"text": "bake a cake"}]},
 }
 INVALID: dict[str, Any] = {
@@ -24,6 +25,7 @@ INVALID: dict[str, Any] = {
     "read_file": {"path": "absent.md"},
     "search_files": {"query": ""},
     "write_file": {"path": "new.md", "content": "x", "mode": "wild"},
+    "edit_file": {"path": "notes.md", "old_string": "absent", "new_string": "bye"},
     "todo": {"items": "bake a cake"},
 }
 

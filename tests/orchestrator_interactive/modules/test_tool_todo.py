@@ -58,7 +58,9 @@ async def test_the_capability_has_read_only_items(coordinator: ModuleCoordinator
         ({"items": [{"text": "  "}]}, "'items.0.text'"),
         ({"items": [{"status": "done"}]}, "'items.0.text' is missing"),
         ({"items": "buy cake"}, "'items'"),
-        ({"todos": []}, "there is no 'todos'; there are: action, items"),
+        ({"todo": []}, "there is no 'todo'; there are: action, items"),
+        ({"action": "create", "todos": [{"content": "x", "status": "complete"}]}, "'todos.0.status'"),
+        ({"items": [], "todos": []}, "'items' and 'todos' are names of the same option"),
         ("buy cake", "todo: "),
     ],
 )
@@ -69,6 +71,24 @@ async def test_the_error_of_invalid_input_names_the_field_and_changes_nothing(to
     assert reason in refused.error["message"]
     assert reason in refused.get_serialized_output()
     assert (await todo.execute({"action": "show"})).output == "☐ stays"
+
+
+PLAN = [
+    {"content": "Bake", "activeForm": "Baking", "status": "completed"},
+    {"content": "Eat", "activeForm": "Eating", "status": "in_progress"},
+]
+
+
+async def test_the_calls_of_amplifiers_tool_have_its_answers(coordinator: ModuleCoordinator, todo: Any) -> None:
+    counts = {"count": 2, "pending": 0, "in_progress": 1, "completed": 1}
+    assert (await todo.execute({"action": "create", "todos": PLAN[:1]})).output["status"] == "created"
+    updated = await todo.execute({"action": "update", "todos": PLAN})
+    assert updated.output == {"status": "updated", **counts, "todos": PLAN}
+    assert (await todo.execute({"action": "list"})).output == {"status": "listed", **counts, "todos": PLAN}
+    assert [(item.text, item.status) for item in todo.items()] == [("Bake", "done"), ("Eat", "in_progress")]
+    assert todo.label({"action": "list"}) == "Looking at the to-do list"
+    # Amplifier's hooks-todo-reminder reads this attribute before each request.
+    assert coordinator.todo_state == PLAN  # type: ignore[attr-defined]
 
 
 def test_the_label_names_the_action(todo: Any) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import amplifier_core
+import amplifier_core.module_sources
 import pytest
 from agents import call, echo, faults, returning, say, use
 from anthropic_server import AnthropicServer, text, thinking, tool_call
@@ -44,9 +45,26 @@ async def test_every_module_is_mounted_and_contributes_its_events(core_session: 
     assert type(points["orchestrator"]).__name__ == "InteractiveOrchestrator"
     assert type(points["context"]).__name__ == "SimpleContext"
     assert list(points["providers"]) == ["demo"]
-    assert sorted(points["tools"]) == ["list_files", "read_file", "search_files", "todo", "write_file"]
+    assert sorted(points["tools"]) == ["edit_file", "list_files", "read_file", "search_files", "todo", "write_file"]
     contributed = await coordinator.collect_contributions("observability.events")
     assert {"injection:applied", "context:pre_compact"} <= {event for events in contributed for event in events}
+
+
+class PreparedBundle:
+    """A resolver like that of amplifier-foundation, which refuses a module that has no `source`."""
+
+    async def async_resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> Any:
+        assert source_hint is None
+        raise amplifier_core.module_sources.ModuleNotFoundError(f"No source hint provided for '{module_id}'.")
+
+
+async def test_a_bundle_names_the_installed_modules_without_a_source(plan: dict[str, Any]) -> None:
+    session = {"orchestrator": "loop-interactive", "context": "context-simple"}
+    core = amplifier_core.AmplifierSession({"session": session, **plan})
+    await core.coordinator.mount("module-source-resolver", PreparedBundle())
+    async with core:
+        assert {"read_file", "todo"} <= set(core.coordinator.get("tools"))
+        assert "`party.md`" in await core.execute("look through the notes and suggest improvements")
 
 
 async def test_a_run_uses_the_tools(core_session: Make, plan: dict[str, Any], notes: Path) -> None:

@@ -114,6 +114,16 @@ class TestModuleLoaderAPI:
         assert list(tools) == ["a", "b"]
         assert type(tools["a"]) is type(tools["b"])
 
+    async def test_without_a_resolver_a_source_is_ignored_with_a_warning(
+        self, shipped_plan: dict[str, Any], logs
+    ) -> None:
+        entry = {"module": "tool-todo", "source": "git+https://example.com/tool-todo"}
+        async with AmplifierSession({**shipped_plan, "tools": [entry]}) as session:
+            assert list(session.coordinator.get("tools")) == ["todo"]
+        (ignored,) = logs.named("module.source_ignored")
+        assert (ignored["log_level"], ignored["module"], ignored["source"]) == ("warning", *entry.values())
+        assert "mount a module-source-resolver" in ignored["what_to_do"]
+
 
 class TestMountingACustomResolver:
     async def test_a_session_uses_it_for_the_plan(self, shipped_plan: dict[str, Any], make_module) -> None:

@@ -80,16 +80,16 @@ def search_processes() -> list[str]:
     return found
 
 
-async def test_it_mounts_four_tools_and_creates_the_folder(root: Path) -> None:
+async def test_it_mounts_five_tools_and_creates_the_folder(root: Path) -> None:
     tools = await tools_in(root)
-    assert set(tools) == {"list_files", "read_file", "search_files", "write_file"}
+    assert set(tools) == {"list_files", "read_file", "search_files", "write_file", "edit_file"}
     assert names_in(root) == []
     for name, tool in tools.items():
         assert isinstance(tool, Tool)
         assert tool.name == name
         assert tool.input_schema == tool.get_schema()
         assert tool.input_schema["type"] == "object"
-        assert tool.side_effect_free is (name != "write_file")
+        assert tool.side_effect_free is (name not in {"write_file", "edit_file"})
 
 
 @pytest.mark.parametrize("is_set", [True, False])
@@ -106,7 +106,7 @@ async def test_the_default_root_is_the_folder_of_the_session_or_the_process(root
 
 
 async def test_the_error_names_an_unknown_option(root: Path) -> None:
-    with pytest.raises(ValueError, match="there is no 'maxresults'; there are: root, max_read_bytes, max_results"):
+    with pytest.raises(ValueError, match=r"there is no 'maxresults'; there are: root, .*max_read_bytes, max_results"):
         await tools_in(root, maxresults=3)
 
 

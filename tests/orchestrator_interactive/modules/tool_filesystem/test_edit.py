@@ -1,0 +1,115 @@
+"""The tool edit_file, the parameter `file_path`, and paths that may not be read or written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator_interactive.kernel import AmplifierSession, ToolResult
+from orchestrator_interactive.modules import tool_filesystem
+from orchestrator_interactive.modules.tool_filesystem.workspace import WorkspaceError, WorkspaceFolder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "workspace" / "plans").mkdir(parents=True)
+    (tmp_path / "workspace" / "notes.md").write_text("bake a cake, eat a cake\n")
+    (tmp_path / "workspace" / "plans" / "may.md").write_text("# May\n")
+    return tmp_path / "workspace"
+
+
+async def tools_in(root: Path, **config: Any) -> Any:
+    """Mount the tools; return a function that calls one and returns its output or its error."""
+    coordinator = AmplifierSession({"session": {"orchestrator": "none", "context": "none"}}).coordinator
+    await tool_filesystem.mount(coordinator, {"working_dir": str(root), **config})
+
+    async def run(name: str, **given: Any) -> tuple[bool, str]:
+        result: ToolResult = await coordinator.get("tools", name).execute(given)
+        return result.success, str(result.output if result.success else (result.error or {})["message"])
+
+    return run
+
+
+async def test_amplifiers_parameter_file_path_is_accepted_beside_path(root: Path) -> None:
+    run = await tools_in(root)
+    assert (await run("write_file", file_path=str(root / "new.md"), content="a\nb\n"))[0]
+    assert await run("read_file", file_path="new.md", offset=2, limit=5) == (True, "b\n")
+    both = await run("read_file", path="new.md", file_path="notes.md")
+    assert both == (False, "read_file: 'path' and 'file_path' are names of the same option; give only one.")
+
+
+async def test_an_edit_replaces_one_text_or_every_occurrence(root: Path) -> None:
+    run = await tools_in(root)
+    edit = {"file_path": "notes.md", "new_string": "tört"}
+    assert await run("edit_file", old_string="bake a cake", **edit) == (
+        True,
+        "Replaced 1 occurrence in notes.md; it has 18 bytes now.",
+    )
+    (root / "notes.md").write_text("a, b, a\n")
+    assert (await run("edit_file", old_string="a", replace_all=True, **edit))[1].startswith("Replaced 2 occurrences")
+    assert (root / "notes.md").read_text() == "tört, b, tört\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"old_string": "a cake"}, "contains old_string 2 times. Give more of the text around it, or set replace_all"),
+        ({"old_string": "pie"}, "does not contain old_string"),
+        ({"old_string": "tea"}, "old_string and new_string are the same"),
+        ({"old_string": ""}, "'old_string'"),
+        ({"old_string": "x", "path": "absent.md"}, "There is no 'absent.md'"),
+        ({"old_string": "x", "path": "../notes.md"}, "is not in the workspace"),
+    ],
+)
+async def test_an_edit_that_is_not_clear_changes_nothing(root: Path, given: dict[str, str], sentence: str) -> None:
+    before = (root / "notes.md").read_text()
+    success, message = await (await tools_in(root))("edit_file", **{"path": "notes.md", "new_string": "tea", **given})
+    assert not success
+    assert sentence in message
+    assert (root / "notes.md").read_text() == before
+
+
+async def test_an_edit_does_not_undo_a_write_that_came_between_its_steps(root: Path) -> None:
+    folder = WorkspaceFolder(root)
+    folder.write("notes.md", b"new", max_bytes=100)
+    with pytest.raises(WorkspaceError, match=r"was changed in the meantime\. Read it again"):
+        folder.write("notes.md", b"edited", replaced=b"old", max_bytes=100)
+    assert (root / "notes.md").read_text() == "new"
+
+
+class TestAllowedPaths:
+    async def test_writing_is_confined_to_the_allowed_paths_and_denied_ones_rank_first(self, root: Path) -> None:
+        run = await tools_in(root, allowed_write_paths=["plans", "todo.md"], denied_write_paths=["plans/final"])
+        assert (await run("write_file", path="plans/deep/june.md", content="x"))[0]
+        assert (await run("write_file", path="todo.md", content="x"))[0]
+        assert (await run("write_file", path="plans-b.md", content="x")) == (
+            False,
+            "You may not write 'plans-b.md'. You may write in: plans, todo.md.",
+        )
+        refused = await run("edit_file", path="notes.md", old_string="bake", new_string="x")
+        assert refused == (False, "You may not write 'notes.md'. You may write in: plans, todo.md.")
+        assert "must not be changed" in (await run("write_file", path="plans/final/a.md", content="x"))[1]
+        assert not (root / "plans" / "final").exists()
+
+    async def test_a_link_does_not_lead_out_of_the_allowed_paths(self, root: Path) -> None:
+        (root / "plans" / "link").symlink_to(root)
+        run = await tools_in(root, allowed_write_paths=["plans"], allowed_read_paths=["plans"])
+        assert "You may not write" in (await run("write_file", path="plans/link/notes.md", content="x"))[1]
+        assert "You may not read" in (await run("read_file", path="plans/link/notes.md"))[1]
+
+    async def test_reading_listing_and_searching_are_confined_to_the_allowed_paths(self, root: Path) -> None:
+        run = await tools_in(root, allowed_read_paths=["plans"])
+        assert await run("list_files", path="plans") == (True, "plans/may.md (6 bytes)")
+        assert await run("search_files", query="May", path="plans") == (True, "plans/may.md:1: # May")
+        sentence = "You may not read '{}'. You may read in: plans."
+        assert await run("list_files") == (False, sentence.format("."))
+        assert await run("search_files", query="cake") == (False, sentence.format("."))
+        assert await run("read_file", path="notes.md") == (False, sentence.format("notes.md"))
+
+    async def test_a_path_outside_of_the_workspace_gives_no_access_and_is_logged(self, root: Path, logs) -> None:
+        outside = root.parent / "outside"
+        run = await tools_in(root, allowed_write_paths=[str(root.parent), str(outside)])
+        assert (await run("write_file", path="a.md", content="x"))[0]  # the root is inside the first path
+        assert "is not in the workspace" in (await run("write_file", path=str(outside / "a.md"), content="x"))[1]
+        (warned,) = logs.named("tool_filesystem.paths_outside_workspace")
+        assert warned["paths"] == [str(outside)]
