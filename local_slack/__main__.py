@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -22,28 +23,36 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 _GRACE_S = 10.0
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CANNOT_START = 127
 
 
 @asynccontextmanager
-async def _child(command: Sequence[str], variables: Mapping[str, str]) -> AsyncIterator[Process]:
+async def _child(command: Sequence[str], variables: Mapping[str, str], *, apart: bool) -> AsyncIterator[Process]:
     """Run ``command`` while the block runs; then terminate it, and kill it after a grace period.
+
+    ``apart``: in a process group of its own, so that it gets no Ctrl-C of the terminal.
 
     Raises OSError if it cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **variables})
+    env = {**os.environ, **variables}
+    process = await asyncio.create_subprocess_exec(*command, env=env, process_group=0 if apart else None)
     try:
         yield process
     finally:
-        with suppress(ProcessLookupError):
-            if process.returncode is None:
-                process.terminate()
+        _send(process, signal.SIGTERM)
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
                 await process.wait()
+        _send(process, signal.SIGKILL)
+        await process.wait()
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    # `Process.send_signal` would reap a child that has just ended, and asyncio would then log an unknown child.
+    with suppress(ProcessLookupError):
         if process.returncode is None:
-            process.kill()
-            await process.wait()
+            os.kill(process.pid, number)
 
 
 async def _exit_code(process: Process) -> int:
@@ -78,6 +87,11 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
 @click.option("--deliver-to", metavar="URL", help="Send events to this request URL, not over Socket Mode.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the record as JSON lines.")
 @click.option("--no-limits", is_flag=True, help="Turn off Slack's rate limits.")
+@click.option(
+    "--hint",
+    metavar="TEXT",
+    help="Print the page's URL with this text once COMMAND is connected, and no variables. Ctrl-C terminates COMMAND.",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def main(  # noqa: PLR0913, PLR0917 - one argument per option
     host: str,
@@ -89,6 +103,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     deliver_to: str | None,
     record: Path | None,
     no_limits: bool,
+    hint: str | None,
     command: tuple[str, ...],
 ) -> None:
     """Run a Slack workspace on this machine.
@@ -111,7 +126,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
         raise click.UsageError(str(e)) from e
     try:
         with _recording(slack, record):
-            code = asyncio.run(_run(slack, command))
+            code = asyncio.run(_run(slack, command, hint))
     except LocalSlackError as e:
         raise click.ClickException(str(e)) from e
     sys.exit(code)
@@ -132,28 +147,37 @@ def _recording(slack: LocalSlack, path: Path | None) -> Iterator[None]:
         yield
 
 
-async def _run(slack: LocalSlack, command: Sequence[str]) -> int:
+async def _run(slack: LocalSlack, command: Sequence[str], hint: str | None) -> int:
     """Serve until a signal or the child ends it; returns the exit code."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ENDING:
         loop.add_signal_handler(number, stop.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)  # who started this process may hold them back until here
     async with slack:
-        click.echo(_block(slack))
+        if hint is None:
+            click.echo(_block(slack))
         if not command:
+            click.echo(f"Or start one with:\n\n  {slack.start_command}")
             await stop.wait()
             return 0
-        return await _run_beside(slack, command, stop)
+        return await _run_beside(slack, command, stop, hint)
 
 
-async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.Event) -> int:
+async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.Event, hint: str | None) -> int:
     try:
-        async with _child(command, slack.variables) as process:
+        async with _child(command, slack.variables, apart=hint is not None) as process:
             ended = asyncio.create_task(_exit_code(process))
             stopped = asyncio.create_task(stop.wait())
+            connected = asyncio.create_task(slack.until(lambda workspace: workspace.bot_online, math.inf))
+            if hint is not None:
+                await asyncio.wait((ended, stopped, connected), return_when=asyncio.FIRST_COMPLETED)
+                if connected.done():
+                    click.echo(f"\n  {slack.url}\n\n{hint}")
+            connected.cancel()
             await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
-            if ended.done():
+            if ended.done() and not stop.is_set():
                 return ended.result()
     except OSError as e:
         click.echo(f"Error: cannot start {command[0]!r}: {e.strerror or e}", err=True)
