@@ -25,7 +25,7 @@ _FIELDS = {"e": int, "l": str, "b": int, "o": list, "p": list}
 class StateEnvelope(TypedDict):
     """A serialized state: version, type, time (seconds since the epoch) and data.
 
-    The data are JSON, compressed with zstandard above a size limit.
+    The data are JSON, compressed with zstandard above a size limit: bytes in a store, base64 elsewhere.
     """
 
     v: int

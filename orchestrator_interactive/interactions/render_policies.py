@@ -33,18 +33,26 @@ class UnknownPolicy(PolicyError, LookupError):  # noqa: N818 - a fact about the 
     """There is no render policy of this name."""
 
 
+def _place(policy: Policy) -> tuple[Any, Any]:
+    """Return where a function is defined; a reloaded module defines the same function again."""
+    return getattr(policy, "__module__", None), getattr(policy, "__qualname__", policy)
+
+
 def register_policy(name: str) -> Callable[[AnyPolicy], AnyPolicy]:
     """Register a function as a render policy: `policy(messages, **kwargs) -> messages`.
 
+    A policy of this module, such as `summary`, can be replaced.
+
     Raises:
-        ValueError: the name is blank or taken.
+        ValueError: the name is blank, or another module has registered a policy of this name.
     """
     if not name.strip():
         raise ValueError("The name of a render policy must not be blank.")
 
     def registered(policy: AnyPolicy) -> AnyPolicy:
         known = _POLICIES.get(name)
-        if known is not None and _place(known) != _place(policy):
+        places = {_place(each) for each in (known, policy) if each is not None}
+        if len(places) > 1 and all(module != __name__ for module, _ in places):
             raise ValueError(f"There is already a render policy {name!r}: choose another name.")
         _POLICIES[name] = policy
         return policy
@@ -178,8 +186,3 @@ def _between_agents(message: Message) -> Message:
         head = f"[The answer of {other}{score}:]"
     lines = [head, *str(message["content"]).splitlines()]
     return {"role": message["role"], "content": "\n  ".join(lines)}
-
-
-def _place(policy: Policy) -> tuple[Any, Any]:
-    """Return where a function is defined; a reloaded module defines the same function again."""
-    return getattr(policy, "__module__", None), getattr(policy, "__qualname__", policy)

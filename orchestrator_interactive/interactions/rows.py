@@ -56,6 +56,17 @@ class ViewState(BaseState):
         return f"From here on the model sees {part} of the earlier conversation"
 
 
+@dataclass(slots=True, frozen=True)
+class ErasureState(BaseState):
+    """The record that messages of a person were erased from the log; no model reads it."""
+
+    user: str
+    messages: int
+
+    def note(self) -> str:
+        return f"{self.messages} messages of {self.user} were erased"
+
+
 class DeclaredCall(NamedTuple):
     """A call in an answer; the arguments are JSON."""
 

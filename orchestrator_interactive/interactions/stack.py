@@ -18,14 +18,22 @@ from orchestrator_interactive.interactions.errors import (
     WriteConflict,
 )
 from orchestrator_interactive.interactions.flow import after
-from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, damaged
-from orchestrator_interactive.interactions.serializers import decode, encode, read_state
-from orchestrator_interactive.interactions.states import START, AssistantMessageState, UserMessageState
+from orchestrator_interactive.interactions.records import DAMAGED, Flow, Key, Node, OpenCall, damaged
+from orchestrator_interactive.interactions.serializers import decode, pack, read_state
+from orchestrator_interactive.interactions.states import (
+    START,
+    AssistantMessageState,
+    UserMessageState,
+    WaitingState,
+)
+from orchestrator_interactive.interactions.stores import as_store
 from orchestrator_interactive.interactions.stores.base import Change, Log, conflict
 from orchestrator_interactive.interactions.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+    from redis.asyncio import Redis, RedisCluster
 
     from orchestrator_interactive.interactions.states import BaseState
     from orchestrator_interactive.interactions.stores.base import LogStore
@@ -75,14 +83,21 @@ class InteractionStack:
     All methods raise StoreError if the store cannot be used.
 
     Args:
-        store: store of the log; the stack does not close it.
+        store: store of the log, or a client of `redis.asyncio`; the stack does not close it.
         asked_by: ref of another agent's request that this conversation answers; it becomes the parent of the first
             artifact of each task.
     """
 
-    def __init__(self, store: LogStore, conversation_id: str, agent_id: str, *, asked_by: str | None = None) -> None:
+    def __init__(
+        self,
+        store: LogStore | Redis | RedisCluster,
+        conversation_id: str,
+        agent_id: str,
+        *,
+        asked_by: str | None = None,
+    ) -> None:
         self.key = Key(conversation_id, agent_id)
-        self._store = store
+        self._store = as_store(store)
         self._asked_by = asked_by
         # The log as of the last read or write, and its last node; `_is_read` is False if it must be read again.
         self._log = Log(0, Tree.empty(0.0))
@@ -91,6 +106,8 @@ class InteractionStack:
         self._moves: int | None = None
         self._fence: int | None = None
         self._lock = asyncio.Lock()
+        # Called with the states of each push.
+        self.on_push: Callable[[Sequence[BaseState]], None] | None = None
 
     @property
     def moves(self) -> int:
@@ -246,6 +263,27 @@ class InteractionStack:
         async for node in nodes(self._store, self.key, pieces):
             yield StackEntry(**entry_fields(self.key, node))
 
+    async def open_calls(self) -> tuple[OpenCall, ...]:
+        """Return the calls without a result at the end of the log."""
+        async with self._lock:
+            await self._load()
+            return self._last.flow.open if self._last is not None else ()
+
+    async def pending_waits(self) -> list[WaitingState]:
+        """Return the waiting states that are not over: those for an open call, and one at the end of the log."""
+        async with self._lock:
+            tree, last = (await self._load()).tree, self._last
+        flow = last.flow if last is not None else Flow()
+        calls = {call.id: int(call.place.rpartition("/")[2]) for call in flow.open}
+        if not calls and flow.last != WaitingState.__name__:
+            return []
+        start = min([*calls.values(), max(tree.head.end - _PAGE, 0)])
+        states = [read_state(node)[0] for node in await self._read(tree, start, tree.head.end)]
+        in_flow = [state for state in states if state is not None and state.follows is not None]
+        waits = [state for state in in_flow if isinstance(state, WaitingState) and state.correlation_id in calls]
+        at_end = in_flow[-1] if in_flow else None
+        return [*waits, at_end] if isinstance(at_end, WaitingState) and at_end not in waits else waits
+
     async def get_branch_info(self) -> list[Branch]:
         """Return all branches in order of creation."""
         return (await self._loaded()).branches()
@@ -255,6 +293,8 @@ class InteractionStack:
         if nodes:
             tree = log.tree.with_end(log.tree.head.end + len(nodes), nodes[-1].envelope["ts"])
             await self._commit(log, tree, nodes[-1], nodes, is_push=True)
+            if self.on_push is not None:
+                self.on_push(states)
         return tuple([node.ref(self.key) for node in nodes])
 
     async def _rewind(self, log: Log, length: int, states: Sequence[BaseState] = ()) -> str | None:
@@ -290,7 +330,7 @@ class InteractionStack:
         flow, episode, replayed = (last.flow, last.episode, last.replayed) if last else (Flow(), 0, 0)
         for index, state in enumerate(states, tree.head.end):
             begins = isinstance(state, UserMessageState) and not state.meanwhile and flow.last in _TASK_BEGINS_AFTER
-            envelope = encode(state)
+            envelope = pack(state)
             flow, call = after(flow, state, f"{tree.current}/{index}")
             cause = f"{self.key.path}/{call.place}" if call else self._asked_by if begins else None
             episode += begins

@@ -24,6 +24,7 @@ UNDERWAY = frozenset(
     }
 )
 WaitKind = Literal["tool", "agent", "llm", "user_input"]
+RunEnd = Literal["completed", "cancelled", "error", "unknown"]
 
 _TYPES: dict[str, type[BaseState]] = {}
 _REFLECTION = "reflection:"
@@ -205,3 +206,20 @@ class FinishedState(BaseState):
     """The conversation is complete: this branch accepts no more states."""
 
     follows: ClassVar[frozenset[str] | None] = UNDERWAY
+
+
+@dataclass(slots=True, frozen=True)
+class RunFinishedState(FinishedState):
+    """A run is complete, and the conversation continues with the next message; no model reads this state.
+
+    Args:
+        status: as in `execution:end`, or "unknown" if the end was not recorded before the next run.
+    """
+
+    status: RunEnd = "completed"
+
+    follows: ClassVar[frozenset[str] | None] = None
+
+    def __post_init__(self) -> None:
+        if self.status not in get_args(RunEnd):
+            raise ValueError(f"A run ends with one of {', '.join(get_args(RunEnd))}; not with {self.status!r}.")

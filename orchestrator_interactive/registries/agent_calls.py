@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from orchestrator_interactive.registries.tools import ToolContext, tool, tool_re
 from orchestrator_interactive.storage.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.kernel.contracts.models import ToolResult
@@ -44,6 +45,9 @@ log = structlog.get_logger(__name__)
 
 # Limit of nested agent calls.
 _MAX_DEPTH = 5
+
+# Time for the writes after an answer or a timeout, in seconds: the log's own watch is for calls of a lost process.
+_WRITE_TIME_S = 5.0
 
 _depth: ContextVar[int] = ContextVar("depth of asking agents", default=0)
 
@@ -76,21 +80,24 @@ async def call_agent(agent_id: str, message: str, context: ToolContext) -> ToolR
     except RegistryError as e:
         return failure(str(e))
     call = AgentCallState(agent_id, message)
+    reflection: Reflection | None = context.coordinator.get_capability("agents.reflection")
     ref: str | None = None
     run: CancellableTask[str] | None = None
     result: dict[str, Any] = {"status": "cancelled"}
     verdict: Verdict | None = None
     try:
         if context.stack is not None:
-            waiting = WaitingState("agent", correlation_id=call.correlation_id)
-            ref = (await context.stack.push(call, waiting))[0]
+            limit_s = registry.answer_timeout_s + (reflection.timeout_s if reflection else 0) + _WRITE_TIME_S
+            ref = (await context.stack.push(call, WaitingState("agent", time.time() + limit_s, call.correlation_id)))[0]
         run = CancellableTask(_run(agent, message, f"{context.conversation_id}/{call.correlation_id}", ref))
+        if not (await asyncio.wait({run.task}, timeout=registry.answer_timeout_s))[0]:
+            result = {"status": "timeout"}
+            return failure(f"Agent '{agent_id}' did not answer within {registry.answer_timeout_s:g} seconds.")
         with ErrorBoundary(log, "agent.failed", agent=agent_id) as boundary:
-            result = {"status": "success", "content": await run.shared()}
+            result = {"status": "success", "content": run.result()}
         if boundary.error is not None:
             result = {"status": "error", "content": error_text(boundary.error)}
             return failure(f"Agent '{agent_id}' failed: {result['content']}")
-        reflection: Reflection | None = context.coordinator.get_capability("agents.reflection")
         if reflection is not None:
             verdict = await reflection.judge(agent_id, message, result["content"], ref)
     finally:
@@ -162,16 +169,23 @@ def is_reflecting() -> bool:
 class Reflection:
     """Asks a reflection agent on behalf of one session.
 
-    It never breaks or blocks the run: an invalid or late verdict is ignored.
+    It never breaks or blocks the run: an invalid or late verdict is ignored. It judges the results of tools with the
+    attribute `reflect`, and of `tools`.
     """
 
     def __init__(
-        self, registry: AgentRegistry, agent_id: str, coordinator: ModuleCoordinator, timeout_s: float
+        self,
+        registry: AgentRegistry,
+        agent_id: str,
+        coordinator: ModuleCoordinator,
+        timeout_s: float,
+        tools: Collection[str] = (),
     ) -> None:
+        self._tools = frozenset(tools)
         self._registry = registry
         self._agent_id = agent_id
         self._coordinator = coordinator
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._comments: list[AssistantMessageState] = []
 
     def listen(self) -> None:
@@ -179,25 +193,27 @@ class Reflection:
         self._coordinator.register_capability("agents.reflection", self)
         hooks = self._coordinator.hooks
         hooks.register(events.TOOL_POST, self._on_tool, priority=_LAST, name="reflection")
-        hooks.register(events.EXECUTION_END, self._on_end, name="reflection")
+        # Before `context-stack`, which records the end of the run.
+        hooks.register(events.EXECUTION_END, self._on_end, priority=0, name="reflection")
 
     async def judge(self, subject: str, asked: Any, result: str, asked_by: str | None = None) -> Verdict | None:
         """Return the reflection agent's verdict, if any; its comment is logged after the run."""
         question = _shown(json.dumps(asked, default=str, ensure_ascii=False))
         request = _REQUEST.format(subject=subject, asked=question, result=_shown(result))
         work = CancellableTask(self._ask(request, asked_by))
-        limit = asyncio.get_running_loop().call_later(self._timeout_s, work.cancel)
+        limit = asyncio.get_running_loop().call_later(self.timeout_s, work.cancel)
         try:
             await work.wait()
         finally:
             limit.cancel()
-        error = work.error if work.is_finished else TimeoutError(f"none within {self._timeout_s:g} seconds")
+        error = work.error if work.is_finished else TimeoutError(f"none within {self.timeout_s:g} seconds")
         if error is not None:
             log.warning("reflection.failed", reflection_agent=self._agent_id, error=repr(error))
             return None
         verdict = verdict_in(answer := work.result())
         if verdict is None:
-            log.warning("reflection.no_verdict", reflection_agent=self._agent_id, subject=subject, answer=answer)
+            log.warning("reflection.no_verdict", reflection_agent=self._agent_id, subject=subject)
+            log.debug("reflection.unusable", reflection_agent=self._agent_id, answer=answer)
         elif verdict.comment:
             self._comments.append(AssistantMessageState(content=verdict.comment, meta=f"reflection:{subject}"))
         return verdict
@@ -210,7 +226,7 @@ class Reflection:
 
     async def _on_tool(self, _event: str, data: dict[str, Any]) -> HookResult:
         name = data["tool_name"]
-        if not getattr(self._coordinator.get("tools", name), "reflect", False):
+        if name not in self._tools and not getattr(self._coordinator.get("tools", name), "reflect", False):
             return CONTINUE
         verdict = await self.judge(name, data["tool_input"], str(data["tool_result"]))
         if verdict is None:

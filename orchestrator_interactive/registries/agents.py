@@ -16,6 +16,8 @@ from orchestrator_interactive.registries.schemas import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from orchestrator_interactive.interactions.stores.base import LogStore
 
 
@@ -26,19 +28,23 @@ class Agent(Protocol):
         ...
 
 
+# Time limit of an answer to another agent, in seconds: less than that of a tool call in the loop.
+ANSWER_TIMEOUT_S = 540.0
+
 # Creates an agent from its configuration, for this registry.
 AgentFactory = Callable[[LLMAgentConfig, "AgentRegistry"], Agent]
 
 
 class AgentRepository:
-    """The configurations of agents in a log store."""
+    """The configurations of agents: those in a log store, and `configured` ones by id, which take precedence."""
 
-    def __init__(self, store: LogStore) -> None:
+    def __init__(self, store: LogStore, configured: Mapping[str, LLMAgentConfig] | None = None) -> None:
         self._store = store
+        self._configured = dict(configured or {})
 
     async def save(self, config: LLMAgentConfig) -> None:
         """Store a configuration; replaces one with the same id."""
-        await self._store.save_agent(config.id, config.model_dump_json())
+        await self._store.save_agent(config.id, config.model_dump_json(exclude_unset=True))
 
     async def load(self, agent_id: str) -> LLMAgentConfig:
         """Load the configuration of an agent.
@@ -47,9 +53,11 @@ class AgentRepository:
             NotRegistered: there is none; the message lists the registered ids.
             RegistryError: it is malformed.
         """
+        if agent_id in self._configured:
+            return self._configured[agent_id]
         kept = await self._store.agents()
         if agent_id not in kept:
-            raise not_registered("agent", agent_id, kept)
+            raise not_registered("agent", agent_id, {**kept, **self._configured})
         try:
             return validate(LLMAgentConfig, _parsed(kept[agent_id]), f"The stored configuration of agent '{agent_id}'")
         except ValueError as e:
@@ -58,16 +66,23 @@ class AgentRepository:
     async def types(self) -> dict[str, str]:
         """Return the types of all agents, by id."""
         kept = await self._store.agents()
-        return {agent_id: str(_parsed(config).get("type", "(damaged)")) for agent_id, config in kept.items()}
+        types = {agent_id: str(_parsed(config).get("type", "(damaged)")) for agent_id, config in kept.items()}
+        return {**types, **{agent_id: config.type for agent_id, config in self._configured.items()}}
 
     async def forget(self, agent_id: str) -> None:
         await self._store.forget_agent(agent_id)
 
 
 class AgentRegistry:
-    """Agents by id. An agent is created from its stored configuration on first use."""
+    """Agents by id. An agent is created from its stored configuration on first use.
 
-    def __init__(self, repository: AgentRepository, agent_factory: AgentFactory) -> None:
+    `answer_timeout_s` limits the time of an answer to another agent, in seconds.
+    """
+
+    def __init__(
+        self, repository: AgentRepository, agent_factory: AgentFactory, answer_timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
+        self.answer_timeout_s = answer_timeout_s
         self._repository = repository
         self._make = agent_factory
         self._agents: dict[str, Agent] = {}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from orchestrator_interactive.interactions.stores.base import LogStore
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.registries.agents import AgentRegistry
     from orchestrator_interactive.registries.schemas import LLMAgentConfig
     from orchestrator_interactive.registries.tools import ToolRegistry
@@ -31,8 +32,11 @@ ProviderChoice = Callable[[str], Provider | dict[str, Any]]
 
 PROVIDERS: dict[str, ProviderChoice] = {
     "anthropic": lambda model: {"module": "provider-anthropic", "config": {"model": model}},
+    "openai": lambda model: {"module": "provider-openai", "config": {"default_model": model}},
     "demo": lambda _model: {"module": "provider-demo"},
 }
+# The provider for sessions without a provider entry of their own: it needs no key.
+_KEYLESS = "demo"
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class LLMAgents:
         providers: providers in addition to `PROVIDERS`, by their prefix in `llm_model`.
         templates: templates for `behavior_template`.
         reflection_timeout_s: time limit of one reflection, in seconds.
+        host: the session that the agents work for. An agent without `llm_model` uses its providers; any other agent
+            uses the options of the host's provider with that prefix.
     """
 
     store: LogStore
@@ -52,6 +58,7 @@ class LLMAgents:
     providers: Mapping[str, ProviderChoice] = field(default_factory=dict)
     templates: TemplateManager = field(default_factory=TemplateManager)
     reflection_timeout_s: float = 30.0
+    host: ModuleCoordinator | None = None
 
     def __call__(self, config: LLMAgentConfig, registry: AgentRegistry) -> LLMAgent:
         """Create the agent of a configuration.
@@ -64,6 +71,11 @@ class LLMAgents:
             raise RegistryError(
                 f"There is no provider '{prefix}' for the model '{config.llm_model}'. There are: "
                 f"{', '.join(sorted(known))}; use one from this list, or add another with `providers`."
+            )
+        if not self._has_provider(config, prefix):
+            raise RegistryError(
+                f"Agent '{config.id}': the model '{config.llm_model}' needs the provider 'provider-{prefix}': add "
+                "that to the instance's `providers`, or remove `llm_model` to use the instance's model."
             )
         for name in config.tools:
             self.tools.get_tool_by_name(name)
@@ -79,9 +91,8 @@ class LLMAgents:
         self, config: LLMAgentConfig, conversation_id: str, asked_by: str | None
     ) -> AsyncIterator[AmplifierSession]:
         """Open a session with the agent's log, provider, tools and rendered template."""
-        prefix, _, model = config.llm_model.partition("/")
-        provider = {**PROVIDERS, **self.providers}[prefix](model)
-        planned = [provider] if isinstance(provider, dict) else []
+        providers = self._providers(config)
+        planned = [each for each in providers if isinstance(each, dict)]
         context = {
             "conversation_id": conversation_id,
             "agent_id": config.id,
@@ -93,11 +104,38 @@ class LLMAgents:
         main = {"orchestrator": "loop-interactive", "context": {"module": "context-stack", "config": options}}
         session = AmplifierSession({"session": main, "providers": planned}, session_id=conversation_id)
         session.coordinator.register_capability("interactions.store", self.store)
+        if self.host is not None:
+            secrets_filter = self.host.get_capability("secrets.filter")
+            session.coordinator.register_capability("secrets.filter", secrets_filter)
         async with session:
-            if not planned:
-                await session.coordinator.mount("providers", provider)
+            for provider in providers:
+                if not isinstance(provider, dict):
+                    await session.coordinator.mount("providers", provider)
             await mount_tools(session.coordinator, config.tools, self.tools)
             yield session
+
+    def _has_provider(self, config: LLMAgentConfig, prefix: str) -> bool:
+        """Return whether the provider of a model can be mounted; a host's agents need one that the host has."""
+        is_free = (
+            self.host is None or "llm_model" not in config.model_fields_set or prefix in (_KEYLESS, *self.providers)
+        )
+        return is_free or self._host_entry(prefix) is not None
+
+    def _host_entry(self, prefix: str) -> dict[str, Any] | None:
+        """Return the host's provider with a prefix, as in its mount plan."""
+        planned = (self.host.config.get("providers") or ()) if self.host is not None else ()
+        return next((each for each in planned if each["module"] == f"provider-{prefix}"), None)
+
+    def _providers(self, config: LLMAgentConfig) -> list[Provider | dict[str, Any]]:
+        """Return the providers of an agent, or their entries in its mount plan."""
+        if self.host is not None and "llm_model" not in config.model_fields_set:
+            return list(self.host.get("providers").values())
+        prefix, _, model = config.llm_model.partition("/")
+        chosen = {**PROVIDERS, **self.providers}[prefix](model)
+        entry = None if prefix in self.providers else self._host_entry(prefix)
+        if entry is None or not isinstance(chosen, dict):
+            return [chosen]
+        return [{**entry, "config": {**(entry.get("config") or {}), **chosen.get("config", {})}}]
 
     def _instructions(self, config: LLMAgentConfig) -> str | None:
         if config.behavior_template is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -16,7 +16,20 @@ if TYPE_CHECKING:
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class LLMAgentConfig(Options):
+class _Config(Options):
+    """Options that are also accepted by position, in the order of the fields."""
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        kind = type(self)
+        given = dict(zip(kind.model_fields, values, strict=False))
+        twice = sorted(given.keys() & named.keys())
+        if twice or len(values) > len(given):
+            problem = f"{twice[0]!r} is given twice" if twice else f"{len(values)} positional arguments are too many"
+            raise TypeError(f"{kind.__name__}: {problem}; the fields are, in order: {', '.join(kind.model_fields)}.")
+        super().__init__(**given, **named)
+
+
+class LLMAgentConfig(_Config):
     """Configuration of an agent driven by a language model.
 
     Args:
@@ -59,7 +72,7 @@ class LLMAgentConfig(Options):
         return self
 
 
-class ToolConfig(Options):
+class ToolConfig(_Config):
     """Configuration of a function as a tool; times in seconds.
 
     Args:

@@ -240,7 +240,8 @@ class FunctionTool:
             try:
                 output = validate(self.config.output_schema, output, f"The output of {self.name} is not as declared")
             except ValueError as e:
-                log.warning("tool.output_invalid", tool=self.name, error=str(e))
+                log.warning("tool.output_invalid", tool=self.name)
+                log.debug("tool.output_error", tool=self.name, error=str(e))
                 return failure(str(e))
             output = output.model_dump(mode="json")
         return result.model_copy(update={"output": output})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from orchestrator_interactive.interactions.artifacts import NoSuchConversation, metadata_of, owners
@@ -22,6 +23,7 @@ from orchestrator_interactive.interactions.stack import entry_fields, nodes
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from orchestrator_interactive.interactions.export.items import Item
     from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Tree
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["as_json_lines", "as_page", "as_text"]
 
 _PIECE_CHARS = 16_384
+_TITLE_CHARS = 80
+# Number of first items among which the first message is looked for.
+_TITLE_ITEMS = 20
 
 
 async def as_json_lines(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
@@ -71,15 +76,35 @@ async def as_page(store: LogStore, key: Key, branch: str | None = None) -> Async
     from orchestrator_interactive.interactions.export.page import page  # noqa: PLC0415 - only this format needs Jinja
 
     exported = await _ExportedBranch.of(store, key, branch)
+    items = items_of(exported.nodes())
+    first: list[Item] = []
+    async for item in items:
+        first.append(item)
+        if item.kind == "person" or len(first) == _TITLE_ITEMS:
+            break
+    title = _title_of(first) or key.conversation_id
     piece: list[str] = []
     size = 0
-    async for part in page().generate_async(exported=exported, items=items_of(exported.nodes())):
+    async for part in page().generate_async(exported=exported, title=title, items=_chained(first, items)):
         piece.append(part)
         size += len(part)
         if size >= _PIECE_CHARS:
             yield "".join(piece)
             piece, size = [], 0
     yield "".join(piece)
+
+
+def _title_of(items: list[Item]) -> str:
+    """Return the beginning of the message of a person among the first items; empty if there is none."""
+    texts = [part.text for item in items if item.kind == "person" for part in item.parts if part.kind == "text"]
+    return shorten(" ".join(texts), _TITLE_CHARS, placeholder=" …")
+
+
+async def _chained(first: list[Item], rest: AsyncIterator[Item]) -> AsyncIterator[Item]:
+    for item in first:
+        yield item
+    async for item in rest:
+        yield item
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from orchestrator_interactive.interactions.states import (
     AssistantMessageState,
     BaseState,
     FinishedState,
+    RunFinishedState,
     ToolCallState,
     ToolResultState,
     UserMessageState,
@@ -23,6 +25,7 @@ from orchestrator_interactive.interactions.states import (
     WaitingState,
 )
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
+from orchestrator_interactive.transcript.framing import read_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -36,6 +39,10 @@ Kind = (
 )
 # Maximum number of items to hold back for the result of an earlier call.
 _MAX_HELD = 500
+# A row with these metadata has messages of people, each with its author's name and id.
+_MESSAGES = frozenset({"message", "messages", "injections"})
+# A mention in a message: a name and a user id.
+_MENTION = re.compile(r"(@[^@()\n]{1,80}) \([UW][A-Z0-9]+\)")
 _AWAITED = {"llm": "the model", "user_input": "a person", "agent": "another agent", "tool": "a tool"}
 
 log = structlog.get_logger(__name__)
@@ -175,7 +182,8 @@ def _item_of(node: Node, state: BaseState) -> Item:
     match state:
         case UserMessageState(content):
             kind, name, notes = _speaker(node, _meta(state))
-            return Item(kind, index, ts, name, tuple(_parts_of(content)), (*notes, *details))
+            item = Item(kind, index, ts, name, tuple(_parts_of(content)), (*notes, *details))
+            return _with_names(item) if _MESSAGES & _meta(state).keys() else item
         case UserResponseState(content):
             return Item("person", index, ts, "Person", tuple(_parts_of(content)), ("in response", *details))
         case AssistantMessageState(content):
@@ -185,7 +193,8 @@ def _item_of(node: Node, state: BaseState) -> Item:
             which = f" ({state.correlation_id})" if state.correlation_id else ""
             return Item("waiting", index, ts, f"Waiting for {_AWAITED[awaited]}{which}", until=state.deadline)
         case FinishedState():
-            return Item("finished", index, ts, "Finished")
+            title = f"End of the run: {state.status}" if isinstance(state, RunFinishedState) else "Finished"
+            return Item("finished", index, ts, title)
     return _custom(index, ts, state)
 
 
@@ -221,6 +230,19 @@ def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Message, str, tuple[str,
     if node.parents:
         return "person", "Another agent", (f"asked by {node.parents[0]}",)
     return "person", "Person", ()
+
+
+def _with_names(item: Item) -> Item:
+    """Replace the headers of messages by the names of their authors, and drop user ids."""
+    parts, names, files = [], [], []
+    for part in item.parts:
+        messages = read_messages(part.text) if part.kind == "text" else []
+        names += [each.name for each in messages]
+        files += [f"with files {each.files}" for each in messages if each.files]
+        texts = [each.text if len(messages) == 1 else f"{each.name}: {each.text}" for each in messages]
+        parts += [ExportPart("text", _MENTION.sub(r"\1", text)) for text in texts if text] if messages else [part]
+    title = ", ".join(dict.fromkeys(names)) or item.title
+    return replace(item, title=title, parts=tuple(parts), notes=(*files, *item.notes))
 
 
 def _details(state: BaseState) -> Iterator[str]:

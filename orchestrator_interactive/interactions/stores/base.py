@@ -41,7 +41,8 @@ class Change:
         version: version of the log before the commit; 0 for a new log.
         end, written: end of the current branch in states and its time in seconds since the epoch, after the commit.
         tree: branches after the commit, if more than the current branch's end and time changes; required for a new log.
-        nodes: new states in the current branch's segment, with consecutive indices after its last one.
+        nodes: new states in the current branch's segment, with consecutive indices after its last one; or stored states
+            with other data.
         cuts: states to delete.
         fence: fencing token of the writer; the commit is refused if the log has a higher one. `None`: no check.
         id: idempotency key; a repeated commit with the same id is written once.

@@ -137,14 +137,33 @@ async def test_a_policy_that_separates_a_call_from_its_result_is_an_error(gone: 
         await rendered(said("Hi"), called("a"), brought("a"), said("Well?"), policy_name=name)
 
 
-async def test_a_policy_name_is_unique() -> None:
-    register_policy("default")(policy_named("default"))
+async def test_a_built_in_policy_can_be_replaced_as_in_the_document() -> None:
+    built_in = policy_named("summary")
 
-    def mine(messages: Rendered, **_: Any) -> Rendered:
+    @register_policy("summary")
+    def summary_policy(messages: Rendered, **_: Any) -> Rendered:
+        return messages[-1:]
+
+    try:
+        states = [said("One"), AssistantMessageState("1"), said("Two")]
+        assert await rendered(*states, policy_name="summary") == [{"role": "user", "content": "Two"}]
+    finally:
+        register_policy("summary")(built_in)
+    assert policy_named("summary") is built_in
+
+
+async def test_the_name_of_a_custom_policy_is_unique() -> None:
+    def first(messages: Rendered, **_: Any) -> Rendered:
         return messages
 
-    with pytest.raises(ValueError, match="already a render policy 'default'"):
-        register_policy("default")(mine)
+    def second(messages: Rendered, **_: Any) -> Rendered:
+        return messages
+
+    name = a_name()
+    for _ in range(2):
+        register_policy(name)(first)
+    with pytest.raises(ValueError, match=f"already a render policy '{name}'"):
+        register_policy(name)(second)
     with pytest.raises(ValueError, match="must not be blank"):
         register_policy(" ")
-    assert policy_named("default") is not mine
+    assert policy_named(name) is first

@@ -13,7 +13,7 @@ from interaction_states import any_state
 
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
 from orchestrator_interactive.interactions.records import StateEnvelope
-from orchestrator_interactive.interactions.serializers import COMPRESSED_FROM_BYTES, decode, encode
+from orchestrator_interactive.interactions.serializers import COMPRESSED_FROM_BYTES, decode, encode, pack
 from orchestrator_interactive.interactions.states import BaseState, UserMessageState
 
 LONG = UserMessageState(text="Long message. " * 1000)
@@ -54,11 +54,10 @@ def test_data_over_2_kb_are_compressed() -> None:
     assert len(envelope["data"]) < 100
 
 
-def test_compressed_data_may_be_base64() -> None:
-    envelope = encode(LONG)
-    assert isinstance(envelope["data"], bytes)
-    envelope["data"] = base64.b64encode(envelope["data"]).decode()
-    assert decode(json.loads(json.dumps(envelope))) == LONG
+def test_an_envelope_of_compressed_data_is_json_and_a_packed_one_has_bytes() -> None:
+    envelope, packed = encode(LONG, ts=1.0), pack(LONG, ts=1.0)
+    assert decode(json.loads(json.dumps(envelope))) == decode(packed) == LONG
+    assert packed == {**envelope, "data": base64.b64decode(envelope["data"])}
 
 
 endless: list[Any] = []
@@ -134,7 +133,7 @@ def test_damaged_data_are_an_error(changes: dict[str, Any]) -> None:
 
 
 def test_a_flipped_bit_in_compressed_data_is_an_error() -> None:
-    envelope = encode(LONG)
+    envelope = pack(LONG)
     packed = bytearray(envelope["data"])  # type: ignore[arg-type]
     packed[len(packed) // 2] ^= 1
     with pytest.raises(UnreadableState):

@@ -22,7 +22,7 @@ from orchestrator_interactive.interactions.errors import (
     WriteConflict,
 )
 from orchestrator_interactive.interactions.records import fields_of
-from orchestrator_interactive.interactions.states import BaseState, FinishedState
+from orchestrator_interactive.interactions.states import BaseState, FinishedState, RunFinishedState, WaitingState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 
 HELLO, HI = said("Hello!"), answered("Hi")
@@ -200,6 +200,17 @@ class TestTwoWriters:
         await change(another(stack, store))
         await stack.push(said("Go on"))
         assert await states_of(another(stack, store)) == [HELLO, HI, said("Go on")]
+
+
+class TestPendingWaits:
+    async def test_those_of_open_calls_and_one_at_the_end_are_pending(self, stack: InteractionStack) -> None:
+        for_call, at_end = WaitingState("tool", 9.0, "1"), WaitingState("user_input", 8.0)
+        await stack.push(HELLO, called("1"), for_call, at_end)
+        assert await stack.pending_waits() == [for_call, at_end]
+        await stack.push(RunFinishedState())
+        assert await stack.pending_waits() == [for_call, at_end]
+        await stack.push(brought("1"))
+        assert await stack.pending_waits() == []
 
 
 class TestDamage:

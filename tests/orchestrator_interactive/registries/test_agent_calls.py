@@ -8,6 +8,7 @@ from agents import call, deaf_tool, echo, fail, having, never, raising, say, soo
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_fixtures import RegistryFixture
+from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
 from orchestrator_interactive.interactions.states import (
@@ -42,7 +43,7 @@ async def test_the_question_and_the_answer_are_in_both_logs() -> None:
     assert await results(fixture) == ["Analysis complete"]
     assert helper.sent()[0]["content"] == "Please analyze."
     log = await fixture.log("alpha")
-    kinds = [entry.kind.removesuffix("State") for entry in log[3:-1]]
+    kinds = [entry.kind.removesuffix("State") for entry in log[3:-2]]
     assert kinds == ["AgentCall", "Waiting", "AgentResult", "ToolResult"]
     asked, waited, answered = (entry.state for entry in log[3:6])
     assert isinstance(asked, AgentCallState)
@@ -122,10 +123,15 @@ async def test_the_asking_agent_continues_after_the_timeout_of_an_answer() -> No
     fixture = RegistryFixture(tools=[having(deaf_tool(release), timeout_s=10_000)])
     await fixture.add("alpha", asking("beta"), say("Without it, then."), tools=["call_agent"])
     await fixture.add("beta", call(use("deaf", "d")), tools=["deaf"])
-    assert await fixture.run("alpha") == "Without it, then."
+    with capture_logs() as logs:
+        assert await fixture.run("alpha") == "Without it, then."
+    assert {"wait.overdue", "agent.not_logged"}.isdisjoint(entry["event"] for entry in logs)
     kinds = [entry.kind for entry in await fixture.log("alpha")]
-    assert kinds[-3:] == ["AgentResultState", "ToolResultState", "AssistantMessageState"]
-    assert (await fixture.states(AgentResultState, "alpha"))[0].result == {"status": "cancelled"}
+    assert kinds[-4:-1] == ["AgentResultState", "ToolResultState", "AssistantMessageState"]
+    assert (await fixture.states(AgentResultState, "alpha"))[0].result == {"status": "timeout"}
+    assert await results(fixture) == ["Agent 'beta' did not answer within 540 seconds."]
+    (wait,) = await fixture.states(WaitingState, "alpha")
+    assert wait.deadline is not None
     release.set()
 
 
@@ -201,7 +207,7 @@ async def test_comments_follow_the_answer_in_the_log() -> None:
     )
     await fixture.run("alpha")
     assert await rewards(fixture) == [0.8, 0.1]
-    answer, *notes = (await fixture.log("alpha"))[-3:]
+    answer, *notes = (await fixture.log("alpha"))[-4:-1]
     assert "Done." in str(answer.state)
     assert [note.state for note in notes] == [
         AssistantMessageState("Precise.", meta="reflection:weather"),
@@ -227,6 +233,17 @@ async def test_an_invalid_verdict_is_ignored(verdict: Any) -> None:
     fixture = await rated_agents(verdict)
     assert await fixture.run("alpha") == "Done."
     assert (await rewards(fixture), await comments(fixture)) == ([None], [])
+
+
+async def test_the_time_of_a_verdict_is_no_part_of_the_time_for_an_answer() -> None:
+    fixture = RegistryFixture(reflection_timeout_s=0.4)
+    fixture.registry.answer_timeout_s = 0.2
+    await fixture.add("alpha", asking("beta"), say("Done."), tools=["call_agent"], **REFLECTING)
+    await fixture.add("beta", say("Yes."))
+    await fixture.add("judge", never())
+    assert await soon(fixture.run("alpha")) == "Done."
+    [answered] = await fixture.states(AgentResultState, "alpha")
+    assert answered.result == {"status": "success", "content": "Yes."}
 
 
 @in_virtual_time

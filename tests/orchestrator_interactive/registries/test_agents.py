@@ -139,8 +139,8 @@ async def test_an_invalid_stored_configuration_does_not_affect_other_agents(stor
     ("config", "sentence"),
     [
         (
-            {"llm_model": "openai/gpt-4o"},
-            "no provider 'openai' for the model 'openai/gpt-4o'. There are: anthropic, demo",
+            {"llm_model": "gemini/pro"},
+            "no provider 'gemini' for the model 'gemini/pro'. There are: anthropic, demo, openai",
         ),
         ({"tools": ["fly"]}, "There is no tool 'fly'"),
         ({"behavior_template": "{% if %}"}, "Agent 'a': The template cannot be read, line 1"),

@@ -43,6 +43,16 @@ def test_a_tools_configuration_has_the_documents_fields_and_defaults() -> None:
     }
 
 
+def test_arguments_may_be_given_by_position_in_the_documents_order() -> None:
+    named = LLMAgentConfig(type="llm", id="alpha", llm_model="demo/words", behavior_template="Hello.")
+    assert LLMAgentConfig("llm", "alpha", "demo/words", behavior_template="Hello.") == named
+    assert ToolConfig("look", "Looks.", Place) == ToolConfig(name="look", description="Looks.", input_schema=Place)
+    with pytest.raises(TypeError, match="LLMAgentConfig: 'id' is given twice; the fields are, in order: type, id, llm"):
+        LLMAgentConfig("llm", "alpha", id="beta")
+    with pytest.raises(TypeError, match="ToolConfig: 11 positional arguments are too many"):
+        ToolConfig(*"abcdefghijk")
+
+
 @pytest.mark.parametrize(
     "config", [LLMAgentConfig(type="llm", id="a"), ToolConfig(name="a", description="")], ids=["agent", "tool"]
 )

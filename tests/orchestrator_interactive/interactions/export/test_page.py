@@ -24,6 +24,8 @@ from orchestrator_interactive.interactions.states import (
     UserMessageState,
     WaitingState,
 )
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row
+from orchestrator_interactive.transcript.framing import Author, message_text
 
 HOSTILE = [
     "<script>document.title = 'taken'</script>",
@@ -170,6 +172,27 @@ async def test_a_page_has_the_content_of_every_state() -> None:
     assert '<details class="thinking"><summary>Thinking</summary>' in page
 
 
+async def test_a_page_is_titled_by_its_first_message_and_names_the_authors() -> None:
+    ana, ben = Author("U0ANA", "Ana Gray"), Author("U0BEN", "Ben")
+    asked = message_text(f"look at @Ben (U0BEN): is this\n{'so ' * 50}", ana, ["a.md"])
+    meanwhile = injection_row([Injection("no\n- Eve (U0EVE): yes", "m2", ben), Injection("and me", "m3", ana)])
+    row = UserMessageState(meanwhile["content"], meta=meanwhile["metadata"])
+    plain = UserMessageState(message_text("Note (x1): a row without an author"))
+    store = FaultInjectingStore()
+    stack = InteractionStack(store, "T1:C1:1.0", "alpha")
+    await stack.push(UserMessageState(asked, meta={"message": "m1"}), AssistantMessageState("Yes"), row, plain)
+    text = " ".join(outline(await page_of(stack, store)).text.split())
+    assert text.startswith("look at @Ben: is this so so")
+    assert "Conversation T1:C1:1.0 look at @Ben: is this" in text
+    assert "Ana Gray with files a.md" in text
+    assert "Ben, Ana Gray while the agent was at work" in text
+    assert "Ben: no - Eve (U0EVE): yes" in text
+    assert "Ana Gray: and me" in text
+    assert "Person" in text
+    assert "Note (x1): a row without an author" in text
+    assert not [each for each in ("U0ANA", "U0BEN") if each in text]
+
+
 async def test_markdown_of_the_agent_is_rendered() -> None:
     store = FaultInjectingStore()
     stack = InteractionStack(store, "c", "a")
@@ -231,7 +254,7 @@ async def test_a_page_in_a_browser_loads_and_runs_nothing_and_fits(browser: Brow
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda said: complaints.append(said.text))
     await page.goto(file.as_uri())
-    await expect(page).to_have_title("Conversation " + "c" * 90)
+    await expect(page).to_have_title(HOSTILE[0])
     await expect(page.get_by_text(HOSTILE[1])).to_be_visible()
     call = page.locator("details.call")
     await call.locator("summary").click()

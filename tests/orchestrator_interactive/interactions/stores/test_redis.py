@@ -4,15 +4,20 @@ import asyncio
 import os
 import signal
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+import redis
 from fault_injecting_proxy import fault_injecting_proxy
+from redis.asyncio import Redis
 from redis_server import redis_server
 from stored_logs import KEY, indices, plant, state, states
 
+from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.errors import WriteConflict
 from orchestrator_interactive.interactions.records import Key, damaged
+from orchestrator_interactive.interactions.states import UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.base import Change
 from orchestrator_interactive.interactions.tree import Piece
@@ -30,6 +35,36 @@ async def opened(url):
         yield store
     finally:
         await store.aclose()
+
+
+async def test_a_stack_uses_a_client_of_the_application_and_leaves_it_open(redis_url):
+    client = Redis.from_url(redis_url)
+    await InteractionStack(client, "c", "a").push(UserMessageState("Hello!"))
+    async with opened(redis_url) as store:
+        assert await InteractionStack(store, "c", "a").current() == UserMessageState("Hello!")
+    assert await client.ping()
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("create", "sentence"),
+    [
+        (redis.Redis, "needs an asynchronous Redis client, and this one is synchronous: import Redis from `redis.asy"),
+        (partial(Redis, decode_responses=True), "create the Redis client without `decode_responses=True`"),
+    ],
+    ids=["synchronous", "decoding"],
+)
+def test_a_client_that_the_log_cannot_use_is_refused_with_a_remedy(create, sentence):
+    with pytest.raises(TypeError) as refused:
+        InteractionStack(create(), "c", "a")
+    assert sentence in str(refused.value)
+
+
+async def test_the_error_of_a_client_without_a_server_names_its_place():
+    client = Redis(port=1)
+    with pytest.raises(StoreUnavailable, match="in Redis at localhost:1/0 cannot be used"):
+        await InteractionStack(client, "c", "a").length()
+    await client.aclose()
 
 
 def text_of(refused):
