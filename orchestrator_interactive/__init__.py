@@ -5,7 +5,10 @@ It does not depend on Slack, on the service process, or on any store except its 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
+
+import structlog
 
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.loop.injection_queue import (
@@ -35,6 +38,10 @@ __all__ = [
     "RunFinished",
     "mount",
 ]
+
+# Without a configuration, structlog prints debug lines. A program's own `structlog.configure` replaces this one.
+if not structlog.is_configured():
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
 _METHODS = (
     "inject_message",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import structlog
@@ -73,8 +74,10 @@ def _sentence(kind: type[BaseModel], error: ErrorDetails) -> str:
 
 
 def _known(kind: type[BaseModel], error: ErrorDetails) -> str:
-    at_the_top = len(error["loc"]) == 1
-    return f"; there are: {', '.join(kind.model_fields)}" if at_the_top else ""
+    if len(error["loc"]) > 1:
+        return ""
+    close = difflib.get_close_matches(str(error["loc"][0]), kind.model_fields, 1, 0.75)
+    return f"; {f'did you mean {close[0]!r}? T' if close else 't'}here are: {', '.join(kind.model_fields)}"
 
 
 def _untitled(node: Any) -> Any:

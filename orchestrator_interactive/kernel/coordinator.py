@@ -6,12 +6,14 @@ import asyncio
 import inspect
 from collections import defaultdict
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
+from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.hook_actions import HookResultProcessor
 from orchestrator_interactive.kernel.hooks import HookRegistry, without_denial
@@ -27,6 +29,9 @@ log = structlog.get_logger(__name__)
 _SINGLE = ("orchestrator", "context", "module-source-resolver")
 _MULTI = ("providers", "tools", "agents")
 _POINTS = (*_SINGLE, *_MULTI)
+PROTOCOLS = {"orchestrator": Orchestrator, "context": ContextManager, "providers": Provider, "tools": Tool}
+# Checking for the members is several times faster than `isinstance` with a protocol.
+_MEMBERS = {point: [name for name in vars(each) if name[0] != "_"] for point, each in PROTOCOLS.items()}
 
 
 class _Completed(Coroutine[None, None, None]):
@@ -116,6 +121,7 @@ class ModuleCoordinator:
         """Mount a module. It is mounted when this returns, awaited or not.
 
         `mount("session", x, name="orchestrator")` is the contracts' alternative form of `mount("orchestrator", x)`.
+        A module that lacks members of its protocol is mounted with a warning, because the specification mounts such.
 
         Raises:
             ValueError: unknown mount point, mount point "hooks", `module` is None, or neither `name` nor `module.name`.
@@ -132,6 +138,8 @@ class ModuleCoordinator:
             log.warning("module.replaced", mount_point=point, name=key)
         holder[key] = module
         log.debug("module.mounted", mount_point=point, name=key, module=type(module).__name__)
+        if problem := protocol_problem(point, module):
+            log.warning("module.incomplete", mount_point=point, name=key, problem=problem)
         return _COMPLETED
 
     def unmount(self, mount_point: str, name: str | None = None) -> Awaitable[None]:
@@ -273,6 +281,21 @@ class ModuleCoordinator:
         if mount_point == "hooks":
             raise ValueError("Hooks are not mounted: register handlers with coordinator.hooks.register(…).")
         raise ValueError(f"Unknown mount point '{mount_point}'. There are: {', '.join(_POINTS)}.")
+
+
+def protocol_problem(point: str, module: Any) -> str | None:
+    """Return which members of the mount point's protocol a module lacks, or has as `None`; `None` if it has all."""
+    missing = []
+    for name in _MEMBERS.get(point, ()):
+        with suppress(Exception):  # a property that fails now is there
+            if getattr(module, name, None) is None:
+                missing.append(name)
+    if not missing:
+        return None
+    return (
+        f"a {type(module).__name__} as {point.removesuffix('s')}, which lacks {', '.join(missing)} of the contract "
+        f"(see `{PROTOCOLS[point].__name__}` in kernel/contracts/protocols.py)"
+    )
 
 
 async def announce(coordinator: ModuleCoordinator, event: str, data: dict[str, Any]) -> None:

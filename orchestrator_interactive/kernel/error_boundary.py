@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from pydantic import ValidationError
+
 
 class EscapedError(Exception):
     """Called code raised a CancelledError or SystemExit that would have affected its caller."""
@@ -82,6 +84,12 @@ def _as_ordinary(error: BaseException) -> Exception | None:
             return None
     escaped.__cause__ = error
     return escaped
+
+
+def without_input(error: ValidationError) -> str:
+    """Return what is invalid, without the values, which may be texts of the conversation."""
+    problems = error.errors(include_input=False, include_url=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems)
 
 
 def error_text(error: BaseException) -> str:

@@ -11,10 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from pydantic import ValidationError
 
 from orchestrator_interactive.kernel.contracts.conversion import to_local
+from orchestrator_interactive.kernel.contracts.events import TOOL_ERROR
 from orchestrator_interactive.kernel.contracts.models import HookAction, HookResult
-from orchestrator_interactive.kernel.error_boundary import error_text
+from orchestrator_interactive.kernel.error_boundary import error_text, without_input
 from orchestrator_interactive.kernel.timeout import with_timeout
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ class HookRegistry:
         return bool(self._handlers.get(event))
 
     async def emit(self, event: str, data: dict[str, Any] | None = None) -> HookResult:
-        """Call the handlers in order and merge their results into one; a deny ends the iteration.
+        """Call the handlers in order and merge their results into one. A deny ends the iteration, not at `tool:error`.
 
         Precedence of actions: deny > ask_user > inject_context > modify > continue. All injections are kept, also
         those next to `ask_user`; two `ask_user` results are merged; a deny drops the others. `data` of the result is
@@ -137,7 +139,7 @@ class HookRegistry:
             if result.action == "modify" and result.data is not None:
                 current, modified = {**current, **result.data}, True
             strongest = _merge(strongest, result, event)
-            if strongest.action == "deny":
+            if strongest.action == "deny" and event != TOOL_ERROR:  # a report: audit hooks must hear of every failure
                 break
         return strongest.model_copy(update={"data": current}) if modified else strongest
 
@@ -215,7 +217,8 @@ def _validated(answer: Any, name: str, event: str) -> HookResult:
         if result.action != "continue" or result.user_message:
             result = HookResult.model_validate(dict(result))  # pydantic's copies are not validated
     except (TypeError, ValueError) as e:
-        log.warning("hook.result_invalid", hook=name, hook_event=event, error=error_text(e))
+        problem = without_input(e) if isinstance(e, ValidationError) else error_text(e)
+        log.warning("hook.result_invalid", hook=name, hook_event=event, error=problem)
         return CONTINUE
     if result.action == "inject_context" and not any(i.content.strip() for i in result.injections()):
         return result.model_copy(update={"action": "continue"})

@@ -6,11 +6,9 @@ import asyncio
 import inspect
 import time
 import uuid
-from collections import defaultdict
+from collections import OrderedDict
 from datetime import datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
-from weakref import WeakSet
 
 import structlog
 
@@ -18,28 +16,23 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.conversion import local_errors
 from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.kernel.contracts.models import SessionStatus
-from orchestrator_interactive.kernel.contracts.protocols import ContextManager, Orchestrator, Provider, Tool
-from orchestrator_interactive.kernel.coordinator import ModuleCoordinator, announce
+from orchestrator_interactive.kernel.coordinator import PROTOCOLS, ModuleCoordinator, announce, protocol_problem
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
 from orchestrator_interactive.kernel.plan import MountPlan, merge_configs
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S, with_timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orchestrator_interactive.kernel.contracts.protocols import ApprovalSystem, DisplaySystem
     from orchestrator_interactive.kernel.loading.loader import ReadyCallback
     from orchestrator_interactive.kernel.plan import ModuleSpec
 
 log = structlog.get_logger(__name__)
 
-_CONTRACTS: dict[str, type] = {
-    "orchestrator": Orchestrator,
-    "context": ContextManager,
-    "providers": Provider,
-    "tools": Tool,
-}
-# Classes whose instances fulfil the contract: the check of an instance costs as much as its mounting.
-_CHECKED: defaultdict[str, WeakSet[type]] = defaultdict(WeakSet)
+# Arguments that a loop may lack: a session without them works as the contract says.
+_EXPENDABLE = {"coordinator", "on_progress", "message_id", "order", "notices"}
 
 
 class AmplifierSession:
@@ -126,7 +119,7 @@ class AmplifierSession:
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}.")
-        return await self._run_exclusively("execute", prompt, **kwargs)
+        return await self._run_exclusively("execute", {"prompt": prompt}, kwargs)
 
     async def resume(self, **kwargs: Any) -> str:
         """Resume the last run of the conversation and return its answer.
@@ -134,9 +127,9 @@ class AmplifierSession:
         Raises:
             RuntimeError: as in `execute`; or the orchestrator cannot resume runs, or there is none to resume.
         """
-        return await self._run_exclusively("resume", **kwargs)
+        return await self._run_exclusively("resume", {}, kwargs)
 
-    async def _run_exclusively(self, method: str, *prompt: str, **kwargs: Any) -> str:
+    async def _run_exclusively(self, method: str, prompt: dict[str, str], options: dict[str, Any]) -> str:
         if self._run is not None:
             raise RuntimeError("This session is running; inject the message instead.")
         self._run = asyncio.current_task()
@@ -144,7 +137,7 @@ class AmplifierSession:
             await self.initialize()
             self.status.status = "running"
             with local_errors():
-                answer = await self._orchestrate(method, *prompt, **kwargs)
+                answer = await self._orchestrate(method, prompt, options)
             self.status.status = "completed"
         except BaseException as e:
             cancelled = isinstance(e, asyncio.CancelledError) or self.coordinator.cancellation.is_cancelled
@@ -158,7 +151,7 @@ class AmplifierSession:
                 self._run = None
         return answer
 
-    async def _orchestrate(self, method: str, *prompt: str, **kwargs: Any) -> str:
+    async def _orchestrate(self, method: str, prompt: dict[str, str], options: dict[str, Any]) -> str:
         """Call a method of the orchestrator with the mounted context, providers, tools and hooks.
 
         Raises:
@@ -172,8 +165,9 @@ class AmplifierSession:
         run: Any = getattr(get("orchestrator"), method, None)
         if run is None:
             raise RuntimeError(f"The orchestrator of this session cannot {method} a run; call execute() instead.")
-        mounted = (get("context"), get("providers"), get("tools"), self.coordinator.hooks)
-        answer: str = await run(*prompt, *mounted, **_accepted(run, {"coordinator": self.coordinator, **kwargs}))
+        contract = prompt | {point: get(point) for point in ("context", "providers", "tools", "hooks")}
+        bound = _bind(run, contract, {"coordinator": self.coordinator, **options})
+        answer: str = await run(*bound.args, **bound.kwargs)
         return answer
 
     async def cleanup(self) -> None:
@@ -233,32 +227,30 @@ class AmplifierSession:
         return merge_configs(base, overlay)
 
 
-def _accepted(function: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return those options that a function takes: a third-party loop may know only the arguments of the contract."""
-    parameters = _parameters_of(getattr(function, "__func__", function))
-    return options if parameters is None else {name: value for name, value in options.items() if name in parameters}
+def _bind(method: Any, contract: dict[str, Any], options: dict[str, Any]) -> inspect.BoundArguments:
+    """Bind arguments to the parameters of their names; other required parameters, and `*args`, get the contract's.
 
-
-@cache
-def _parameters_of(function: Any) -> frozenset[str] | None:
-    """Return the names of a function's parameters; `None` if it takes any keyword argument."""
-    parameters = inspect.signature(function).parameters.values()
-    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-    return None if takes_any else frozenset(each.name for each in parameters)
-
-
-def _check_contract(spec: ModuleSpec, module: Any) -> None:
-    contract, kind = _CONTRACTS[spec.point], type(module)
-    if kind in _CHECKED[spec.point]:
-        return
-    if not isinstance(module, contract):
-        missing = [name for name in dir(contract) if not name.startswith("_") and not hasattr(module, name)]
-        missing += [name for name in contract.__annotations__ if not hasattr(module, name)]
-        raise ModuleLoadError(
-            f"Module '{spec.module}' mounts a {kind.__name__} as {spec.point.removesuffix('s')}, which lacks "
-            f"{', '.join(missing)} of the contract (see `{contract.__name__}` in kernel/contracts/protocols.py)."
-        )
-    _CHECKED[spec.point].add(kind)
+    A third-party loop may name only some. Options that it does not take are left out, with a warning.
+    """
+    signature, values = inspect.signature(method), options | contract
+    parameters, bound = signature.parameters, inspect.BoundArguments(signature, OrderedDict())
+    unnamed, takes_any = [name for name in contract if name not in parameters], False
+    for name, parameter in parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            bound.arguments[name] = {key: values[key] for key in (*unnamed, *options) if key not in parameters}
+            takes_any = True
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            bound.arguments[name], unnamed = tuple(values[key] for key in unnamed), []
+        elif name in values:
+            bound.arguments[name] = values[name]
+        elif parameter.default is parameter.empty and unnamed:
+            bound.arguments[name] = values[unnamed.pop(0)]
+    if "prompt" in unnamed and not takes_any:
+        raise TypeError(f"{method.__qualname__}() takes no prompt: name its parameters as in the contract.")
+    bound.apply_defaults()  # `*args` come after parameters that have defaults
+    if ignored := sorted(options.keys() - parameters.keys() - _EXPENDABLE) if not takes_any else ():
+        log.warning("orchestrator.arguments_ignored", method=getattr(method, "__qualname__", ""), arguments=ignored)
+    return bound
 
 
 class _LifecycleLock:
@@ -327,7 +319,7 @@ class _Mounting:
         return " ".join(reasons) or "The mount plan names none."
 
     async def _mount(self, spec: ModuleSpec) -> None:
-        before = self._mounted_at(spec.point)
+        before, held_before = self._mounted_at(spec.point), {id(each) for _, each in self._held()}
         with convert_exits():
             mount = await self._loader.load(spec.module, spec.config, spec.source)
             returned = await mount(self._coordinator)
@@ -335,15 +327,19 @@ class _Mounting:
         if returned is not None and id(returned) not in mounted:
             self._keep(spec, returned, mounted_itself=mounted != before)
             mounted = self._mounted_at(spec.point)
-        if spec.point in _CONTRACTS:
-            held = self._coordinator.get(spec.point)
-            for module in held.values() if isinstance(held, dict) else (held,):
-                if id(module) not in before and module is not None:
-                    _check_contract(spec, module)
+        for point, module in self._held():
+            if module is not None and id(module) not in held_before and (problem := protocol_problem(point, module)):
+                raise ModuleLoadError(f"Module '{spec.module}' mounts {problem}.")
         if mounted == before:
             self._without_module.append(spec)
         if ready := getattr(mount, "on_session_ready", None):
             self._ready_callbacks.append((spec, ready))
+
+    def _held(self) -> Iterator[tuple[str, Any]]:
+        """Iterate over the mounted modules, with their mount points."""
+        for point, held in self._coordinator.mount_points.items():
+            for module in held.values() if isinstance(held, dict) else (held,):
+                yield point, module
 
     def _mounted_at(self, point: str) -> list[int]:
         """Return the identities of the modules at a mount point."""
@@ -352,9 +348,7 @@ class _Mounting:
 
     def _keep(self, spec: ModuleSpec, returned: Any, *, mounted_itself: bool) -> None:
         """Keep the return value of `mount`: a clean-up, or the module, which is mounted unless it did so itself."""
-        contract = _CONTRACTS.get(spec.point)
-        # The protocol check of a function is slow.
-        if not inspect.isroutine(returned) and contract is not None and isinstance(returned, contract):
+        if spec.point in PROTOCOLS and protocol_problem(spec.point, returned) is None:
             if not mounted_itself:
                 self._coordinator.mount(spec.point, returned)
         elif callable(returned):

@@ -38,7 +38,6 @@ class Injection:
         author: the author, if known.
         files: names of the attached files.
         order: sort key within a drain: the time of writing. `None`: after those that have one, in order of arrival.
-        is_notice: whether it reports an event instead of a person's message; a run reads it before its prompt.
 
     Raises:
         ValueError: blank text.
@@ -49,7 +48,6 @@ class Injection:
     author: Author | None = None
     files: tuple[str, ...] = ()
     order: float | None = None
-    is_notice: bool = False
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -62,7 +60,11 @@ class Injection:
     @property
     def urgent(self) -> bool:
         """Whether the message interrupts the model call in flight: it begins with `!`."""
-        return not self.is_notice and self.text.lstrip().startswith("!")
+        return self.text.lstrip().startswith("!")
+
+    def is_older(self, order: float | None) -> bool:
+        """Return whether the message was written before another; False if either time is unknown."""
+        return self.order is not None and order is not None and self.order < order
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +184,26 @@ class InjectionQueue:
             self.on_change(injection)
 
 
-def injection_row(injections: Sequence[Injection]) -> dict[str, Any]:
-    """Return the user row for one drain. Its metadata holds the ids of the messages, which makes them delivered."""
-    lines = listed([message_text(each.text, each.author, each.files) for each in injections])
+def injection_row(injections: Sequence[Injection], *, with_prompt: bool = False) -> dict[str, Any]:
+    """Return the user row for one drain, with the ids of the messages, which makes them delivered, in its metadata.
+
+    The metadata also records whether one is urgent.
+
+    Messages `with_prompt` were written before the run began, like its prompt.
+    """
+    texts = [message_text(each.text, each.author, each.files) for each in injections]
+    urgent = {"urgent": True} if any(each.urgent for each in injections) else {}
     return {
         "role": "user",
-        "content": f"{PREFIX}\n{lines}",
-        "metadata": {"injections": [injection.id for injection in injections]},
+        "content": "\n".join(texts) if with_prompt else f"{PREFIX}\n{listed(texts)}",
+        "metadata": {"injections": [injection.id for injection in injections], **urgent},
     }
 
 
-def notice_row(notices: Sequence[str], ids: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the user row with the notices that arrived between two runs; `ids` of those that have receipts."""
-    lines = listed([message_text(notice) for notice in notices])
-    return {"role": "user", "content": f"{NOTICE_PREFIX}\n{lines}", "metadata": {"notices": list(ids)}}
+def notice_row(notices: Sequence[str], ids: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the user row with the notices that arrived between two runs; `ids`: the known ids."""
+    return {"role": "user", "content": notice_text(notices), "metadata": {"notices": list(ids)}}
+
+
+def notice_text(notices: Iterable[str]) -> str:
+    return f"{NOTICE_PREFIX}\n{listed([message_text(notice) for notice in notices])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,7 @@ class LoopState:
         must_answer: the next answer must be text.
         limit: the limit that the run has reached.
         answered: the outcome of a resumed run that has its answer already.
+        is_recorded: the log also has the end of that run.
     """
 
     turns: int = 0
@@ -74,6 +76,7 @@ class LoopState:
     must_answer: bool = False
     limit: str | None = None
     answered: RunOutcome | None = None
+    is_recorded: bool = False
 
 
 class Loop:
@@ -85,6 +88,7 @@ class Loop:
         self.calls = ToolExecutor(run)
         self._caller: ModelCaller | None = None
         self._began_s = asyncio.get_running_loop().time()
+        self._began_at = time.time()
         self._is_out_of_time = False
 
     def on_injection(self, injection: Injection) -> None:
@@ -137,8 +141,15 @@ class Loop:
         self._is_out_of_time = True
         self.run.stop.request_graceful()
 
-    async def start(self, prompt: str, message_id: str | None, left_pending: frozenset[str]) -> None:
-        """Announce a new run, and commit its prompt after the messages that an earlier run left pending."""
+    async def start(
+        self,
+        prompt: str,
+        message_id: str | None,
+        order: float | None,
+        notices: Mapping[str, str],
+        left_pending: frozenset[str],
+    ) -> None:
+        """Announce a new run; commit the notices, then older messages and those left pending, then the prompt."""
         run, session_state = self.run, self.run.session_state
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
@@ -154,15 +165,27 @@ class Loop:
         hook_result = await run.consult(events.PROMPT_SUBMIT, {"prompt": prompt})
         if hook_result is not CONTINUE:
             prompt = changed(hook_result, "prompt", prompt)
-        if count := len(session_state.notices):
-            await run.context.add_message(notice_row(session_state.notices[:count]))
-            del session_state.notices[:count]
+        kept = len(session_state.notices)
+        if kept or notices:
+            await run.context.add_message(notice_row([*session_state.notices[:kept], *notices.values()], notices))
+            del session_state.notices[:kept]
         if waiting := run.inbox.drain():
-            is_before = [each.is_notice or each.id in left_pending for each in waiting]  # others follow the prompt
-            run.inbox.restore([each for each, before in zip(waiting, is_before, strict=True) if not before])
-            if left := tuple(each for each, before in zip(waiting, is_before, strict=True) if before):
-                await self.deliver(left)
+            before = tuple(each for each in waiting if each.id in left_pending or each.is_older(order))
+            run.inbox.restore([each for each in waiting if each not in before])
+            if before:
+                await self.deliver(before, with_prompt=left_pending.isdisjoint(each.id for each in before))
         await run.commit(user_row(without_frames(sendable(prompt)), message_id))
+        if run.inbox.pending and not run.is_ending:
+            await self._deliver_written_before()
+
+    async def _deliver_written_before(self) -> None:
+        """Deliver the pending messages that were written before the run began, like its prompt."""
+        inbox = self.run.inbox
+        waiting = inbox.drain()
+        before = tuple(each for each in waiting if each.order is not None and each.order < self._began_at)
+        inbox.restore([each for each in waiting if each not in before])
+        if before:
+            await self.deliver(before, with_prompt=True)
 
     async def remove_delivered(self, rows: Sequence[dict[str, Any]]) -> None:
         """Remove pending messages whose row was committed just before the earlier run was interrupted."""
@@ -211,6 +234,8 @@ class Loop:
     async def _is_done(self) -> bool:
         """Return whether the queue was empty and is now closed; else commit the pending injections."""
         self.run.check_end()
+        if self.state.is_recorded:
+            return True  # the next run reads the pending messages
         if late := self.run.inbox.drain_or_close():  # injection point 2
             await self.deliver(late)
         return not late
@@ -279,25 +304,13 @@ class Loop:
         text = run.interim_texts.pending_text
         return RunOutcome(text, "incomplete", **incomplete) if incomplete else RunOutcome(text, "success")
 
-    async def deliver(self, injections: tuple[Injection, ...]) -> None:
-        """Commit drained injections as one user row, after one with the notices among them.
+    async def deliver(self, injections: tuple[Injection, ...], *, with_prompt: bool = False) -> None:
+        """Commit drained injections as one user row.
 
         If the commit fails, they return to the front of the queue. A text completed by this row is shown before the
         delivery of the messages is reported.
         """
-        run = self.run
-        if notices := [each for each in injections if each.is_notice]:
-            messages = tuple(each for each in injections if not each.is_notice)
-            with ExitStack() as undo:
-                undo.callback(run.inbox.restore, messages)
-                await self._commit_injections(notices, notice_row([x.text for x in notices], [x.id for x in notices]))
-                undo.pop_all()
-            injections = messages
-        if injections:
-            await self._commit_injections(injections, injection_row(injections))
-
-    async def _commit_injections(self, injections: Sequence[Injection], row: dict[str, Any]) -> None:
-        run = self.run
+        run, row = self.run, injection_row(injections, with_prompt=with_prompt)
         with ExitStack() as undo:
             undo.callback(run.inbox.restore, injections)
             await run.context.add_message(row)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
@@ -21,7 +23,7 @@ from orchestrator_interactive.kernel.contracts.errors import (
     RateLimitError,
 )
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ResponseStream, ToolCall, ToolCallBlock
-from orchestrator_interactive.kernel.error_boundary import error_text
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, convert_exits, error_text
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import ForeignProvider, to_local_provider
 from orchestrator_interactive.kernel.timeout import with_timeout
@@ -88,6 +90,8 @@ class ModelCaller:
         self._retry_policy = RetryPolicy(run, providers)
         self._model: Model | None = None
         self._call: _StreamingCall | None = None
+        self._writing: CancellableTask[None] | None = None
+        self._read: list[ContextInjection] = []  # the ephemeral injections of the last answered request
 
     def cancel(self) -> None:
         """Cancel the call in flight, because the run ends."""
@@ -115,7 +119,8 @@ class ModelCaller:
         policy = self._retry_policy
         while (model := self._model) is None or model.name != policy.provider:
             try:
-                self._model = self._new_model(policy.provider)
+                with convert_exits():
+                    self._model = self._new_model(policy.provider)
             except Exception as e:  # noqa: BLE001 - a provider's border; another one may work
                 await self._fail(policy.provider, e, ())
         answer = await self._answer(model, tools_allowed=tools_allowed)
@@ -124,42 +129,45 @@ class ModelCaller:
         if not tools_allowed or answer.finish_reason in REFUSED:
             return answer, ()
         try:
-            return answer, model.provider.parse_tool_calls(answer)
+            return answer, _calls_in(answer, model.provider)
         except Exception as e:  # noqa: BLE001 - a provider's border
             error = LLMError(f"The tool calls of the answer cannot be parsed: {error_text(e)}", provider=model.name)
             error.__cause__ = e
+            self._run.ephemeral[:0] = self._read
             await self._fail(model.name, error, ())
             return None
 
     async def _answer(self, model: Model, *, tools_allowed: bool) -> ChatResponse | None:
         run = self._run
-        ephemeral = run.take_ephemeral()
-        rows, request = await self._request(model, ephemeral, tools_allowed=tools_allowed)
+        rows, request = await self._request(model, tools_allowed=tools_allowed)
+        pending = len(run.ephemeral)  # they stay in the list until a provider has read them
+        run.check_end()
         if run.inbox.pending and run.inbox.has_urgent:  # it arrived during hooks or compaction
-            run.ephemeral[:0] = ephemeral
             return None
         early = partial(self._calls.begin_early, is_used=model.requests.is_used, seen=set()) if tools_allowed else None
-        stream = ResponseStream(early)
+        stream = ResponseStream(early, self._report_writing if run.on_progress is not None else None)
         call = self._call = _StreamingCall(run, model, request, stream)
         try:
-            if run.ending.is_cancelled:
-                call.task.cancel()
             await call.task.wait()
         finally:
             self._call = None
             run.deadlines.clear(call)
             stream.close()  # ignore what the provider still sends
+            if self._writing is not None:
+                await self._writing.wait()
+                self._writing = None
         returned: object = call.task.value if call.task.is_finished else None
         answer = returned if isinstance(returned, ChatResponse) else None
         usage = answer.usage if answer else stream.usage
         if usage is not None:
             run.usage = run.usage.plus(usage_totals(usage))
+        if answer is not None or run.is_ending:
+            self._read, run.ephemeral[:pending] = run.ephemeral[:pending], ()
         if run.is_suspended:
             raise RunSuspended
         if run.is_stopped:
             await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
         if answer is None:
-            run.ephemeral[:0] = ephemeral
             if not call.was_interrupted:
                 await self._fail(model.name, call.error, rows)
                 return None
@@ -169,6 +177,10 @@ class ModelCaller:
         if not run.hooks.listens(events.PROVIDER_RESPONSE):
             return answer
         return await self._checked(model, answer, stream)
+
+    def _report_writing(self) -> None:
+        """Report that the model writes text for people, without delaying the stream."""
+        self._writing = CancellableTask(self._run.progress("writing"))
 
     async def _checked(self, model: Model, answer: ChatResponse, stream: ResponseStream) -> ChatResponse:
         payload = {"provider": model.name, "response": answer, "usage": answer.usage}
@@ -211,11 +223,10 @@ class ModelCaller:
             await self._run.commit(mark_partial(with_usage(assistant_row(kept), usage), "stopped"))
         raise RunStopped
 
-    async def _request(
-        self, model: Model, ephemeral: list[ContextInjection], *, tools_allowed: bool
-    ) -> tuple[Sequence[Row], ChatRequest]:
+    async def _request(self, model: Model, *, tools_allowed: bool) -> tuple[Sequence[Row], ChatRequest]:
         run, state = self._run, self._run.session_state
         rows = await self._rows(model)
+        pending = len(run.ephemeral)
         hook_result = CONTINUE
         if run.hooks.listens(events.PROVIDER_REQUEST):
             # Hooks get copies of the context's rows, and change them through their result.
@@ -226,7 +237,8 @@ class ModelCaller:
             modified, lasting = _changed_rows(hook_result, rows), lasting_rows(hook_result)
             # The context has the lasting injections by now; modified rows lack them.
             rows = await self._rows(model) if lasting and modified is rows else [*modified, *lasting]
-            ephemeral = ephemeral + run.take_ephemeral()
+        ephemeral = run.ephemeral.copy()
+        del run.ephemeral[pending:]  # of the hooks of this request; those of a repeated one inject again
         shown, after = _with_ephemeral(rows, ephemeral) if ephemeral else (rows, ())
         request = model.requests.build(shown, after, tools_allowed=tools_allowed)
         if hook_result.data and hook_result.data.get("model") is not None:
@@ -306,7 +318,7 @@ class RetryPolicy:
             default = None
         self._run = run
         self._others = sorted(
-            (name for name in providers if name != default), key=lambda name: _priority(providers[name])
+            (name for name in providers if name != default), key=lambda name: _priority(name, providers[name])
         )
         self.provider = self._others.pop(0) if default is None else default
         self.failures = 0
@@ -365,10 +377,24 @@ class RetryPolicy:
         await self._run.progress("fallback", **data)
 
 
-def _priority(provider: Provider) -> float:
+def _priority(name: str, provider: Provider) -> float:
     """Return the rank of a provider: the lowest is called first, equal ones in the order of the plan."""
-    priority = getattr(provider, "priority", None)
+    priority: Any = inf  # of a provider whose priority cannot be read
+    with ErrorBoundary(log, "provider.priority_failed", level="warning", provider=name):
+        priority = getattr(provider, "priority", None)
     return priority if isinstance(priority, int | float) else 100  # the default of Amplifier's providers
+
+
+def _calls_in(answer: ChatResponse, provider: Provider) -> list[ToolCall]:
+    with convert_exits():
+        calls: Any = provider.parse_tool_calls(answer)
+    if isinstance(calls, Coroutine):
+        calls.close()
+    returned: list[ToolCall] = list(calls or ())
+    for call in returned:
+        if not isinstance(call, ToolCall):
+            raise TypeError(f"parse_tool_calls() returned a {type(call).__name__} instead of a ToolCall.")
+    return returned
 
 
 def _answered_so_far(kept: list[ContentBlock], usage: Usage | None) -> ChatResponse:

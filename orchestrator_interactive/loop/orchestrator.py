@@ -135,13 +135,17 @@ class InteractiveOrchestrator:
         coordinator: ModuleCoordinator | None = None,
         on_progress: ProgressCallback | None = None,
         message_id: str | None = None,
+        order: float | None = None,
+        notices: Mapping[str, str] | None = None,
         provider: str | None = None,
         **_: Any,
     ) -> str:
         """Run the loop on a prompt and return the answer; after a stop, the text produced until then.
 
-        `message_id` is the id of the prompt's message. The log keeps it: the message is delivered. `provider` is the
-        name of the provider to call first in this run.
+        `message_id` is the id of the prompt's message. The log keeps it: the message is delivered. `order` is when the
+        message was written, as in `Injection`: older messages that are pending are read before it. `notices` are
+        events, by id, that the run reads first; the log keeps their ids, too. `provider` is the name of the provider to
+        call first in this run.
 
         Raises:
             LLMError: the provider failed.
@@ -149,7 +153,12 @@ class InteractiveOrchestrator:
         """
         run = self._new_run(context, tools, hooks, coordinator, on_progress)
         left_pending = frozenset(self._queue.pending)
-        return await self._run_loop(run, providers, provider, lambda loop: loop.start(prompt, message_id, left_pending))
+        return await self._run_loop(
+            run,
+            providers,
+            provider,
+            lambda loop: loop.start(prompt, message_id, order, notices or {}, left_pending),
+        )
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`
         self,
@@ -239,8 +248,8 @@ class InteractiveOrchestrator:
                     outcome = SUSPENDED if run.is_suspended else RunOutcome(text, "cancelled")
                 elif task.error is None:
                     outcome = task.result()
-                    if is_cancelled and outcome.status != "suspended":  # the caller gets CancelledError, no answer
-                        outcome = RunOutcome(outcome.text, "cancelled")
+                if is_cancelled and outcome.status != "suspended":  # the caller gets CancelledError, no answer
+                    outcome = RunOutcome(outcome.text, "cancelled")
                 await self._end_run(run, loop, outcome, is_finished=task.is_finished)
         if task.is_finished:
             task.result()  # raises what the loop raised
@@ -249,11 +258,18 @@ class InteractiveOrchestrator:
     async def _end_run(self, run: Run, loop: Loop, outcome: RunOutcome, *, is_finished: bool) -> None:
         self._queue.is_open = False
         reporting = CancellableTask(self._report_end(run, loop, outcome))
+        # The announced outcome stays: a later stop, or a cancellation of the caller, does not change it.
+        is_final = outcome.status not in {"cancelled", "suspended"}
         try:
             await reporting.wait(run.stop.request_immediate)
+        except asyncio.CancelledError:
+            if not is_final:
+                raise
         finally:
+            if is_final:
+                run.session_stop.reset()
             if reporting.error is not None:
-                log.error("run.end_not_reported", run_id=run.id, exc_info=reporting.error)
+                log.error("run.end_not_reported", loop_run=run.id, exc_info=reporting.error)
             home = run.coordinator
             if not is_finished:
                 if run.is_in_doubt and outcome.status == "cancelled":
@@ -276,7 +292,8 @@ class InteractiveOrchestrator:
         response = outcome.text if ended == "completed" else ""
         status = "incomplete" if outcome.status in ("error", "suspended") else outcome.status
         complete = {"orchestrator": NAME, "turn_count": run.iterations, "status": status}
-        await run.announce(events.EXECUTION_END, {"response": response, "status": ended})
+        suspended = {"suspended": True} if outcome.status == "suspended" else {}
+        await run.announce(events.EXECUTION_END, {"response": response, "status": ended, **suspended})
         await run.announce(events.ORCHESTRATOR_COMPLETE, complete)
         why = {"reason": outcome.reason, "detail": outcome.detail}
         await run.progress(
@@ -294,11 +311,17 @@ class InteractiveOrchestrator:
 
 
 def _by_name(tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """Return the tools by their own names; if two have the same, the second under the name of its mount."""
+    """Return the tools by their own names; a tool whose name another one has, under the name of its mount."""
     offered: dict[str, Tool] = {}
-    for mounted_as, tool in tools.items():
-        name = getattr(tool, "name", mounted_as)
-        offered[mounted_as if name in offered else name] = to_local_tool(tool)
+    own = {key: str(getattr(tool, "name", None) or key) for key, tool in tools.items()}
+    holders = {name: key for key, name in own.items() if name == key}  # mounted under their own names
+    for key, tool in tools.items():
+        name = next((each for each in (own[key], key) if holders.setdefault(each, key) == key), None)
+        if name is None:
+            holder = holders[own[key]]
+            log.warning("tool.name_taken", tool=own[key], mounted_as=key, offered_instead=holder)
+        else:
+            offered[name] = to_local_tool(tool)
     return offered
 
 

@@ -105,6 +105,9 @@ async def _settle_calls(loop: Loop, logged: LoggedRun) -> None:
     if logged.lost:
         await run.commit(logged.lost)
     loop.state.answered = logged.outcome
+    run_end = run.coordinator.get_capability("context.run_end") if run.coordinator else None
+    if loop.state.answered is not None and run_end is not None and await run_end() is not None:
+        loop.state.is_recorded, run.inbox.is_open = True, False
 
 
 @dataclass(slots=True)

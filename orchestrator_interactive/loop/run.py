@@ -13,13 +13,13 @@ from orchestrator_interactive.config import Options
 from orchestrator_interactive.json_limits import MAX_ROW_NESTING, bounded, nesting
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts.errors import InjectionTooLargeError
-from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, without_input
 from orchestrator_interactive.kernel.hooks import CONTINUE, HookRegistry, without_denial
 from orchestrator_interactive.kernel.interop import to_local
 from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.outcome import NO_USAGE, UsageTotals
 from orchestrator_interactive.loop.tasks import CancellableTask, Deadlines
-from orchestrator_interactive.transcript.answer_parts import InterimTexts, has_visible_text
+from orchestrator_interactive.transcript.answer_parts import InterimTexts
 from orchestrator_interactive.transcript.rows import marked
 
 if TYPE_CHECKING:
@@ -145,12 +145,6 @@ class Run:
     ending: CancellationToken = field(default_factory=CancellationToken)
     ephemeral: list[ContextInjection] = field(default_factory=list)
 
-    def take_ephemeral(self) -> list[ContextInjection]:
-        """Take the hook injections for the next request."""
-        taken = self.ephemeral.copy()
-        self.ephemeral.clear()
-        return taken
-
     def follow(self) -> None:
         """Apply the session's stop to the run, at the same stage."""
         if self.session_stop.is_immediate:
@@ -204,7 +198,7 @@ class Run:
         try:
             await self.context.add_message(bounded(row, MAX_ROW_NESTING))
         except BaseException:
-            self.is_in_doubt = self.is_in_doubt or has_visible_text(row)
+            self.is_in_doubt = self.is_in_doubt or self.interim_texts.is_visible(row)
             raise
 
     async def emit_text(self, row: dict[str, Any]) -> None:
@@ -324,6 +318,6 @@ def changed(hook_result: HookResult, key: str, given: T) -> T:
         else:
             return value
     except ValidationError as e:
-        problem = str(e)
+        problem = without_input(e)
     log.warning("hook.modification_invalid", hook=hook_result.hook_name, part=key, problem=problem)
     return given

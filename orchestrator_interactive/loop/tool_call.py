@@ -287,8 +287,11 @@ async def _result_of(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
         result = await tool.execute(arguments)
         return result if type(result) is ToolResult else as_result(result)
     except (SystemExit, Exception) as e:  # noqa: BLE001 - a tool must not break the run
-        lines = "".join(traceback.TracebackException.from_exception(e).format())
-        log.error("tool.failed", tool=tool.name, exception=truncate_middle(lines, _MAX_TRACEBACK_CHARS))  # noqa: TRY400 - cut
+        # The text of the exception may quote the conversation, so it is logged for debugging only.
+        frames = "".join(traceback.format_tb(e.__traceback__))
+        lines = truncate_middle(frames, _MAX_TRACEBACK_CHARS)
+        log.error("tool.failed", tool=tool.name, error=type(e).__name__, traceback=lines)  # noqa: TRY400 - cut
+        log.debug("tool.error_text", tool=tool.name, error=truncate_middle(error_text(e), _MAX_ERROR_CHARS))
         message = truncate_middle(error_text(e), _MAX_ERROR_CHARS)
         return ToolResult(success=False, error={"message": message, "type": type(e).__name__})
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads it
 
 from orchestrator_interactive.config import Options, schema, validate
@@ -40,16 +40,15 @@ class TodoItem:
 
 
 class _Item(Options):
+    model_config = ConfigDict(extra="ignore")  # Amplifier's items may have more keys, such as `id`
+
     text: str = Field(
         min_length=1,
-        max_length=500,
         validation_alias=AliasChoices("text", "content"),
         description="The task, in a few words.",
     )
     status: Annotated[TodoStatus, BeforeValidator(lambda given: "done" if given == "completed" else given)] = "pending"
-    active_form: SkipJsonSchema[str | None] = Field(
-        None, max_length=500, validation_alias=AliasChoices("active_form", "activeForm")
-    )
+    active_form: SkipJsonSchema[str | None] = Field(None, validation_alias=AliasChoices("active_form", "activeForm"))
 
     @field_validator("text", mode="before")
     @classmethod

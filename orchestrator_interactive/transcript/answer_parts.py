@@ -33,24 +33,19 @@ def partial_reason_of(row: Row) -> Any:
     return metadata_of(row).get("partial")
 
 
-def has_visible_text(row: Row) -> bool:
-    """Return whether a row is an answer with text for people; text next to tool calls is for the agent only."""
-    is_answer = row.get("role") == "assistant" and not is_of_hook(row)
-    return is_answer and (not call_ids(row) or partial_reason_of(row) == "urgent")
-
-
 class InterimTexts:
     """The texts of one run, collected from its rows in order.
 
     Consecutive text answers form one text, until an injection, a tool call or a postponed result ends it. While
     postponed results are missing, each complete answer is a text at once. Text next to tool calls is for the agent
-    only, unless an urgent message cut the answer.
+    only, unless an urgent message cut the answer, or precedes it: its author reads the reply at once.
     """
 
     def __init__(self) -> None:
         self._completed = 0
         self._pending_text = ""
         self._is_partial = False
+        self._follows_urgent = False
         self._awaited_results: set[str] = set()
 
     @property
@@ -75,22 +70,30 @@ class InterimTexts:
             case "tool" if metadata.get("pending") is True:
                 self._awaited_results.add(str(row.get("tool_call_id")))
             case "user" if "injections" in metadata:
+                self._follows_urgent = metadata.get("urgent") is True
                 return self.flush()
             case "user" if isinstance(results := metadata.get("results"), list):
                 self._awaited_results.difference_update(map(str, results))
                 return self.flush()
         return None
 
+    def is_visible(self, row: Row) -> bool:
+        """Return whether the next row is an answer with text for people."""
+        if row.get("role") != "assistant" or is_of_hook(row):
+            return False
+        return self._follows_urgent or not call_ids(row) or partial_reason_of(row) == "urgent"
+
     def _add_answer(self, row: Row, metadata: dict[str, Any]) -> InterimText | None:
         cut, complete = metadata.get("partial"), None
         has_calls = bool(row.get("tool_calls")) or bool(call_ids(row))
+        is_visible, self._follows_urgent = self.is_visible(row), False
         if has_calls:
             complete = self.flush()
         text = "" if metadata.get("hidden") is True else text_of(row)
-        if text and (not has_calls or cut == "urgent"):
+        if text and (is_visible or not has_calls):
             self._pending_text += text
             self._is_partial = cut is not None
-        if not has_calls and cut is None and self._awaited_results:
+        if cut is None and (is_visible if has_calls else bool(self._awaited_results)):
             complete = self.flush()
         return complete
 

@@ -46,6 +46,14 @@ _NOT_OF_NAMES = re.compile(
 _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.@-]")
 _HEADER = re.compile(r"\s*\S[^\n]* \([^\s()]+\)(?:, with files [^\n]*)?\s*:")
 
+# The header of each message in a row of this format.
+_HEADERS = re.compile(
+    r"^(?P<item>- )?(?P<name>[^\s(),:][^\n(),:]*) \((?P<id>[A-Za-z0-9_.@-]+)\)(?:, with files (?P<files>[^\n:]+))?: ",
+    re.MULTILINE,
+)
+# Stands for a message that was erased, with its header.
+_ERASED = "someone (erased): (This message was erased.)"
+
 # Characters that may precede the first letter of a frame: signs, spaces, marks, control characters, invisible letters.
 _LEAD = re.compile("[\\W_\u115f\u1160\u1438\u3164\uffa0]*")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -77,6 +85,44 @@ def message_text(text: str, author: Author | None = None, files: Sequence[str] =
     name, author_id = plain_name(author.name) or "someone", _NOT_OF_IDS.sub("", author.id)[:_ID_CHARS] or "unknown"
     with_files = f", with files {', '.join(plain_name(each) or 'unnamed' for each in files)}" if files else ""
     return f"{name} ({author_id}){with_files}: {indented(text)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMessage:
+    """A message of a row: its author's name, its text as written, the names of its files, and its author's id."""
+
+    name: str
+    text: str
+    files: str = ""
+    author_id: str = ""
+
+
+def read_messages(row: str) -> list[ReadMessage]:
+    """Read the messages of a row that `message_text` formatted; empty if it does not begin with a header."""
+    text = row.removeprefix(f"{PREFIX}\n")
+    heads = list(_HEADERS.finditer(text))
+    if not heads or heads[0].start() != 0:
+        return []
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    bodies = [text[head.end() : end].rstrip("\n").replace("\n  ", "\n") for head, end in zip(heads, ends, strict=True)]
+    return [
+        ReadMessage(head["name"], body, head["files"] or "", head["id"])
+        for head, body in zip(heads, bodies, strict=True)
+    ]
+
+
+def without_author(row: str, author_id: str) -> str:
+    """Replace the messages of an author in a row that `message_text` formatted, with name, id and file names."""
+    if not read_messages(row):
+        return row
+    heads = list(_HEADERS.finditer(row))
+    ends = [*(head.start() for head in heads[1:]), len(row)]
+    pieces = [row[: heads[0].start()]]
+    for head, end in zip(heads, ends, strict=True):
+        message = row[head.start() : end]
+        break_ = "\n" if message.endswith("\n") else ""
+        pieces.append(f"{head['item'] or ''}{_ERASED}{break_}" if head["id"] == author_id else message)
+    return "".join(pieces)
 
 
 def plain_name(name: str) -> str:

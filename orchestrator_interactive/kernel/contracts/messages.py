@@ -9,9 +9,10 @@ from __future__ import annotations
 from decimal import Decimal  # noqa: TC003 - pydantic reads the annotation at run time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
 from orchestrator_interactive.kernel.contracts.arguments import arguments_of
+from orchestrator_interactive.kernel.contracts.text import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 Visibility = Literal["internal", "developer", "user"]
 # Unusable arguments become {INVALID_JSON: text}; the loop then returns the error to the model as the result.
 Arguments = Annotated[dict[str, Any], BeforeValidator(arguments_of)]
+# A text or name of a model, which stores and Slack can encode.
+Text = Annotated[str, AfterValidator(whole)]
 
 
 class _ContractModel(BaseModel):
@@ -27,7 +30,7 @@ class _ContractModel(BaseModel):
 
 class TextBlock(_ContractModel):
     type: Literal["text"] = "text"
-    text: str
+    text: Text
     visibility: Visibility | None = None
 
 
@@ -50,7 +53,7 @@ class RedactedThinkingBlock(_ContractModel):
 class ToolCallBlock(_ContractModel):
     type: Literal["tool_call"] = "tool_call"
     id: str
-    name: str
+    name: Text
     input: Arguments
     visibility: Visibility | None = None
 
@@ -100,7 +103,7 @@ class ToolSpec(_ContractModel):
 
 class ToolCall(_ContractModel):
     id: str
-    name: str
+    name: Text
     arguments: Arguments
 
 
@@ -158,19 +161,30 @@ class ChatResponse(_ContractModel):
         return "".join(block.text for block in self.content if isinstance(block, TextBlock))
 
 
+# In characters. A remark before tool calls is usually shorter.
+_SENTENCE_CHARS = 80
+
+
 class ResponseStream:
     """Collect a response as it arrives, so that an interrupted call keeps its partial content.
 
     The provider calls `text` for each text delta and `block` for each finished block, in order; the deltas of a text
     block come before the block. Both are synchronous: token deltas do not cross the hook bus. `pieces` counts them,
     so that stalls can be detected. `usage` is the usage so far, if the provider reports it before the end; it is also
-    the cost of an interrupted call. `on_block` is called with each block after it was added.
+    the cost of an interrupted call. `on_block` is called with each block after it was added, `on_writing` once, when
+    the text has more than a sentence.
     """
 
-    def __init__(self, on_block: Callable[[ContentBlock], None] | None = None) -> None:
+    def __init__(
+        self,
+        on_block: Callable[[ContentBlock], None] | None = None,
+        on_writing: Callable[[], None] | None = None,
+    ) -> None:
         self.pieces = 0
         self.usage: Usage | None = None
         self._on_block = on_block
+        self._on_writing = on_writing
+        self._written = 0
         self._blocks: list[ContentBlock] = []
         self._open_text: list[str] = []
 
@@ -181,6 +195,11 @@ class ResponseStream:
     def text(self, delta: str) -> None:
         self.pieces += 1
         self._open_text.append(delta)
+        if self._on_writing is not None:
+            self._written += len(delta)
+            if self._written > _SENTENCE_CHARS:
+                on_writing, self._on_writing = self._on_writing, None
+                on_writing()
 
     def block(self, block: ContentBlock) -> None:
         self.pieces += 1
@@ -191,8 +210,8 @@ class ResponseStream:
             self._on_block(block)
 
     def close(self) -> None:
-        """Stop calling `on_block`: blocks that arrive after the call ended are ignored."""
-        self._on_block = None
+        """Stop calling `on_block` and `on_writing`: what arrives after the call ended is ignored."""
+        self._on_block = self._on_writing = None
 
     def valid_blocks(
         self, complete: list[ContentBlock] | None = None, calls: Collection[str] = frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import difflib
 import inspect
 import sys
 from collections.abc import Mapping
@@ -111,6 +112,8 @@ class ModuleLoader:
             for name in (f"amplifier-module-{module_id}", package_of(module_id)):
                 if (folder / name).is_dir():
                     return _import_from(folder / name, module_id)
+        close = difflib.get_close_matches(module_id, found, 1, _SIMILAR)
+        tried = f"Did you mean '{close[0]}'? {tried}" if close else tried
         looked_in = "".join(f" Not in {folder} either." for folder in self._search_paths)
         raise ModuleNotFoundError(
             f"There is no module '{module_id}'. {tried}Installed modules: {', '.join(sorted(found)) or 'none'}."
@@ -119,6 +122,7 @@ class ModuleLoader:
         )
 
 
+_SIMILAR = 0.8  # all names of a kind begin alike
 _MAPPINGS = (dict, Mapping)  # a dict is recognised several times faster than a Mapping
 
 

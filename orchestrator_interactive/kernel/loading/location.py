@@ -25,7 +25,7 @@ T = TypeVar("T")
 ENTRY_POINT_GROUP = "amplifier.modules"
 _PACKAGE_PREFIX = "amplifier_module_"
 _PROJECT_FILE = "pyproject.toml"
-# Packages that projects have beside their module.
+# Packages that projects have next to their module.
 _NO_MODULES = ("tests", "test", "docs", "examples")
 
 

@@ -18,17 +18,18 @@ from orchestrator_interactive.interactions.errors import (
 from orchestrator_interactive.interactions.render import image_block, render_for_llm
 from orchestrator_interactive.interactions.render_policies import UnknownPolicy, policy_named
 from orchestrator_interactive.interactions.rows import RowState, ViewState, row_of, states_of, valid_states
-from orchestrator_interactive.interactions.states import ToolResultState
+from orchestrator_interactive.interactions.states import RunFinishedState, ToolResultState
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
 from orchestrator_interactive.modules.context_simple.history import own_row
 from orchestrator_interactive.storage.errors import StoreError
-from orchestrator_interactive.transcript.rows import is_prompt
+from orchestrator_interactive.transcript.rows import is_of_hook, is_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orchestrator_interactive.interactions import InteractionStack
+    from orchestrator_interactive.interactions.states import RunEnd
     from orchestrator_interactive.kernel.contracts.models import HookResult
     from orchestrator_interactive.modules.context_simple.context import Announce
 
@@ -92,6 +93,9 @@ class StackContext:
         self._is_idle, self._has_conflict = True, False
         # A resumed run continues from the history that it reads first.
         self._is_resumed = False
+        self._is_new_run = False  # until it has written a row
+        # How the last run ended: `None` if its end is not recorded, "" if there was no run.
+        self._run_end: str | None = ""
 
     async def add_message(self, message: Row) -> None:
         """Append a row.
@@ -110,6 +114,7 @@ class StackContext:
             self._is_read = False  # until the outcome of the write is known
             await self._write(row)
             self._shown.append(row)
+            self._note_rows([row])
             self._is_read = True
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
@@ -154,8 +159,10 @@ class StackContext:
             self._is_read = False
             await self._stack.restart(*valid_states(rows, self._rewards))
             self._shown.replace(rows)
+            self._note_rows(rows)
             self._is_read, self._moves = True, self._stack.moves
             self._is_idle, self._has_conflict = True, False
+            self._is_new_run = False
             self._kept_view = self._shown.views
 
     async def clear(self) -> None:
@@ -170,7 +177,33 @@ class StackContext:
         """Handle the start or resumption of a run: it continues from the conversation's current state."""
         self._is_idle, self._has_conflict = True, False
         self._is_resumed = data.get("resumed") is True
+        self._is_new_run = not self._is_resumed
         return CONTINUE
+
+    async def on_run_end(self, _event: str, data: dict[str, Any]) -> HookResult:
+        """Record the end of a run in the log, once. A suspended run has not ended."""
+        if not data.get("suspended"):
+            status = data.get("status")
+            await self.end_run(status if status in ("cancelled", "error") else "completed")
+        return CONTINUE
+
+    async def end_run(self, status: RunEnd) -> None:
+        """Record the end of the run in the log, unless the log has it. A failure is only logged."""
+        async with self._lock:
+            try:
+                await self._read()
+                if self._run_end is None and not self._is_new_run and not self._has_conflict:
+                    self._is_read = False  # until the outcome of the write is known
+                    await self._stack.push(RunFinishedState(status), since=self._moves)
+                    self._is_read, self._run_end = True, status
+            except (InteractionError, StoreError) as e:
+                log.warning("context.run_end_not_saved", error=str(e))
+
+    async def run_end(self) -> str | None:
+        """Return how the last run ended, as the log has it; `None` if the log has no end of it."""
+        async with self._lock:
+            await self._read()
+            return self._run_end or None
 
     def reward(self, tool_call_id: str, reward: float) -> None:
         """Set the reward of a call's result; it is stored with the result."""
@@ -194,12 +227,22 @@ class StackContext:
         self._is_idle = self._has_conflict = False
 
     async def _push(self, row: Row) -> None:
+        # A crash, or an outage of the store, has prevented the record of the earlier run's end.
+        end = [RunFinishedState("unknown")] if self._is_new_run and self._run_end is None else []
         try:
-            await self._stack.push(*states_of(row, self._rewards), since=self._moves)
+            await self._stack.push(*end, *states_of(row, self._rewards), since=self._moves)
         except ConversationFinished:
             raise
         except InvalidTransition:
-            await self._stack.push(RowState(row), since=self._moves)
+            await self._stack.push(*end, RowState(row), since=self._moves)
+        self._is_new_run = False
+
+    def _note_rows(self, rows: Iterable[Row]) -> None:
+        """Note the rows that begin a run or continue one."""
+        for row in rows:
+            is_of_model = row.get("role") in ("assistant", "tool") and not is_of_hook(row)
+            if is_prompt(row) or (is_of_model and self._run_end):
+                self._run_end = None
 
     async def _keep_view(self) -> None:
         """Store a smaller view, so that a summary is made once and the provider's prompt cache stays valid."""
@@ -224,6 +267,7 @@ class StackContext:
             self._has_conflict = True
         self._moves = self._stack.moves
         rows, view = [], None
+        self._run_end = ""
         async for entry in self._stack.iter_last_n(await self._stack.length()):
             state, problem = entry.state, entry.problem
             row = row_of(state) if state is not None else None
@@ -233,6 +277,9 @@ class StackContext:
                 problem = "It is not a row: an object with a role."
             elif row is not None:
                 rows.append(row)
+                self._note_rows([row])
+            elif isinstance(state, RunFinishedState):
+                self._run_end = state.status
             if isinstance(state, ToolResultState) and state.reward is not None:
                 self._rewards[state.tool_call_id] = state.reward
             if problem is not None:

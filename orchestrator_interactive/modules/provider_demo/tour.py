@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
+from orchestrator_interactive.modules.provider_demo.commands import DemoStep, commanded_step, said
 from orchestrator_interactive.modules.provider_demo.conversation import read_task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from orchestrator_interactive.kernel.contracts.messages import ContentBlock, Message
+    from orchestrator_interactive.kernel.contracts.messages import Message
     from orchestrator_interactive.modules.provider_demo.conversation import DemoTask, Line
 
     Call = tuple[str, dict[str, Any]]
@@ -26,14 +27,10 @@ _HELP = (
     "- “look through the notes and suggest improvements”, and write on while I work: “also check the "
     "budget”, or “that's enough”; I read a message that begins with “!” at once\n"
     "- “search for launch”, “what's in `roadmap.md`?”, “todo: buy cake, call the printers”\n"
-    "- “save it into `review.md`”, “take 30 seconds”"
+    "- “save it into `review.md`”, “take 30 seconds”\n"
+    '- “demo: table”, “demo: code”, “demo: long” show how answers look; “demo: call read_file {"path": "notes.md"}” '
+    "calls any tool that is mounted"
 )
-_LONG_ANSWER = (
-    "This answer is longer than a model may write at once. The demo stops it after fifteen words and reports that it "
-    "was cut; then it is asked to continue, until all of it is there: you should read it in one piece."
-)
-_MAX_WORDS = 15
-
 # Bounded, so that long messages stay fast.
 _I = re.IGNORECASE
 _PATH = r"(?<![\w./-])[./]{0,6}\w[\w./-]{0,200}\.(?:md|txt|csv|json|ya?ml|toml|py|log)\b"
@@ -48,6 +45,7 @@ _NO_QUERY = re.compile(
     r"|\s+in (?:the |my )?(?:notes?|files?|workspace)\b.*$|\s+(?:please|too|as well|first|instead|again|now)$",
     _I,
 )
+_ASKS = re.compile(r"\b(?:what|where|who|when|which|how (?:much|many|long))\b.{0,80}?\b(?:is|are|was|were)\s+(.+)", _I)
 _ENOUGH = re.compile(r"\bstop (?:reading|searching|it|now)\b|^\W*stop\W*$|\bskip\b|\benough\b|\bjust answer\b", _I)
 _REVIEW = re.compile(r"\b(?:look (?:through|at|over)|review|read|notes?|files?|improve|suggest|summar)\w*\b", _I)
 _TODO = re.compile(r"\b(?:to-?dos?|to do list|checklist|task list)\b", _I)
@@ -74,24 +72,15 @@ class Wish:
     call: Call | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DemoStep:
-    """One answer of the model. Its first paragraph takes `wait_s` seconds. `refusal` explains a refused one."""
-
-    blocks: list[ContentBlock]
-    wait_s: float = 0.0
-    finish_reason: str = "end_turn"
-    refusal: str | None = None
-
-
 def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoStep:
     """Return the next answer of the model: a function of the conversation only."""
     task = read_task(messages)
-    if scripted := _scripted(task):
-        return scripted
+    if (commanded := commanded_step(task, tool_names)) is not None:
+        return commanded if isinstance(commanded, DemoStep) else _calling("", [commanded], messages)
+    urgent = [line for line in task.unread if line.is_urgent]
     if task.late:
         lines = (f"- {c.label} {'failed' if c.failed else 'is done'}: {_one_line(c.output or '')}" for c in task.late)
-        return _text("\n".join(("**The rest has come in.** I had answered without it:", *lines)))
+        return said("\n".join(("**The rest has come in.** I had answered without it:", *lines)))
     wish = _wish_of(task.prompt, during=task.is_steered, answer=task.previous_answer)
     if wish.kind in ("chat", "enough"):
         wish = _wish_of(task.prompt, answer=task.previous_answer)
@@ -105,29 +94,17 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
         calls = _missing_calls(task, wish, tool_names)
         lead = "I'll look at the files." if wish.kind == "review" and not task.calls else ""
     if calls:
-        return _calling(lead, calls, messages)
+        replies = [_reply_at_once(task, line.text, each) for line, each in injected if line in urgent]
+        return _calling(_joined(*replies) or lead, calls, messages)
     notes = _notes(task, injected)
     if (running := [call.label for call in task.calls if call.output is None]) and not is_enough:
-        return _text(_joined(f"I am still waiting for {' and '.join(running)}; then I continue.", notes))
+        return said(_joined(f"I am still waiting for {' and '.join(running)}; then I continue.", notes))
     wait_s = float(wish.about) if wish.kind == "wait" and not injected else 0.0
     pause = f"I am taking my time: {wait_s:g} seconds, as you asked." if wait_s else ""
     found = [_report(task, each) for _, each in injected if each.kind in ("search", "read")]
     failures = [f"- {call.label}: {call.output}" for call in task.calls if call.failed]
     failed = "\n".join(("**What did not work**", *failures)) if failures else ""
-    return _text(_joined(pause, *found, _report(task, wish), failed, notes), wait_s)
-
-
-def _scripted(task: DemoTask) -> DemoStep | None:
-    """Return an answer with the ending that the prompt requests, to demonstrate its handling."""
-    match "" if task.injected else task.prompt:
-        case "demo: refuse":
-            return DemoStep([], finish_reason="refusal", refusal="The demo refuses because you asked for it.")
-        case "demo: cut":
-            words = _LONG_ANSWER.split()[task.said_words :]
-            is_cut = len(words) > _MAX_WORDS
-            text = " ".join(words[:_MAX_WORDS]) + (" " if is_cut else "")
-            return DemoStep([TextBlock(text=text)], finish_reason="max_tokens" if is_cut else "end_turn")
-    return None
+    return said(_joined(pause, *found, _report(task, wish), failed, notes), wait_s)
 
 
 def _calling(lead: str, calls: Sequence[Call], messages: Sequence[Message]) -> DemoStep:
@@ -154,7 +131,8 @@ def _wish_of(text: str, *, during: bool = False, answer: str = "") -> Wish:
         return Wish("write", into[3], ("write_file", given) if said or answer else None)
     if path := re.search(_PATH, text, _I):
         return Wish("read", path[0], _read(path[0]))
-    if (found := _SEARCH.search(text) or (_ALSO.search(text) if during else None)) and (query := _query(found[1])):
+    asks = (_ALSO.search(text) or _ASKS.search(text)) if during else None
+    if (found := _SEARCH.search(text) or asks) and (query := _query(found[1])):
         return Wish("search", query, ("search_files", {"query": query}))
     return Wish("chat") if during else _general_wish(text)
 
@@ -186,13 +164,32 @@ def _missing_calls(task: DemoTask, wish: Wish, tool_names: Collection[str]) -> l
     return []
 
 
+def _reply_at_once(task: DemoTask, text: str, wish: Wish) -> str:
+    """Answer an urgent message from what is known so far."""
+    files = [path for path in _listed(task) if task.output(*_read(path)) is not None]
+    if wish.kind == "search":
+        known = ((path, (task.output(*_read(path)) or "").splitlines()) for path in files)
+        hits = [
+            f"- {path}:{number}: {line.strip()}"
+            for path, lines in known
+            for number, line in enumerate(lines, 1)
+            if wish.about.lower() in line.lower()
+        ]
+        found = "\n".join(hits[:5]) if hits else "nothing in what I have read so far; I look for it first."
+        return f"You also mention “{wish.about}”: {'' if not hits else chr(10)}{found}"
+    if wish.kind == "read":
+        return f"You also mention `{wish.about}`: I read it now."
+    done = f"So far I have read {_counted(len(files), 'file')}. " if files else ""
+    return f"You also wrote “{_one_line(text.lstrip('! '))}”. {done}I go on."
+
+
 def _review_rounds(task: DemoTask) -> Iterator[list[Call]]:
     yield [("list_files", {}), _progress(["List the files", "Read the files", "Write up what I found"], 0)]
     files = _listed(task)
     items = ["List the files", *(f"Read {path}" for path in files), "Write up what I found"]
     for at, path in enumerate(files, 1):
         yield [_read(path), _progress(items, at)]
-    yield [_progress(items, len(items))] if files else []
+    yield [_progress(items, len(items) - 1)] if files else []
 
 
 def _progress(items: Sequence[str], at: int) -> Call:
@@ -289,10 +286,6 @@ def _review(task: DemoTask) -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _text(text: str, wait_s: float = 0.0) -> DemoStep:
-    return DemoStep([TextBlock(text=text)], wait_s)
 
 
 def _joined(*parts: str) -> str:

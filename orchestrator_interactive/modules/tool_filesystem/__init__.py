@@ -6,10 +6,10 @@ import re
 import secrets
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import structlog
-from pydantic import AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, Field
 
 from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
@@ -31,6 +31,16 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_OF_A_NAME = 60
 
 
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as e:
+        raise ValueError(f"{path.parts[0]} is not a home folder; write an absolute path, or one in `root`") from e
+
+
+_Path = Annotated[Path, AfterValidator(_expanded)]
+
+
 class FilesystemOptions(Options):
     """Options of `tool-filesystem`.
 
@@ -48,10 +58,10 @@ class FilesystemOptions(Options):
 
     without_effect: ClassVar[frozenset[str]] = frozenset({"require_approval"})
 
-    root: Path | None = Field(None, validation_alias=AliasChoices("root", "working_dir"))
-    allowed_read_paths: tuple[Path, ...] | None = None
-    allowed_write_paths: tuple[Path, ...] | None = None
-    denied_write_paths: tuple[Path, ...] = ()
+    root: _Path | None = Field(None, validation_alias=AliasChoices("root", "working_dir"))
+    allowed_read_paths: tuple[_Path, ...] | None = None
+    allowed_write_paths: tuple[_Path, ...] | None = None
+    denied_write_paths: tuple[_Path, ...] = ()
     max_read_bytes: int = Field(default=200_000, gt=0)
     max_results: int = Field(default=200, gt=0)
     quota_mb: int | None = Field(default=None, gt=0)
@@ -85,8 +95,10 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
             what_to_do="choose a `root` that contains them; allowed paths only restrict access inside it",
         )
 
+    unrestricted = WorkspaceFolder(root, options.limits())  # the allowed paths are for the model's own writes
+
     async def save(name: str, text: str) -> str:
-        return await run_blocking(workspace.root, _save, workspace, name, text)
+        return await run_blocking(workspace.root, _save, unrestricted, name, text)
 
     coordinator.register_capability("workspace.save", save)
     for kind in ALL_TOOLS:

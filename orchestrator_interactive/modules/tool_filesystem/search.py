@@ -117,8 +117,8 @@ class _Search:
     def run(self) -> Found:
         self.has_begun = True
         try:
-            with self._workspace.place(self._path) as (parts, fd):
-                job: Any = {"path": parts, "time_limit_s": TIME_LIMIT_S, **self._job}
+            with self._workspace.place(self._path) as (parts, starts, fd):
+                job: Any = {"path": parts, "starts": starts, "time_limit_s": TIME_LIMIT_S, **self._job}
                 try:
                     reply: Any = self._ask(job, fd)
                 except ConnectionError:

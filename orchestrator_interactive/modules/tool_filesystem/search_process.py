@@ -45,12 +45,13 @@ _NICENESS = 5
 
 
 class Job(TypedDict):
-    """A request. `path` is the path of the folder or file relative to the workspace.
+    """A request. `path` is the path of the folder or file relative to the workspace; `starts`: its parts to scan.
 
     If `query` is None, it lists the files that match `pattern`; otherwise it finds lines.
     """
 
     path: list[str]
+    starts: list[list[str]]
     pattern: str | None
     query: str | None
     regex: bool
@@ -127,23 +128,22 @@ class _Scan:
 
     def _entries(self) -> Iterator[_Entry]:
         """Yield regular files in order, without hidden files and links."""
-        parts = tuple(self._job["path"])
-        status = os.fstat(self._top)
-        if stat.S_ISREG(status.st_mode):
-            yield _Entry(self._top, "", "/".join(parts), status.st_size)
-            return
-        begin = len(parts)
-        waiting = [parts]
+        begin = len(self._job["path"])
+        waiting = [tuple(start) for start in reversed(self._job["starts"])]
         while waiting and not self._is_late():
             at = waiting.pop()
             with suppress(OSError):  # removed since it was listed, or not readable
-                folder = _opened_folder(self._top, at[begin:])
+                place = _opened(self._top, at[begin:])
                 try:
-                    folders, names = _content(folder)
+                    status = os.fstat(place)
+                    if stat.S_ISREG(status.st_mode):
+                        yield _Entry(place, "", "/".join(at), status.st_size)
+                        continue
+                    folders, names = _content(place)
                     waiting += [(*at, name) for name in reversed(folders) if self._is_in_reach((*at, name, ""))]
-                    yield from self._entries_of(folder, at, names)
+                    yield from self._entries_of(place, at, names)
                 finally:
-                    os.close(folder)
+                    os.close(place)
 
     def _entries_of(self, folder: int, at: tuple[str, ...], names: list[str]) -> Iterator[_Entry]:
         for name in names:
@@ -182,15 +182,15 @@ def _content(folder: int) -> tuple[list[str], list[str]]:
     return sorted(folders), sorted(names)
 
 
-def _opened_folder(top: int, parts: tuple[str, ...]) -> int:
-    folder = os.dup(top)
+def _opened(top: int, parts: tuple[str, ...]) -> int:
+    place = os.dup(top)
     for part in parts:
         try:
-            inner = os.open(part, FOLDER, dir_fd=folder)
+            inner = os.open(part, FILE, dir_fd=place)
         finally:
-            os.close(folder)
-        folder = inner
-    return folder
+            os.close(place)
+        place = inner
+    return place
 
 
 def _matches(path: str, pattern: str | None) -> bool:

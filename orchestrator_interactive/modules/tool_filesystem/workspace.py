@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from contextlib import contextmanager, suppress
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNLIMITED = Limits()
+# Paths of `workspace.save`; the model may read them even if they are not in the allowed paths.
+_SAVED = re.compile(r"results/[\w-]*-[0-9a-f]{8}\.txt", re.ASCII)
 _TOO_LONG = (
     f"This path is too long. Use at most {MAX_FOLDERS} folders, one inside the other, {MAX_PATH_BYTES:,} bytes in "
     f"all, and {MAX_NAME_BYTES} bytes a name."
@@ -63,10 +66,12 @@ class WorkspaceFolder:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root = root.resolve(strict=True)
         self._quota = Quota(self.root, limits)
-        self._readable = None if access.readable is None else self._resolved(access.readable)
+        readable = None if access.readable is None else self._resolved(access.readable)
+        # Without paths inside another one: each is scanned once.
+        self._readable = readable and [path for path in dict.fromkeys(readable) if {*readable}.isdisjoint(path.parents)]
         self._writable = None if access.writable is None else self._resolved(access.writable)
         self._read_only = self._resolved(access.read_only)
-        allowed = [*(self._readable or ()), *(self._writable or ())]
+        allowed = [*(readable or ()), *(self._writable or ())]
         inside = [path for path in allowed if path.is_relative_to(self.root) or self.root.is_relative_to(path)]
         self.unreachable = [path for path in allowed if path not in inside]
 
@@ -85,21 +90,24 @@ class WorkspaceFolder:
             yield file
 
     @contextmanager
-    def place(self, path: str) -> Iterator[tuple[list[str], int]]:
-        """Open a folder or a regular file; yield its path from the root and a descriptor.
+    def place(self, path: str) -> Iterator[tuple[list[str], list[list[str]], int]]:
+        """Open a folder or a regular file; yield its path from the root, what may be read in it, and a descriptor.
 
         Raises:
             WorkspaceError: outside of the workspace, missing, or neither a folder nor a regular file.
         """
         parts = self._parts(path)
-        self._refuse_unless("read", self._readable, path, parts)
+        inside = [each for each in self._readable or () if each.is_relative_to(self.root.joinpath(*parts))]
+        if not inside:
+            self._refuse_unless("read", self._readable, path, parts)
+        starts = [list(each.relative_to(self.root).parts) for each in inside] or [parts]
         with _explained(path), self._folder(parts[:-1]) as folder:
             fd = os.open(parts[-1] if parts else ".", FILE, dir_fd=folder)
         try:
             mode = os.fstat(fd).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise _not_a_file(path, mode)
-            yield parts, fd
+            yield parts, starts, fd
         finally:
             os.close(fd)
 
@@ -133,10 +141,12 @@ class WorkspaceFolder:
         return len(content)
 
     def _resolved(self, paths: Sequence[Path]) -> list[Path]:
-        return [Path(os.path.realpath(self.root / path.expanduser())) for path in paths]
+        return [Path(os.path.realpath(self.root / path)) for path in paths]
 
     def _refuse_unless(self, verb: str, allowed: Sequence[Path] | None, path: str, parts: Sequence[str]) -> None:
         if allowed is None or any(self.root.joinpath(*parts).is_relative_to(each) for each in allowed):
+            return
+        if verb == "read" and _SAVED.fullmatch("/".join(parts)):
             return
         inside = ", ".join(str(each.relative_to(self.root)) for each in allowed if each.is_relative_to(self.root))
         raise WorkspaceError(f"You may not {verb} '{path}'. You may {verb} in: {inside or 'no folder'}.")

@@ -82,10 +82,10 @@ class TestMount:
     @pytest.mark.parametrize(("point", "name"), [*((point, None) for point in SINGLE), ("tools", "a")])
     async def test_replacing_a_module_logs_a_warning(self, coordinator, logs, point: str, name: str | None) -> None:
         await coordinator.mount(point, "old", name)
-        assert not logs.tell("warning")
+        assert not logs.tell("warning", "replaced")
         await coordinator.mount(point, "new", name)
         assert coordinator.get(point, name) == "new"
-        assert logs.tell("warning", point, name or "")
+        assert logs.tell("warning", "replaced", point, name or "")
 
     @pytest.mark.parametrize(("point", "said"), [("hooks", r"hooks\.register"), ("nowhere", "mount point.*nowhere")])
     async def test_an_invalid_mount_point_is_an_error(self, coordinator, point: str, said: str) -> None:
@@ -204,6 +204,14 @@ class TestProperties:
         for coordinator in coordinators:
             assert coordinator.parent_id is None
             assert [getattr(coordinator, limit) for limit in LIMITS] == [None, None]
+
+    def test_modules_share_a_dictionary_during_the_session(self, coordinator: ModuleCoordinator) -> None:
+        assert coordinator.session_state == {}
+        coordinator.session_state["todos"] = ["buy flour"]
+        assert coordinator.session_state.pop("todos") == ["buy flour"]
+        coordinator.session_state |= {"budget": 1}
+        assert coordinator.session_state == {"budget": 1}
+        assert AmplifierSession(PLAN).coordinator.session_state == {}
 
     @pytest.mark.parametrize("name", ["session", "session_id", "parent_id", "config"])
     def test_the_infrastructure_is_read_only(self, coordinator: ModuleCoordinator, name: str) -> None:

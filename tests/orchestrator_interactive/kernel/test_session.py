@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from agents import Recorder, StaticLoader, echo, make_agent, mount_observed_context, never, say
+from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import AmplifierSession
+from orchestrator_interactive.testing import MockProvider
 
 
 class Repeats:
@@ -19,7 +21,7 @@ class Repeats:
 
 async def _mount_repeats(coordinator: Any, _config: Any) -> None:
     await coordinator.mount("orchestrator", Repeats())
-    await coordinator.mount("providers", object(), name="p")
+    await coordinator.mount("providers", MockProvider(), name="p")
 
 
 async def _broken(_coordinator: Any, _config: Any) -> None:
@@ -61,6 +63,80 @@ async def test_keyword_arguments_reach_the_orchestrator() -> None:
     await session.execute("hello", on_progress=listener, anything=1)
     kwargs = session.coordinator.get("orchestrator").kwargs
     assert kwargs == {"coordinator": session.coordinator, "on_progress": listener, "anything": 1}
+
+
+class KeywordOnly:
+    async def execute(self, prompt: str, *, context: Any, providers: Any, tools: Any, hooks: Any) -> Any:
+        return prompt, context, providers, tools, hooks
+
+
+class AnotherOrder:
+    async def execute(self, hooks: Any, tools: Any, providers: Any, context: Any, prompt: str) -> Any:
+        return prompt, context, providers, tools, hooks
+
+
+class PositionalOnly:
+    async def execute(  # noqa: PLR0917 - as some orchestrators have it
+        self, prompt: str, context: Any, providers: Any, tools: Any, hooks: Any, coordinator: Any, /
+    ) -> Any:
+        assert coordinator.hooks is hooks
+        return prompt, context, providers, tools, hooks
+
+
+class OtherNames:
+    async def execute(self, text: str, memory: Any, models: Any, *more: Any, coordinator: Any) -> Any:
+        return text, memory, models, *more
+
+
+class AnyPositional:
+    async def execute(self, *given: Any) -> Any:
+        return given
+
+
+class OwnOption:
+    async def execute(self, prompt: str, timeout_s: float = 30, *given: Any, **_: Any) -> Any:
+        assert timeout_s == 30
+        return prompt, *given
+
+
+class AnyKeyword:
+    async def execute(self, **given: Any) -> Any:
+        return tuple(given[name] for name in ("prompt", "context", "providers", "tools", "hooks"))
+
+
+@pytest.mark.parametrize(
+    "orchestrator", [KeywordOnly, AnotherOrder, PositionalOnly, OtherNames, AnyPositional, OwnOption, AnyKeyword]
+)
+async def test_an_orchestrator_gets_its_arguments_by_their_names(orchestrator: Any) -> None:
+    session = _session()
+    await session.initialize()
+    coordinator = session.coordinator
+    await coordinator.mount("orchestrator", orchestrator())
+    mounted = [coordinator.get(point) for point in ("context", "providers", "tools", "hooks")]
+    answer: Any = await session.execute("hello")
+    assert answer[0] == "hello"
+    assert all(one is other for one, other in zip(answer[1:], mounted, strict=True))
+
+
+async def test_an_orchestrator_that_takes_no_prompt_is_an_error() -> None:
+    class Deaf:
+        async def execute(self, text: str = "", context: Any = None) -> str:
+            return text
+
+    session = _session()
+    await session.initialize()
+    await session.coordinator.mount("orchestrator", Deaf())
+    with pytest.raises(TypeError, match=r"execute\(\) takes no prompt: name its parameters as in the contract"):
+        await session.execute("hello")
+
+
+async def test_an_argument_that_the_orchestrator_does_not_take_is_logged() -> None:
+    session = _session()
+    await session.initialize()
+    await session.coordinator.mount("orchestrator", KeywordOnly())
+    with capture_logs() as logs:
+        await session.execute("hello", provider="p", on_progress=Recorder())
+    assert [each["arguments"] for each in logs if each["log_level"] == "warning"] == [["provider"]]
 
 
 @pytest.mark.parametrize(

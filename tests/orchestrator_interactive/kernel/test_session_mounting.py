@@ -193,14 +193,18 @@ class _ProviderWithoutInfo:
     ("point", "module", "missing"),
     [("tools", _ToolWithoutExecute, "execute"), ("providers", _ProviderWithoutInfo, "get_info")],
 )
-async def test_a_module_that_lacks_a_method_of_its_contract_is_skipped(point: str, module: Any, missing: str) -> None:
+@pytest.mark.parametrize("kind", ["its own", "hooks"])
+async def test_a_module_that_lacks_a_method_of_its_contract_is_skipped(
+    kind: str, point: str, module: Any, missing: str
+) -> None:
     async def mount(coordinator: Any, _config: Any) -> None:
         await coordinator.mount(point, module())
 
     async def good(coordinator: Any, _config: Any) -> None:
         await coordinator.mount("providers", MockProvider(default="fine", name="good"))
 
-    plan = {"providers": ["good", "m"]} if point == "providers" else {"providers": ["good"], "tools": ["m"]}
+    plan: dict[str, Any] = {"providers": ["good"]}
+    plan[point if kind == "its own" else "hooks"] = [*plan.get(point if kind == "its own" else "hooks", ()), "m"]
     session = _session(plan, m=mount, good=good)
     failed = Recorder().listen(session.coordinator.hooks, "module:load_failed")
     async with session:
@@ -208,6 +212,24 @@ async def test_a_module_that_lacks_a_method_of_its_contract_is_skipped(point: st
         assert await session.execute("Hello") == "ok"
     (event,) = failed.of("module:load_failed")
     assert f"lacks {missing} of the contract" in event["error"]
+
+
+@pytest.mark.parametrize("lacks", ["execute", "description"])
+async def test_each_instance_is_checked_and_one_mounted_later_is_logged(lacks: str) -> None:
+    async def mount(coordinator: Any, config: dict[str, Any]) -> None:
+        tool = MockTool("t")
+        if config:
+            setattr(tool, lacks, None)
+        await coordinator.mount("tools", tool)
+
+    session = _session({"tools": ["m", {"module": "m", "config": {"is": "incomplete"}}]}, m=mount)
+    failed = Recorder().listen(session.coordinator.hooks, "module:load_failed")
+    async with session:
+        with capture_logs() as logs:
+            await mount(session.coordinator, {"is": "incomplete"})
+    [line], [event] = [each for each in logs if each["event"] == "module.incomplete"], failed.of("module:load_failed")
+    for problem in (line["problem"], event["error"]):
+        assert f"a MockTool as tool, which lacks {lacks} of the contract" in problem
 
 
 async def test_the_end_of_a_session_is_in_its_status() -> None:

@@ -1,6 +1,7 @@
 """Hooks deny, modify, inject, ask and show at each point of the loop, and the history stays valid."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -329,6 +330,37 @@ class TestInject:
             await agent.run()
         assert ["remember" in str(_request(agent, i)) for i in range(3)] == [False, True, False]
         assert "remember" not in str(await agent.history())
+
+    @pytest.mark.parametrize("obstacle", ["denial", "stop", "error"])
+    async def test_an_ephemeral_injection_waits_until_a_request_is_sent(self, obstacle: str) -> None:
+        agent = await make_agent(say("one"), say("two"))
+        once, obstacles = iter([inject(ephemeral=True)]), iter([obstacle])
+        agent.on_hook("execution:start", lambda _data: next(once, None))
+        read = agent.context.get_messages_for_request
+
+        async def fail_once(**given: Any) -> list[dict[str, Any]]:
+            if next(obstacles, None):
+                raise OSError("disk full")
+            return await read(**given)
+
+        def hinder_once(_data: dict[str, Any]) -> HookResult | None:
+            match next(obstacles, None):
+                case "denial":
+                    return HookResult(action="deny", reason="not now")
+                case "stop":
+                    agent.stop()
+            return None
+
+        if obstacle == "error":
+            agent.context.get_messages_for_request = fail_once
+        else:
+            agent.on_hook("provider:request", hinder_once)
+        with suppress(OSError):
+            await agent.run()
+        assert agent.provider.requests == []
+        for _ in range(2):
+            await agent.run()
+        assert ["remember" in str(_request(agent, i)) for i in range(2)] == [True, False]
 
     @pytest.mark.parametrize("is_resumed", [False, True])
     async def test_an_ephemeral_injection_at_the_start_of_a_session_is_in_its_first_request(

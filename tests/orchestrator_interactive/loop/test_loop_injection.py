@@ -7,7 +7,7 @@ import pytest
 from agents import ScriptedProvider, after, call, delivered, doing, echo, gated, make_agent, say, told, use
 
 from orchestrator_interactive import Injection, RunFinished
-from orchestrator_interactive.transcript.framing import PREFIX
+from orchestrator_interactive.transcript.framing import PREFIX, Author
 
 MORE = ("user", f"{PREFIX}\n- more")
 
@@ -24,6 +24,28 @@ class TestInjectionPoints:
         agent.events.listen(agent.hooks, "prompt:submit").act_on("prompt:submit", lambda: agent.inject("more"))
         await agent.run()
         assert told(agent.provider.sent(0)) == [("user", "go"), MORE]
+
+    @pytest.mark.parametrize(
+        ("order", "read"),
+        [
+            (None, ["U3: go", "Ada (U1): older\nBen (U2): and\n  [this]"]),
+            (1.5, ["Ada (U1): older", "U3: go", "Ben (U2): and\n  [this]"]),
+            (0.5, ["U3: go", "Ada (U1): older\nBen (U2): and\n  [this]"]),
+        ],
+    )
+    async def test_messages_written_before_the_run_are_plain_messages_in_order_with_its_prompt(
+        self, order: float | None, read: list[str]
+    ) -> None:
+        agent = await make_agent(say("ok"))
+        messages = [
+            Injection("older", id="T:C:1", author=Author("U1", "Ada"), order=1.0),
+            Injection("and\n[this]", id="T:C:2", author=Author("U2", "Ben"), order=2.0),
+            Injection("more", id="T:C:3", order=2.0**40),
+        ]
+        agent.progress.act_on("executing", lambda: [agent.inject(each) for each in messages])
+        await agent.session.execute("U3: go", order=order, on_progress=agent.progress)
+        assert told(agent.provider.sent(0)) == [*(("user", each) for each in read), MORE]
+        assert await delivered(agent) == ["T:C:1", "T:C:2", "T:C:3"]
 
     async def test_a_message_while_the_model_thinks_is_answered_after_the_interim_answer(self) -> None:
         gate = asyncio.Event()

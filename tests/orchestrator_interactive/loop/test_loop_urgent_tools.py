@@ -59,6 +59,15 @@ class Steered:
 
 
 class TestTheRows:
+    async def test_a_reply_next_to_tool_calls_is_shown_at_once_to_the_author_of_an_urgent_message(self) -> None:
+        steered = Steered()
+        reply = call(use("echo", "b"), text="It is 5,000.")
+        agent = await steered.by(reply, call(use("echo", "c"), text="for the agent only"), say("done"), tools=[echo()])
+        await steered.answered()
+        assert agent.progress.of("text") == [{"text": "It is 5,000.", "part": 1}]
+        assert await steered.ended() == "done"
+        assert len(agent.progress.of("text")) == 1
+
     async def test_the_message_is_read_at_once_and_the_result_follows(self) -> None:
         steered = Steered()
         agent = await steered.by(say("meanwhile"), say("done"))

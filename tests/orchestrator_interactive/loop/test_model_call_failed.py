@@ -9,6 +9,7 @@ from agents.provider import ScriptedProvider, answer, call, deaf, fail, never, s
 from agents.rows import text_of, told
 from agents.session import Agent, make_agent
 from agents.tools import echo, returning
+from structlog.testing import capture_logs
 
 from orchestrator_interactive.kernel import HookResult, ResponseStream
 from orchestrator_interactive.kernel.contracts import errors
@@ -36,22 +37,64 @@ def _count(request: ChatRequest) -> int:
 class FaultyProvider(ScriptedProvider):
     """A provider with one method that always raises."""
 
-    def __init__(self, faulty: str, *steps: Any) -> None:
+    def __init__(self, faulty: str, *steps: Any, error: BaseException | None = None) -> None:
         super().__init__(*steps, name="faulty")
+        self._error = error or TypeError("not today")
         setattr(self, faulty, self._raise)
 
     def _raise(self, *_: Any) -> Any:
-        raise TypeError("not today")
+        raise self._error
+
+
+class UnparsedProvider(ScriptedProvider):
+    """A provider that returns dictionaries in place of tool calls."""
+
+    def parse_tool_calls(self, _response: ChatResponse) -> Any:
+        return [{"id": "c", "name": "echo", "arguments": {}}]
+
+
+class AsyncParser(ScriptedProvider):
+    async def parse_tool_calls(self, _response: ChatResponse) -> Any:  # type: ignore[override]
+        return []
+
+
+class Unranked(ScriptedProvider):
+    @property
+    def priority(self) -> int:
+        raise RuntimeError("no rank")
 
 
 class TestAFaultyProvider:
+    @pytest.mark.parametrize("error", [TypeError("not today"), SystemExit(3)], ids=repr)
     @pytest.mark.parametrize("faulty", ["get_info", "complete", "parse_tool_calls"])
-    async def test_another_provider_answers(self, faulty: str) -> None:
+    async def test_another_provider_answers(self, faulty: str, error: BaseException) -> None:
         agent = await make_agent(say("fine"), default_provider="faulty", retry_base_delay_s=0)
-        await agent.coordinator.mount("providers", FaultyProvider(faulty, say("of the faulty one")))
+        provider = FaultyProvider(faulty, *[say("of the faulty one")] * 4, error=error)
+        await agent.coordinator.mount("providers", provider)
         assert await agent.run() == "fine"
         assert await agent.told() == [("user", "go"), ("assistant", "fine")]
         assert [data["provider"] for data in agent.progress.of("fallback")] == ["faulty"]
+
+    @pytest.mark.parametrize(
+        ("kind", "error"), [(UnparsedProvider, "returned a dict instead of a ToolCall"), (AsyncParser, "not iterable")]
+    )
+    async def test_another_provider_answers_if_its_tool_calls_cannot_be_read(self, kind: Any, error: str) -> None:
+        agent = await make_agent(say("fine"), default_provider="faulty")
+        await agent.coordinator.mount("providers", kind(say("of the faulty one"), name="faulty"))
+        agent.on_hook("prompt:submit", remember())
+        with capture_logs() as logs:
+            assert await agent.run() == "fine"
+        assert _count(agent.provider.requests[0]) == 1
+        [line] = [each for each in logs if each["event"] == "provider.fallback"]
+        assert line["provider"] == "faulty"
+        assert error in line["error"]
+
+    async def test_one_whose_priority_cannot_be_read_is_the_last(self) -> None:
+        agent = await make_agent(provider=Unranked(say("of the faulty one"), name="faulty"))
+        await agent.coordinator.mount("providers", ScriptedProvider(say("fine")))
+        with capture_logs() as logs:
+            assert await agent.run() == "fine"
+        assert [each["provider"] for each in logs if each["event"] == "provider.priority_failed"] == ["faulty"]
 
     @pytest.mark.parametrize("faulty", ["get_info", "parse_tool_calls"])
     async def test_without_another_its_error_ends_the_run_and_the_next_run_starts(self, faulty: str) -> None:

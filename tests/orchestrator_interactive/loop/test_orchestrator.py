@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from agents.after_run import goes_on, results
 from agents.milestones import soon
-from agents.provider import after, call, deaf, fail, never, say, use
+from agents.provider import after, call, deaf, fail, never, say, streaming, use
 from agents.rows import told
 from agents.session import Agent, make_agent
 from agents.tools import deaf_tool, echo, gated, having, raising, returning
@@ -160,6 +160,13 @@ class TestProgress:
         assert progress.of("tool:end")[0]["tool"] == "echo"
         assert progress.of("tool:end")[0]["duration"] >= 0
         assert agent.complete().items() >= {"iterations": 2, "status": "success"}.items()
+
+    async def test_a_text_of_more_than_a_sentence_is_reported_once_while_it_is_written(self) -> None:
+        written = streaming(*["word "] * 100, then=say("word " * 100))
+        agent = await make_agent(call(use("echo", "a")), written, tools=[echo()])
+        await agent.run()
+        assert agent.progress.names()[-3:] == ["thinking", "writing", "complete"]
+        assert agent.progress.names().count("writing") == 1
 
     async def test_start_and_end_of_a_tool_have_the_id_of_the_call(self) -> None:
         batch = call(use("echo", "a"), use("break", "b"))

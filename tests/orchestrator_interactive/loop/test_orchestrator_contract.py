@@ -278,7 +278,8 @@ async def test_a_denied_call_and_a_call_of_an_unknown_tool_are_heard_at_any_prio
         heard.append((event, data["tool_name"], data["tool_result"].output))
         return HookResult()
 
-    hooks.register("tool:pre", deny, priority=-100)
+    for event in ("tool:pre", "tool:error"):
+        hooks.register(event, deny, priority=-100)
     hooks.register("tool:error", audit, priority=1000)
     provider = ScriptedProvider(call(use("echo", "a"), use("nowhere", "b")), say("ok"))
     loop = InteractiveOrchestrator({})
@@ -289,31 +290,40 @@ async def test_a_denied_call_and_a_call_of_an_unknown_tool_are_heard_at_any_prio
     ]
 
 
-class TestACancelledCaller:
-    """The caller's task is cancelled."""
+class TestACancelAtTheEnd:
+    """A stop, or a cancellation of the caller, while the last row is added or while the end is announced."""
 
-    @pytest.mark.parametrize("moment", ["the last row", "complete"])
-    async def test_the_events_report_what_the_caller_gets(self, moment: str) -> None:
+    @pytest.mark.parametrize("moment", ["the last row", "execution:end", "orchestrator:complete", "complete"])
+    @pytest.mark.parametrize("how", ["caller", "graceful", "immediate"])
+    async def test_the_events_the_status_and_the_answer_agree(self, how: str, moment: str) -> None:
         agent = await make_agent(say("ok"))
-        ends: list[tuple[str, str]] = []
+        agent.events.listen(agent.hooks, "cancel:completed")
+        ends: list[str] = []
+
+        def cancel(*_: Any) -> None:
+            run.cancel() if how == "caller" else agent.stop(immediate=how == "immediate")
+
         for event in ("execution:end", "orchestrator:complete"):
-            agent.on_hook(event, lambda data, event=event: ends.append((event, data["status"])))
-        run = agent.start()
+            agent.on_hook(event, lambda data: ends.append(data["status"]))
         if moment == "the last row":
-
-            async def cancel_after(row: dict[str, Any]) -> None:
-                if row["role"] == "assistant":
-                    run.cancel()
-
-            agent.context.after = cancel_after
+            agent.context.act("after", lambda row: cancel() if row["role"] == "assistant" else None)
+        elif moment == "complete":
+            agent.progress.act_on("complete", cancel)
         else:
-            agent.progress.act_on("complete", run.cancel)
-        with pytest.raises(asyncio.CancelledError):
-            await soon(run)
-        expected = "cancelled" if moment == "the last row" else "completed"
-        assert ends[0] == ("execution:end", expected)
-        assert ends[1] == ("orchestrator:complete", "cancelled" if moment == "the last row" else "success")
-        assert agent.session.status.status == "cancelled"
+            agent.on_hook(moment, cancel)
+        run = agent.start()
+        if moment == "the last row" and how == "caller":
+            with pytest.raises(asyncio.CancelledError):
+                await soon(run)
+        else:
+            assert await soon(run) == "ok"  # after a stop, the text so far
+        is_cancelled = moment == "the last row"
+        assert ends == (["cancelled", "cancelled"] if is_cancelled else ["completed", "success"])
+        assert agent.complete()["status"] == ("cancelled" if is_cancelled else "success")
+        assert agent.session.status.status == ("cancelled" if is_cancelled else "completed")
+        assert bool(agent.events.names()) == (is_cancelled and how != "caller")
+        agent.provider.add(say("next"))
+        assert await agent.run() == "next"
 
 
 class TestToolNames:
@@ -324,3 +334,31 @@ class TestToolNames:
         assert await agent.run() == "ok"
         assert [tool.name for tool in agent.provider.requests[0].tools or []] == ["echo", "second"]
         assert ("tool", "x") in await agent.told()
+
+    async def test_a_tool_whose_name_is_taken_is_offered_under_the_name_of_its_mount(self) -> None:
+        agent = await make_agent(call(use("other", "a", text="x")), say("ok"))
+        for mounted_as in ("other", "echo"):
+            await agent.coordinator.mount("tools", echo(), name=mounted_as)
+        assert await agent.run() == "ok"
+        assert [tool.name for tool in agent.provider.requests[0].tools or []] == ["other", "echo"]
+        assert ("tool", "x") in await agent.told()
+
+    async def test_a_tool_without_any_free_name_is_logged_with_the_tool_that_has_it(self) -> None:
+        agent = await make_agent(say("ok"))
+        for name, mounted_as in (("other", "first"), ("echo", "other"), ("echo", "echo")):
+            await agent.coordinator.mount("tools", echo(name), name=mounted_as)
+        with capture_logs() as logs:
+            assert await agent.run() == "ok"
+        assert [tool.name for tool in agent.provider.requests[0].tools or []] == ["other", "echo"]
+        [line] = [each for each in logs if each["event"] == "tool.name_taken"]
+        assert (line["tool"], line["mounted_as"], line["offered_instead"]) == ("echo", "other", "echo")
+
+    async def test_a_tool_without_a_name_has_the_name_of_its_mount(self) -> None:
+        agent, nameless = await make_agent(say("ok")), echo()
+        nameless._name = None  # type: ignore[assignment]
+        with capture_logs() as logs:
+            await agent.coordinator.mount("tools", nameless, name="mounted-as")
+            assert await agent.run() == "ok"
+        assert [tool.name for tool in agent.provider.requests[0].tools or []] == ["mounted-as"]
+        [line] = [each for each in logs if each["log_level"] == "warning"]
+        assert "lacks name of the contract" in line["problem"]

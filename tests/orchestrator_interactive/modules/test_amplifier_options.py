@@ -65,7 +65,7 @@ async def test_every_module_of_a_bundle_is_mounted_and_options_without_effect_ar
         (
             context_simple,
             {"compact_treshold": 0.8},
-            "context-simple: there is no 'compact_treshold'; there are: system_",
+            "context-simple: there is no 'compact_treshold'; did you mean 'compaction_threshold'? There are: system_",
         ),
         (
             context_stack,
@@ -82,7 +82,7 @@ async def test_every_module_of_a_bundle_is_mounted_and_options_without_effect_ar
         (
             tool_filesystem,
             {"allowed_write_path": ["."]},
-            "tool-filesystem: there is no 'allowed_write_path'; there are",
+            "tool-filesystem: there is no 'allowed_write_path'; did you mean 'allowed_write_paths'? There are",
         ),
         (tool_filesystem, {"allowed_write_paths": "."}, "'allowed_write_paths': Input should be a valid tuple"),
     ],

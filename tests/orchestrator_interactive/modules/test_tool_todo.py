@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from connector.runs.status_text import Activity, todo_lines
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
 from orchestrator_interactive.modules import tool_todo
 
@@ -89,6 +90,20 @@ async def test_the_calls_of_amplifiers_tool_have_its_answers(coordinator: Module
     assert todo.label({"action": "list"}) == "Looking at the to-do list"
     # Amplifier's hooks-todo-reminder reads this attribute before each request.
     assert coordinator.todo_state == PLAN  # type: ignore[attr-defined]
+
+
+async def test_an_item_of_amplifier_may_have_more_keys_and_a_long_text(todo: Any) -> None:
+    given = [{**PLAN[0], "content": "x" * 5_000, "activeForm": "y" * 5_000, "id": "1", "priority": "high"}, PLAN[1]]
+    args = {"action": "create", "todos": given}
+    long = {key: given[0][key] for key in PLAN[0]}
+    assert (await todo.execute(args)).output["todos"] == [long, PLAN[1]]
+    status = Activity()
+    for event in ("tool:start", "tool:end", "thinking"):
+        status.on_event(event, {"tool": "todo", "id": "1", "args": args})
+    first, cut, second = todo_lines(status.todo)
+    assert (first, second) == ("To do: 1 of 2 done", "▶ Eat")
+    assert cut.startswith("☑ xxx")
+    assert cut.endswith("…")
 
 
 def test_the_label_names_the_action(todo: Any) -> None:

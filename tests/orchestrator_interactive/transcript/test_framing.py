@@ -25,6 +25,7 @@ from orchestrator_interactive.transcript.framing import (
     PREFIX,
     message_text,
     plain_name,
+    read_messages,
     without_frames,
 )
 from orchestrator_interactive.transcript.rows import truncate_middle
@@ -59,7 +60,10 @@ def test_any_messages_of_any_people_are_read_back_from_their_rows(
 ) -> None:
     rows = [message_text(each.text, each.author, each.files) for each in prompts]
     rows.append(injection_row(steers)["content"])
-    assert messages_in(rows) == [_expected(each) for each in (*prompts, *steers)]
+    expected = [_expected(each) for each in (*prompts, *steers)]
+    assert messages_in(rows) == expected
+    read = [(each.name, each.text, each.files) for row in rows for each in read_messages(row)]
+    assert read == [(each.name, each.text, ", ".join(each.files)) for each in expected]
     assert [without_frames(row) for row in rows[:-1]] == rows[:-1], "the loop leaves a formatted prompt as it is"
 
 
@@ -262,7 +266,8 @@ async def _row(agent: Agent) -> dict[str, Any]:
 def _is_plain(row: dict[str, Any], injections: Sequence[Injection]) -> None:
     assert row["role"] == "user"
     assert row.keys() == {"role", "content", "metadata"}
-    assert row["metadata"] == {"injections": [each.id for each in injections]}
+    urgent = {"urgent": True} if any(each.urgent for each in injections) else {}
+    assert row["metadata"] == {"injections": [each.id for each in injections], **urgent}
     prefix, *lines = row["content"].splitlines()
     assert prefix == PREFIX
     assert sum(line.startswith("- ") for line in lines) == len(injections)
@@ -317,7 +322,7 @@ async def test_any_edit_becomes_the_same_plain_row(text: str) -> None:
         assert agent.edit("1", text)
     gate.set()
     await soon(run)
-    _is_plain(await _row(agent), [Injection("same", id="1")])
+    _is_plain(await _row(agent), [Injection(text if text.strip() else "same", id="1")])
     await _goes_on_with_valid_requests(agent)
 
 

@@ -17,6 +17,14 @@ def test_each_finished_block_is_reported_in_order_after_it_was_added() -> None:
     assert reported == [(SAID, [SAID]), (CALL, [SAID, CALL])]
 
 
+def test_halves_of_characters_in_texts_and_names_of_a_model_are_joined_or_replaced() -> None:
+    stream = ResponseStream()
+    for delta in ("a \ud83d", "\ude00 and half: \ud83d"):
+        stream.text(delta)
+    assert stream.valid_blocks() == [TextBlock(text="a 😀 and half: \ufffd")]
+    assert ToolCallBlock(id="c1", name="look\udc00", input={}).name == "look\ufffd"
+
+
 def test_an_interrupted_answer_keeps_its_complete_blocks_and_its_text() -> None:
     stream = ResponseStream()
     stream.block(ThinkingBlock(thinking="hm", signature="signed"))

@@ -19,6 +19,7 @@ SHIPPED = [
     "context-stack",
     "provider-anthropic",
     "provider-demo",
+    "tool-agents",
     "tool-filesystem",
     "tool-todo",
 ]

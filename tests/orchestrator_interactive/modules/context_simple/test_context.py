@@ -58,7 +58,10 @@ async def test_it_mounts_as_the_context_and_contributes_its_events() -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"max_token": 5}, "context-simple: there is no 'max_token'; there are: system_prompt, max_tokens"),
+        (
+            {"max_token": 5},
+            "context-simple: there is no 'max_token'; did you mean 'max_tokens'. There are: system_prompt, max_tokens",
+        ),
         ({"max_tokens": 0}, "'max_tokens'"),
         ({"compaction_threshold": 1.5}, "'compaction_threshold'"),
         ({"strategy": "forget"}, "'strategy'"),

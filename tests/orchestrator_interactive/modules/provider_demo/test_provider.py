@@ -28,7 +28,7 @@ from orchestrator_interactive.kernel.contracts.protocols import Provider
 from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.modules import provider_demo
 
-NOTES = Path(__file__).parents[4] / "deploy" / "play" / "notes"
+NOTES = Path(__file__).parents[4] / "service" / "play" / "notes"
 AT_ONCE = {"think_s": 0, "word_s": 0}
 
 
@@ -242,7 +242,7 @@ async def test_a_whole_conversation_over_the_sample_notes(tmp_path: Path) -> Non
         assert "Give open items an owner" in review
         todos = session.coordinator.get_capability("todo.items")
         assert todos is not None
-        assert {item.status for item in todos()} == {"done"}
+        assert [item.status for item in todos()][-2:] == ["done", "in_progress"], "the answer was written then"
         assert "**Saved**" in await session.execute("save it into review.md")
     assert (root / "review.md").read_text() == review + "\n"
 
@@ -280,7 +280,7 @@ async def test_it_waits_for_a_tool_that_is_still_at_work_and_then_goes_on(tmp_pa
             await session.coordinator.mount("tools", tool)
         answer = await soon(session.execute("what's in a.md?", on_progress=watch))
         rows = await session.coordinator.get("context").get_messages()
-    assert [text.partition(";")[0] for text in said] == ["I am still waiting for `read_file` of `a.md`"]
+    assert said[0] == "You also mention “launch”: nothing in what I have read so far; I look for it first."
     assert "a.md: bake a cake" in answer
     assert "“! also check the launch”, at once: I searched for it." in answer
     assert next(row["content"] for row in rows if row["role"] == "tool") == STILL_RUNNING

@@ -63,7 +63,7 @@ def test_a_review_of_many_files_reads_six_one_after_the_other() -> None:
 def test_the_to_do_list_follows_the_review_to_its_end() -> None:
     lists = [given["items"] for name, given in used_in(answered([user("review my notes")])) if name == "todo"]
     assert [item["status"] for item in lists[0]] == ["in_progress", "pending", "pending"]
-    assert {item["status"] for item in lists[-1]} == {"done"}
+    assert [item["status"] for item in lists[-1]] == ["done", "done", "done", "in_progress"], "the answer is written"
 
 
 @pytest.mark.parametrize(
@@ -426,3 +426,47 @@ def test_the_calls_of_another_loop_are_read_from_their_field() -> None:
     call = {"role": "assistant", "content": "", "tool_calls": [{"id": "x1", "type": "function", "function": function}]}
     result = {"role": "tool", "tool_call_id": "x1", "content": "a.md:2: bake a cake"}
     assert "a.md:2: bake a cake" in answer_to(user("search for cake"), call, result)
+
+
+def test_an_urgent_question_is_answered_at_once_from_what_is_known() -> None:
+    rows = answered([user("look through the notes")])[:-1]
+    asked = [*rows, steer("! what is the launch date?")]
+    reply = next_of(asked)
+    assert text_of(reply).startswith("You also mention “launch date”: nothing in what I have read so far")
+    assert calls_of(reply) == [("search_files", {"query": "launch date"})]
+    known = text_of(next_of([*rows, steer("! what about the launch?")]))
+    assert known.startswith("You also mention “launch”: \n- a.md:3: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "call"),
+    [
+        ('demo: call roll_dice {"sides": 6}', ("roll_dice", {"sides": 6})),
+        ("demo: call `roll_dice` `{“sides”: 6}`", ("roll_dice", {"sides": 6})),
+        ("demo: call roll_dice", ("roll_dice", {})),
+    ],
+)
+def test_a_prompt_can_call_any_tool_and_reads_its_result(command: str, call: tuple[str, Any]) -> None:
+    rows = [user(command)]
+    [block] = next_of(rows, ["roll_dice"])
+    assert calls_of([block]) == [call]
+    made = ToolCall(id=block.id, name="roll_dice", arguments={})
+    rows += [{"role": "assistant", "content": [block.model_dump()]}, tool_row(made, "4")]
+    assert text_of(next_of(rows, ["roll_dice"])) == "`roll_dice` returned:\n```\n4\n```"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("demo: call roll {}", "There is no tool `roll`. The tools of this agent are: `roll_dice`."),
+        ("demo: call roll_dice {sides: 6}", "The arguments of `roll_dice` are not JSON: Expecting property name"),
+        ("demo: call roll_dice [6]", "The arguments of `roll_dice` must be a JSON object, such as"),
+    ],
+)
+def test_a_call_that_cannot_be_made_gets_the_reason(command: str, reason: str) -> None:
+    assert text_of(next_of([user(command)], ["roll_dice"])).startswith(reason)
+
+
+@pytest.mark.parametrize(("command", "part"), [("table", "|---|"), ("code", "```python"), ("long", "Paragraph 40")])
+def test_the_demo_shows_how_answers_look(command: str, part: str) -> None:
+    assert part in text_of(next_of([user(f"demo: {command}")]))

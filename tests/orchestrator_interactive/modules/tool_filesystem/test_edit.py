@@ -102,9 +102,26 @@ class TestAllowedPaths:
         assert await run("list_files", path="plans") == (True, "plans/may.md (6 bytes)")
         assert await run("search_files", query="May", path="plans") == (True, "plans/may.md:1: # May")
         sentence = "You may not read '{}'. You may read in: plans."
-        assert await run("list_files") == (False, sentence.format("."))
-        assert await run("search_files", query="cake") == (False, sentence.format("."))
+        assert await run("list_files", path="drafts") == (False, sentence.format("drafts"))
+        assert await run("search_files", query="cake", path="notes.md") == (False, sentence.format("notes.md"))
         assert await run("read_file", path="notes.md") == (False, sentence.format("notes.md"))
+
+    async def test_a_folder_around_allowed_paths_is_listed_and_searched_in_these_only(self, root: Path) -> None:
+        (root / "plans" / ".hidden").mkdir()
+        (root / "plans" / ".hidden" / "june.md").write_text("May\n")
+        allowed = ["plans/.hidden", "plans/.hidden/june.md", "notes.md", "absent"]
+        run = await tools_in(root, allowed_read_paths=allowed)
+        hidden = "plans/.hidden/june.md (4 bytes)"
+        assert await run("list_files") == (True, f"{hidden}\nnotes.md (24 bytes)")
+        assert await run("list_files", path="plans") == (True, hidden)
+        assert await run("search_files", query="a") == (
+            True,
+            "plans/.hidden/june.md:1: May\nnotes.md:1: bake a cake, eat a cake",
+        )
+
+    async def test_an_allowed_path_in_the_home_of_nobody_is_an_error_that_names_the_option(self, root: Path) -> None:
+        with pytest.raises(ValueError, match=r"tool-filesystem: 'denied_write_paths\.0': ~nouser is not a home folder"):
+            await tools_in(root, denied_write_paths=["~nouser/x"])
 
     async def test_a_path_outside_of_the_workspace_gives_no_access_and_is_logged(self, root: Path, logs) -> None:
         outside = root.parent / "outside"

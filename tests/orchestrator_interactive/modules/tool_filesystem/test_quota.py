@@ -147,3 +147,17 @@ async def test_a_text_over_the_quota_is_not_saved(tmp_path: Path) -> None:
     workspace = await mounted(tmp_path, quota_mb=1)
     with pytest.raises(ValueError, match="may hold"):
         await workspace.get_capability("workspace.save")("call", HALF * 3)
+
+
+@pytest.mark.parametrize("denied", [[], ["."]])
+async def test_a_text_is_saved_and_can_be_read_whatever_paths_the_model_may_use(tmp_path: Path, denied: Any) -> None:
+    allowed = {"allowed_read_paths": ["docs"], "allowed_write_paths": ["docs"], "denied_write_paths": denied}
+    workspace = await mounted(tmp_path, **allowed)
+    path = await workspace.get_capability("workspace.save")("call", "text\n")
+    (tmp_path / "results" / "private.txt").write_text("text\n")
+    read, search = workspace.get("tools", "read_file"), workspace.get("tools", "search_files")
+    assert (await read.execute({"path": path})).output == "text\n"
+    assert (await search.execute({"path": path, "query": "t"})).output == f"{path}:1: text"
+    assert not (await read.execute({"path": "results/private.txt"})).success
+    assert not (await search.execute({"path": "results", "query": "t"})).success
+    assert not (await write(workspace, path, "changed")).success

@@ -106,7 +106,10 @@ async def test_the_default_root_is_the_folder_of_the_session_or_the_process(root
 
 
 async def test_the_error_names_an_unknown_option(root: Path) -> None:
-    with pytest.raises(ValueError, match=r"there is no 'maxresults'; there are: root, .*max_read_bytes, max_results"):
+    with pytest.raises(
+        ValueError,
+        match=r"there is no 'maxresults'; did you mean 'max_results'. There are: root, .*max_read_bytes, max_results",
+    ):
         await tools_in(root, maxresults=3)
 
 
