@@ -78,7 +78,7 @@ class PersonClient:
         await self._post("page/open_home", {"tab": tab})
 
     async def open_thread(self, context: str | None = None, *, thread: str | None = None) -> None:
-        """Open a thread in the app's direct message; ``context`` is the channel that the person sees beside it.
+        """Open a thread in the app's direct message; ``context`` is the channel that the person sees next to it.
 
         With ``thread``, the person has moved to another channel while the thread stays open.
         """

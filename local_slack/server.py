@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
+import shlex
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -99,7 +100,7 @@ class LocalSlack(InstalledTeam):
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
         self.teams = (self, *(InstalledTeam(workspace, self._client) for workspace in workspaces[1:]))
         self._interactivity = Interactivity(self._subscriptions)
-        self._page = PageServer(*workspaces)
+        self._page = PageServer(workspaces, lambda: self.start_command)
         self._web_api = WebApi(
             workspaces, self.faults, self.rate_limits, self._slack_app, self._socket_url, self.record.call
         )
@@ -141,6 +142,13 @@ class LocalSlack(InstalledTeam):
             "SLACK_BOT_TOKEN": self.bot_token,
             "SLACK_SIGNING_SECRET": self.signing_secret,
         }
+
+    @property
+    def start_command(self) -> str:
+        """Return a shell command that connects a bot over Socket Mode; an app of your own can take its place in it."""
+        names = ("SLACK_API_URL", "SLACK_APP_TOKEN", "SLACK_BOT_TOKEN")
+        variables = " ".join(f"{name}={shlex.quote(self.variables[name])}" for name in names)
+        return f"{variables} amplifier-slack run"
 
     def team(self, name: str) -> InstalledTeam:
         """Find a workspace by its name or id; raises KeyError."""

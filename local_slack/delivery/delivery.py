@@ -6,9 +6,10 @@ import asyncio
 import json
 from collections import deque
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from local_slack.delivery.faults import Delayed, DeliveryFaults, Dropped, Duplicated
+from local_slack.delivery.faults import Delayed, DeliveryFaults, Dropped, Duplicated, HeldUntil
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Held:
-    """An envelope that is sent after ``behind`` others, or when ``time_up`` fires."""
+    """An envelope that is sent after ``behind`` others, or when ``time_up`` releases it."""
 
     envelope: Envelope
-    behind: int
-    time_up: asyncio.TimerHandle
+    behind: float
+    time_up: asyncio.TimerHandle | asyncio.Task[None]
 
 
 class Delivery:
@@ -192,6 +193,10 @@ class Delivery:
             case Delayed(behind):
                 up = asyncio.get_running_loop().call_later(self.schedule.ack_timeout_s, self._release, envelope)
                 self._held.append(_Held(envelope, behind, up))
+            case HeldUntil(until):
+                waiting = asyncio.create_task(self._release_when(until, envelope))
+                self._held.append(_Held(envelope, inf, waiting))
+                self._receivers.rotate(-1)  # this connection has it, and not the next one
             case Duplicated():
                 self._send(envelope)
                 self._send(envelope)
@@ -211,6 +216,10 @@ class Delivery:
             held.behind -= 1
         for held in [held for held in self._held if held.behind <= 0]:
             self._release(held.envelope)
+
+    async def _release_when(self, until: asyncio.Event, envelope: Envelope) -> None:
+        await until.wait()
+        self._release(envelope)
 
     def _release(self, envelope: Envelope) -> None:
         for held in [held for held in self._held if held.envelope.id == envelope.id]:

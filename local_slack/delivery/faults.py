@@ -76,7 +76,14 @@ class Dropped:
     """The first attempt is not sent; the retries are."""
 
 
-DeliveryFault = Duplicated | Delayed | Dropped
+@dataclass(frozen=True, slots=True)
+class HeldUntil:
+    """The envelope is sent once ``until`` is set, over a connection that later envelopes may be sent over before."""
+
+    until: asyncio.Event
+
+
+DeliveryFault = Duplicated | Delayed | Dropped | HeldUntil
 
 
 def kind_of(fault: type) -> str:

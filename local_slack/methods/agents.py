@@ -27,7 +27,8 @@ def set_session_status(call: Call) -> Json:
     if not session.status:
         title = _title(call, least=0) or session.title
         session = replace(session, title=title, initiator=call.args.text("initiator_user_id"))
-    call.workspace.keep_session(replace(session, status=status))
+    username = call.args.text("username") or session.username
+    call.workspace.keep_session(replace(session, status=status, username=username))
     return {"status": status, "agent_status": status, "title": session.title}
 
 

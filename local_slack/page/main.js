@@ -47,11 +47,12 @@ class WorkspacePage {
     const jump = () => openQuickSwitcher(session, this.actions);
     this.actions = { openChannel: (channel) => this.#go(channel), openDirect: (user) => this.#goDirect(user), become, jump, keys: openKeySheet, faults: () => this.faultPanel.toggle() };
     this.sidebar = new Sidebar(session, this.actions);
-    this.channelPane = new ChannelPane(session, { onBack: () => this.#view("sidebar"), onSent: (ts) => this.#sent.add(ts) });
+    this.channelPane = new ChannelPane(session, { onBack: () => this.#view("sidebar"), onSent: (ts) => ts && this.#sent.add(ts) });
     this.threadPane = new ThreadPane(session, { onClose: () => this.#closeThread() });
     this.faultPanel = new FaultPanel({ teamId: session.directory.team.id, channelName: (id) => this.#channelName(id), toggled: (open, any) => this.#faultsToggled(open, any) });
     this.banner = h("div", { class: "banner", role: "status", hidden: true, testid: "connection-banner" }, "Reconnecting…");
-    app.replaceChildren(this.sidebar.element, this.channelPane.element, this.threadPane.element, this.faultPanel.element, this.banner);
+    const heading = h("h1", { class: "sr-only" }, session.directory.team.name);
+    app.replaceChildren(heading, this.sidebar.element, this.channelPane.element, this.threadPane.element, this.faultPanel.element, this.banner);
     if (app.classList.contains("with-faults")) this.faultPanel.toggle();
     this.#listen();
   }
@@ -65,7 +66,7 @@ class WorkspacePage {
     this.#started = true;
     this.#showConnection();
     this.#session.loadUnread().catch(() => {});
-    if (!narrow()) this.channelPane.composer.focus();
+    if (!narrow()) (this.#session.threadTs ? this.threadPane : this.channelPane).composer.focus();
   }
 
   close() {
@@ -86,6 +87,8 @@ class WorkspacePage {
     document.addEventListener("keydown", (event) => this.#key(event), { signal });
     document.addEventListener("visibilitychange", () => session.markRead(), { signal });
     addEventListener("popstate", () => this.#followAddress(), { signal });
+    // A file that is dropped beside a composer must not replace the page.
+    for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault(), { signal });
     this.#app.addEventListener("click", (event) => this.#mentionClicked(event), { signal });
     this.clock = setInterval(() => this.#update(), REFRESH_TIMES_MS);
   }

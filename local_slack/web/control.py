@@ -36,7 +36,9 @@ KNOWN_ERRORS = """
 _CALL_FAULTS: Mapping[str, type] = {
     kind_of(fault): fault for fault in get_args(faults.Fault) if fault is not faults.BlockUntil
 }
-_DELIVERY_FAULTS: Mapping[str, type] = {kind_of(fault): fault for fault in get_args(faults.DeliveryFault)}
+_DELIVERY_FAULTS: Mapping[str, type] = {
+    kind_of(fault): fault for fault in get_args(faults.DeliveryFault) if fault is not faults.HeldUntil
+}
 _SOCKET_KINDS = ("disconnect", "drop", "freeze", "enable")
 _REASONS = get_args(DisconnectReason)
 # The bounds of each number, both inclusive.

@@ -95,7 +95,7 @@ class Interactivity:
         subscription.publish({**event, "tab": args.text("tab") or "messages", "event_ts": _now()})
 
     async def _open_thread(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
-        """Open a thread with the agent from a channel, or change the channel that the person sees beside the thread.
+        """Open a thread with the agent from a channel, or change the channel that the person sees next to the thread.
 
         The root of a new thread is a post by the app, as in Slack.
         """

@@ -30,7 +30,12 @@ async def only_this_machine(request: web.Request, handler: Handler) -> web.Strea
     """Refuse requests with a foreign host name (DNS rebinding) or from pages of another origin."""
     if refusal := _refusal(request):
         return web.Response(status=403, text=refusal)
-    return await handler(request)
+    try:
+        return await handler(request)
+    except ConnectionResetError:
+        if request.transport is None or request.transport.is_closing():
+            return web.Response()  # aiohttp drops it: the client has gone, as an app does at Ctrl-C
+        raise
 
 
 def _refusal(request: web.Request) -> str | None:

@@ -33,7 +33,7 @@ _VALUES = {
 
 
 async def submit(subscription: Subscription, person: Person, args: Arguments) -> None:
-    """Submit the modal that the person sees with ``values`` by ``action_id``, and do what the app's response says.
+    """Submit the modal that the person sees with ``values`` by ``action_id``, and apply the app's response.
 
     Raises SlackRefused: ``no_modal``; ``missing_value`` for an empty required input; ``invalid_input`` with the app's
     messages for fields that it does not accept.
@@ -57,7 +57,7 @@ async def submit(subscription: Subscription, person: Person, args: Arguments) ->
 
 
 async def close(subscription: Subscription, person: Person) -> None:
-    """Close the modal that the person sees; the app is told if the modal has ``notify_on_close``."""
+    """Close the modal that the person sees; the app is notified if the modal has ``notify_on_close``."""
     workspace, view = subscription.workspace, _modal(subscription.workspace, person)
     workspace.views.close(view)
     if view.content.get("notify_on_close"):

@@ -16,6 +16,8 @@ from local_slack.workspace.people import Person
 from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from local_slack.json_limits import Json
     from local_slack.workspace.files import File
     from local_slack.workspace.messages import Change, Channel
@@ -26,11 +28,15 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X
 
 
 class PageServer:
-    """Serve the page of the workspaces (the first is the default); own its event sockets."""
+    """Serve the page of the workspaces (the first is the default); own its event sockets.
 
-    def __init__(self, *workspaces: Workspace) -> None:
+    ``start_command`` returns the shell command that connects a bot; the page shows it while no bot is connected.
+    """
+
+    def __init__(self, workspaces: Sequence[Workspace], start_command: Callable[[], str]) -> None:
         self._workspaces = {workspace.directory.team.id: workspace for workspace in workspaces}
         self._default = workspaces[0]
+        self._start_command = start_command
         self._sockets: set[web.WebSocketResponse] = set()
 
     def routes(self) -> list[web.RouteDef]:
@@ -52,7 +58,8 @@ class PageServer:
         """Return the state of the workspace that ``team`` in the query names."""
         workspace = self._workspaces.get(request.query.get("team", ""), self._default)
         teams = [_team_state(each) for each in self._workspaces.values()]
-        return web.json_response(state_json(workspace) | {"teams": teams}, headers=_HEADERS)
+        more = {"teams": teams, "start_command": self._start_command()}
+        return web.json_response(state_json(workspace) | more, headers=_HEADERS)
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Send a file to a member of its channels. The token is in the query, because links cannot set headers."""

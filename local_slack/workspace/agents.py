@@ -25,14 +25,16 @@ _SAID_S = 120.0
 class AgentSession:
     """One thread's session.
 
-    ``says`` and ``loading`` come from ``assistant.threads.setStatus``, at ``said_at``, and last until the app
-    posts in the thread, at most 2 minutes. ``status`` is empty if only those methods were used.
+    ``username`` is the app's name for who works. ``says`` and ``loading`` come from ``assistant.threads.setStatus``,
+    at ``said_at``, and last until the app posts in the thread, at most 2 minutes. ``status`` is empty if only those
+    methods were used.
     """
 
     channel: str
     thread_ts: str
     status: SessionStatus | Literal[""] = ""
     title: str = ""
+    username: str = ""
     says: str = ""
     loading: tuple[str, ...] = ()
     prompts: tuple[tuple[str, str], ...] = ()

@@ -24,6 +24,8 @@ _KINDS = {
     "html": ("html", "text/html", "HTML"),
     "png": ("png", "image/png", "PNG"),
     "jpg": ("jpg", "image/jpeg", "JPEG"),
+    "jpeg": ("jpg", "image/jpeg", "JPEG"),
+    "webp": ("webp", "image/webp", "WebP"),
     "gif": ("gif", "image/gif", "GIF"),
     "pdf": ("pdf", "application/pdf", "PDF"),
 }

@@ -1,4 +1,4 @@
-"""What a workspace keeps beside its messages: pins, bookmarks, scheduled messages, user groups and emoji."""
+"""The lists of a workspace: pins, bookmarks, scheduled messages, user groups and emoji."""
 
 from __future__ import annotations
 

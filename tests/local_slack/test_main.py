@@ -57,6 +57,7 @@ async def test_it_prints_its_address_and_ends_without_output(start, session, num
     assert (code, err) == (0, "")
     assert f"SLACK_API_URL={url}api/" in out
     assert "SLACK_BOT_TOKEN=xoxb-local-omega" in out
+    assert out.endswith(" SLACK_BOT_TOKEN=xoxb-local-omega amplifier-slack run\n")
 
 
 async def test_a_command_gets_the_variables_and_its_exit_code_is_returned(start):
@@ -69,8 +70,10 @@ async def test_a_command_gets_the_variables_and_its_exit_code_is_returned(start)
 
 
 async def test_a_signal_ends_the_command(start):
-    script = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit('terminated'))\n"
-    process = await start("--port", "0", "--", sys.executable, "-c", script + "print('up', flush=True); time.sleep(60)")
+    script = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit('terminated'))\nprint('up', flush=True)\n"
+    # One long sleep would not see a signal that comes just before it begins.
+    script += "while True: time.sleep(0.05)"
+    process = await start("--port", "0", "--", sys.executable, "-c", script)
     while (await process.stdout.readline()).strip() != b"up":
         pass
     process.send_signal(signal.SIGTERM)

@@ -152,7 +152,7 @@ const cellNodes = (cell, directory) => (cell.type === "rich_text" ? richText(cel
 function image({ title, alt_text: words, image_url: url, slack_file: file }) {
   const address = url ?? file?.url;
   const line = address ? link(address, title?.text ?? "Open the picture") : title?.text;
-  return h("figure", { class: "block-image", role: "img", "aria-label": words }, icon("image"), h("div", {}, h("span", {}, words), line && h("figcaption", {}, line)));
+  return h("figure", { class: "block-image" }, icon("image"), h("div", {}, h("span", {}, words), line && h("figcaption", {}, line)));
 }
 
 const smallImage = ({ alt_text: words }) => h("span", { class: "small-image", role: "img", "aria-label": words, title: words }, icon("image"), words);

@@ -137,7 +137,7 @@ export class MessageList {
 
   #day(ts) {
     const key = dayKey(ts);
-    if (!this.#days.has(key)) this.#days.set(key, h("li", { class: "day", role: "separator" }, h("span", {})));
+    if (!this.#days.has(key)) this.#days.set(key, h("li", { class: "day" }, h("span", {})));
     const divider = this.#days.get(key);
     divider.firstChild.textContent = dayName(ts);
     return divider;
@@ -163,7 +163,9 @@ export class MessageList {
 
   #scrolled(onTop) {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    this.#atBottom = this.#distance < BOTTOM_SLACK_PX;
+    // Content may have grown since the scrolling to the bottom that this event reports.
+    const isStill = this.#atBottom && scrollTop >= this.#bottomTop;
+    this.#atBottom = isStill || this.#distance < BOTTOM_SLACK_PX;
     if (this.#atBottom) this.pill.hidden = true;
     if (scrollTop < TOP_PX && scrollHeight > clientHeight) onTop();
   }

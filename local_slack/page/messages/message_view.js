@@ -6,29 +6,22 @@ import { authorOf, displayName } from "../state/directory.js";
 import { ago, fullTime, timeOfDay } from "../text/clock.js";
 import { emojiFor } from "../text/emoji.js";
 import { render } from "../text/mrkdwn.js";
+import { fileSize } from "../text/size.js";
 
-const UNITS = ["bytes", "KB", "MB", "GB"];
-
-/** One file of a message; a click downloads it. */
+/** One file of a message, with a preview of an image; a click downloads it. */
 function fileRow(file, session) {
   if (file.mode === "tombstone") return h("span", { class: "unknown-block" }, "This file was deleted.");
   const name = file.title || file.name || "File";
-  const detail = [name === file.name ? null : file.name, size(file.size)].filter(Boolean).join(" · ");
+  const detail = [name === file.name ? null : file.name, file.pretty_type, fileSize(file.size)].filter(Boolean).join(" · ");
+  const isImage = file.mimetype?.startsWith("image/");
   return h(
     "a",
-    { class: "file", testid: "file", href: session.fileUrl(file), download: file.name ?? "", title: `Download ${file.name ?? name}` },
-    icon("file"),
+    { class: isImage ? "file image" : "file", testid: "file", href: session.fileUrl(file), download: file.name ?? "", title: `Download ${file.name ?? name}` },
+    isImage && h("img", { src: session.fileUrl(file), alt: "" }),
+    icon(isImage ? "image" : "file"),
     h("span", { class: "file-name" }, h("strong", {}, name), h("small", {}, detail)),
     icon("download"),
   );
-}
-
-/** "842 bytes", "1.4 KB", "13 MB". */
-function size(bytes) {
-  if (!Number.isFinite(bytes)) return "";
-  const power = Math.min(Math.floor(Math.log(Math.max(bytes, 1)) / Math.log(1024)), UNITS.length - 1);
-  const amount = bytes / 1024 ** power;
-  return `${power && amount < 10 ? amount.toFixed(1) : Math.round(amount)} ${UNITS[power]}`;
 }
 
 /** The reactions of a message; each is a button that adds or removes the person's own. */

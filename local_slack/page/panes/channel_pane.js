@@ -5,22 +5,24 @@ import { RunBar, runIn } from "../messages/run_bar.js";
 import { Composer, Drafts } from "./composer.js";
 import { isReply } from "../state/conversation.js";
 import { displayName } from "../state/directory.js";
+import { fence } from "../text/mrkdwn.js";
 
+const OFFLINE_DELAY_MS = 1200;
 const FIRST_TASK = "look through the notes in the workspace and suggest improvements";
 
 /** The beginning of a conversation. While it is empty, a click puts a suggested message into the composer. */
 function welcome(channel, directory, isEmpty, suggest) {
   const partner = directory.partnerOf(channel);
-  const bot = partner ? (partner.is_bot ? partner : null) : directory.bots.find((each) => !channel.members?.length || channel.members.includes(each.id));
+  const bot = directory.botIn(channel);
   const picture = partner ? userAvatar(partner, "large") : h("span", { class: "welcome-mark" }, icon("hash"));
   const title = partner ? displayName(partner) : `Welcome to #${channel.name}`;
   return h(
     "section",
     { class: `welcome ${isEmpty ? "empty" : ""}`, "aria-label": "Beginning of the conversation" },
     picture,
-    h("h2", {}, title),
+    h("h3", {}, title),
     h("p", {}, introduction(channel, partner, bot)),
-    isEmpty && bot ? [suggestion(bot, partner, suggest), offlineNote(bot), steps(bot, Boolean(partner))] : null,
+    isEmpty && bot ? [suggestion(bot, partner, suggest), steps(bot, Boolean(partner))] : null,
   );
 }
 
@@ -43,11 +45,6 @@ function suggestion(bot, partner, suggest) {
   );
 }
 
-function offlineNote(bot) {
-  if (bot.online) return null;
-  return h("p", { class: "offline-note" }, `${displayName(bot)} is not connected. Start the bot service to connect it.`);
-}
-
 function steps(bot, isDirect) {
   const name = displayName(bot);
   const there = isDirect ? "here" : "in the thread";
@@ -61,6 +58,25 @@ function steps(bot, isDirect) {
 }
 
 const step = (sign, title, text) => h("li", {}, h("span", { class: "emoji", "aria-hidden": "true" }, sign), h("div", {}, h("strong", {}, title), h("span", {}, text)));
+
+/** How to connect a bot. A bot that only reconnects is back before it appears. */
+class OfflineNote {
+  #timer = null;
+
+  constructor(command) {
+    this.element = h("div", { class: "text offline-note", testid: "offline-note", hidden: true }, h("p", {}, "No bot is connected. Start one with"), fence(command));
+  }
+
+  update(isOffline) {
+    if (isOffline) {
+      this.#timer ??= setTimeout(() => { this.element.hidden = false; }, OFFLINE_DELAY_MS);
+      return;
+    }
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    this.element.hidden = true;
+  }
+}
 
 /** The open conversation: header, messages, composer. */
 export class ChannelPane {
@@ -76,21 +92,23 @@ export class ChannelPane {
     this.onBack = onBack;
     this.composer = new Composer(session, {
       label: "Message",
-      onSubmit: async (typed) => onSent(await session.send(session.channelId, typed), session.channelId),
+      onSubmit: async (typed, files) => onSent(await session.send(session.channelId, typed, { files })),
       onArrowUp: () => this.list.editLastOwn(),
       onChange: (text) => this.drafts?.keep(session.channelId, text),
     });
     this.drafts = new Drafts(session.me.id);
+    this.offline = new OfflineNote(session.directory.startCommand);
     this.runBar = new RunBar(session, (error) => this.fail(error));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.element = h(
-      "main",
+      "section",
       { class: "pane channel-pane", testid: "channel-pane", "aria-label": "Conversation" },
       this.header,
       this.problem,
       this.list.element,
-      h("div", { class: "pane-composer" }, this.runBar.element, this.composer.element),
+      h("div", { class: "pane-composer" }, this.offline.element, this.runBar.element, this.composer.element),
     );
+    this.composer.acceptDrops(this.element);
   }
 
   /** Another conversation was opened: show its draft. */
@@ -98,7 +116,7 @@ export class ChannelPane {
     const { channel, directory } = this.#session;
     if (!channel) return;
     const partner = directory.partnerOf(channel);
-    this.composer.value = this.drafts.of(channel.id);
+    this.composer.open(channel.id, this.drafts.of(channel.id));
     this.composer.placeholder = partner ? `Message ${displayName(partner)}` : `Message #${channel.name}`;
     this.element.setAttribute("aria-label", partner ? `Conversation with ${displayName(partner)}` : `Channel ${channel.name}`);
   }
@@ -109,6 +127,7 @@ export class ChannelPane {
     const conversation = this.#session.conversation(channel.id);
     const messages = conversation.timeline();
     this.#showHeader(channel);
+    this.offline.update(this.#session.directory.botIn(channel)?.online === false);
     this.#showWelcome(channel, conversation.loaded && !conversation.cursor, messages.length === 0);
     const run = this.#runOf(channel, messages);
     this.runBar.update(channel.id, this.#botOf(channel, messages), run);
@@ -161,7 +180,7 @@ export class ChannelPane {
     const about = partner?.is_bot ? (partner.online ? "App · online" : "App · not connected") : "";
     this.header.replaceChildren(
       iconButton("back", "Back to conversations", this.onBack, { class: "icon-button back" }),
-      h("div", { class: "pane-title" }, h("h1", {}, title), h("p", { class: "topic", title: about }, about)),
+      h("div", { class: "pane-title" }, h("h2", {}, title), h("p", { class: "topic", title: about }, about)),
       partner ? "" : memberFaces(members),
     );
   }

@@ -1,5 +1,6 @@
 import { h, icon, iconButton } from "../dom.js";
 import { userAvatar } from "../messages/avatar.js";
+import { Attachments } from "./attachments.js";
 import { pickEmoji } from "./emoji_picker.js";
 import { displayName } from "../state/directory.js";
 import { emojiFor, searchEmoji } from "../text/emoji.js";
@@ -136,11 +137,12 @@ const emojiChoice = ({ name, char }) => ({ text: char, label: `:${name}:`, detai
 const everybodyChoice = (name) => ({ text: `@${name}`, label: name, detail: "everyone in this channel", picture: h("span", { class: "glyph" }, "@") });
 
 /**
- * A message composer. Options: `label`, `placeholder`, `testid`, `initial`, `onSubmit(typed)` (a rejected promise
- * restores the text), `onArrowUp` (in an empty field), `onChange(text)`, and `actions {save, cancel}` for an editor.
+ * A message composer. Options: `label`, `placeholder`, `testid`, `initial`, `onSubmit(typed, files)` (a rejected promise
+ * restores both), `onArrowUp` (in an empty field), `onChange(text)`, and `actions {save, cancel}` for an editor.
  */
 export class Composer {
   #options;
+  #place = null;
   #failure = h("p", { class: "composer-failure", role: "alert", hidden: true });
 
   constructor(session, options) {
@@ -148,15 +150,17 @@ export class Composer {
     const { label, placeholder = "", testid = "composer" } = options;
     this.field = h("textarea", { rows: "1", "aria-label": label, placeholder, testid, autocomplete: "off", spellcheck: "true" });
     this.completion = new Completion(this.field, session);
+    this.attachments = options.actions ? null : new Attachments({ changed: () => this.#changed(), refuse: (sentences) => this.#fail(sentences), focus: () => this.focus() });
     this.element = h(
       "div",
       { class: "composer" },
       this.#failure,
-      h("div", { class: "composer-box" }, this.field, h("div", { class: "composer-bar" }, this.#tools(), this.#buttons())),
+      h("div", { class: "composer-box" }, this.attachments?.element, this.field, h("div", { class: "composer-bar" }, this.#tools(), this.#buttons())),
       this.completion.element,
     );
     this.field.addEventListener("input", () => this.#changed());
     this.field.addEventListener("keydown", (event) => this.#key(event));
+    this.field.addEventListener("paste", (event) => this.#attach(event, event.clipboardData));
     this.value = options.initial ?? "";
   }
 
@@ -167,6 +171,28 @@ export class Composer {
   set value(text) {
     this.field.value = text;
     this.#changed();
+  }
+
+  get isEmpty() {
+    return !this.value.trim() && (this.attachments?.isEmpty ?? true);
+  }
+
+  /** Show the draft of a place; the files of another place are dropped. */
+  open(place, draft) {
+    if (place !== this.#place) this.attachments.take();
+    this.#place = place;
+    this.value = draft;
+  }
+
+  /** Attach the files that are dropped on `pane`. */
+  acceptDrops(pane) {
+    const mark = (on) => pane.classList.toggle("dropping", on);
+    pane.addEventListener("dragover", ({ dataTransfer }) => mark(dataTransfer.types.includes("Files")));
+    pane.addEventListener("dragleave", ({ relatedTarget }) => mark(pane.contains(relatedTarget) && pane.classList.contains("dropping")));
+    pane.addEventListener("drop", (event) => {
+      mark(false);
+      this.#attach(event, event.dataTransfer);
+    });
   }
 
   focus() {
@@ -187,8 +213,20 @@ export class Composer {
 
   #changed() {
     this.fit();
-    this.element.classList.toggle("filled", this.value.trim() !== "");
+    this.element.classList.toggle("filled", !this.isEmpty);
     this.#options.onChange?.(this.value);
+  }
+
+  #attach(event, data) {
+    if (!this.attachments || !data?.files.length) return;
+    event.preventDefault();
+    this.attachments.add(data.files);
+    this.focus();
+  }
+
+  #fail(sentence) {
+    this.#failure.textContent = sentence;
+    this.#failure.hidden = !sentence;
   }
 
   #tools() {
@@ -196,6 +234,7 @@ export class Composer {
     return h(
       "div",
       { class: "composer-tools" },
+      this.attachments && [this.attachments.button, this.attachments.input],
       iconButton("smile", "Insert emoji", emoji),
       iconButton("at", "Mention someone", () => this.#insert(/(^|\s)$/.test(this.#before) ? "@" : " @")),
       h("span", { class: "composer-keys", "aria-hidden": "true" }, h("kbd", {}, "Shift"), h("kbd", {}, "Enter"), " new line"),
@@ -246,19 +285,20 @@ export class Composer {
     return this.#before.split("```").length % 2 === 0;
   }
 
-  /** Empties the field at once; restores the text if sending fails. */
+  /** Empties the composer at once; restores its content if sending fails. */
   async #submit() {
     const typed = this.value;
-    if (!typed.trim()) return;
+    if (this.isEmpty) return;
+    const files = this.attachments?.take() ?? [];
     const isEditor = Boolean(this.#options.actions);
     this.#failure.hidden = true;
     if (!isEditor) this.value = "";
     try {
-      await this.#options.onSubmit(typed);
+      await this.#options.onSubmit(typed, files);
     } catch (error) {
       if (!isEditor) this.value = [typed, this.value].filter(Boolean).join("\n");
-      this.#failure.textContent = error.message;
-      this.#failure.hidden = false;
+      this.attachments?.add(files);
+      this.#fail(error.message);
     }
   }
 }

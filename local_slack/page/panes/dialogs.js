@@ -8,7 +8,8 @@ export function openQuickSwitcher(session, actions) {
   const places = everywhere(session, actions);
   const list = h("ul", { class: "choices", role: "listbox", id: "switcher-list", "aria-label": "Places" });
   const field = h("input", { type: "text", class: "search", placeholder: "Jump to a channel or a person", "aria-label": "Jump to", "aria-controls": "switcher-list", autocomplete: "off", testid: "quick-switcher-field" });
-  const dialog = h("dialog", { class: "switcher", testid: "quick-switcher", "aria-label": "Jump to" }, field, list);
+  const nothing = h("p", { class: "nothing", role: "status" });
+  const dialog = h("dialog", { class: "switcher", testid: "quick-switcher", "aria-label": "Jump to" }, field, list, nothing);
   let found = [];
   let active = 0;
 
@@ -26,8 +27,11 @@ export function openQuickSwitcher(session, actions) {
     const query = field.value.trim().toLowerCase().replace(/^[@#]/, "");
     found = matching(places, query);
     const rows = found.map((place, index) => row(place, index, () => take(place)));
-    list.replaceChildren(...(rows.length ? rows : [h("li", { class: "nothing" }, "Nothing with that name.")]));
-    if (found.length) activate(0);
+    list.replaceChildren(...rows);
+    list.hidden = !rows.length;
+    nothing.textContent = rows.length ? "" : "Nothing with that name.";
+    if (rows.length) activate(0);
+    else field.removeAttribute("aria-activedescendant");
   };
   field.addEventListener("input", show);
   field.addEventListener("keydown", (event) => {

@@ -8,7 +8,8 @@ export function pickEmoji(anchor, onPick) {
   closeOpen?.();
   const grid = h("div", { class: "emoji-grid", role: "listbox", "aria-label": "Emoji" });
   const search = h("input", { type: "search", class: "search", placeholder: "Search emoji", "aria-label": "Search emoji", testid: "emoji-search" });
-  const picker = h("div", { class: "emoji-picker", role: "dialog", "aria-label": "Pick an emoji", testid: "emoji-picker" }, search, grid);
+  const nothing = h("p", { class: "nothing", role: "status" });
+  const picker = h("div", { class: "emoji-picker", role: "dialog", "aria-label": "Pick an emoji", testid: "emoji-picker" }, search, grid, nothing);
   const outside = (event) => picker.contains(event.target) || close();
   const keptVisible = anchor.closest(".message");
 
@@ -23,7 +24,7 @@ export function pickEmoji(anchor, onPick) {
     close();
     onPick(name);
   }
-  const show = () => fill(grid, search.value, choose);
+  const show = () => fill(grid, nothing, search.value, choose);
 
   search.addEventListener("input", show);
   picker.addEventListener("keydown", (event) => steer(event, grid, search, close));
@@ -36,11 +37,13 @@ export function pickEmoji(anchor, onPick) {
   search.focus({ preventScroll: true });
 }
 
-function fill(grid, query, choose) {
+function fill(grid, nothing, query, choose) {
   const buttons = searchEmoji(query).map(({ name, char }) =>
     h("button", { type: "button", role: "option", class: "emoji", title: `:${name}:`, "aria-label": name, testid: `emoji-${name}`, onclick: () => choose(name) }, char),
   );
-  grid.replaceChildren(...(buttons.length ? buttons : [h("p", { class: "nothing" }, "No emoji with that name.")]));
+  grid.replaceChildren(...buttons);
+  grid.hidden = !buttons.length;
+  nothing.textContent = buttons.length ? "" : "No emoji with that name.";
 }
 
 /** Arrow keys move in the grid; typed text goes to the search field. */

@@ -52,7 +52,7 @@ export class ThreadPane {
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.composer = new Composer(session, {
       label: "Reply",
-      onSubmit: (typed) => session.send(session.channelId, typed, session.threadTs),
+      onSubmit: (typed, files) => session.send(session.channelId, typed, { files, threadTs: session.threadTs }),
       onArrowUp: () => this.list.editLastOwn(),
       onChange: (text) => session.threadTs && this.drafts?.keep(session.threadTs, text),
     });
@@ -64,10 +64,11 @@ export class ThreadPane {
       this.list.element,
       h("div", { class: "pane-composer" }, this.says, this.runBar.element, this.composer.element),
     );
+    this.composer.acceptDrops(this.element);
   }
 
   get isIdle() {
-    return !this.#session.threadTs || !this.composer.value.trim();
+    return !this.#session.threadTs || this.composer.isEmpty;
   }
 
   moved() {
@@ -76,7 +77,7 @@ export class ThreadPane {
     if (!threadTs || !channel) return;
     const partner = directory.partnerOf(channel);
     this.place.textContent = partner ? displayName(partner) : `#${channel.name}`;
-    this.composer.value = this.drafts.of(threadTs);
+    this.composer.open(threadTs, this.drafts.of(threadTs));
     this.composer.placeholder = "Reply in the thread";
     this.composer.fit();
     this.fail(null);

@@ -6,6 +6,7 @@ export class Directory {
     this.people = state.people;
     this.bots = state.bots.map((bot) => ({ ...bot, is_bot: true }));
     this.channels = state.channels;
+    this.startCommand = state.start_command;
     this.me = me;
   }
 
@@ -53,6 +54,13 @@ export class Directory {
     if (!channel?.is_im) return null;
     const other = channel.members?.find((id) => id !== this.me.id);
     return this.user(other ?? channel.user);
+  }
+
+  /** The bot that answers in the conversation, or null. */
+  botIn(channel) {
+    const partner = this.partnerOf(channel);
+    if (partner) return partner.is_bot ? partner : null;
+    return this.bots.find((bot) => !channel.members?.length || channel.members.includes(bot.id)) ?? null;
   }
 
   add(channel) {

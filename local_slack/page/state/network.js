@@ -17,6 +17,7 @@ const SENTENCES = {
   not_connected: "The app is not connected.",
   no_such_action: "This button no longer exists.",
   no_answer: "The app did not respond within three seconds.",
+  upload_failed: "The file was not uploaded. Has it changed? Choose it again.",
   unreachable: "The workspace does not respond. Is it still running?",
 };
 
@@ -42,6 +43,12 @@ export class WebApi {
     const retryAfterS = Math.min(Number(response.headers.get("Retry-After")) || 1, 10);
     await new Promise((resolve) => setTimeout(resolve, retryAfterS * 1000));
     return this.#read(await this.#post(method, args));
+  }
+
+  /** Upload a file to the URL that `files.getUploadURLExternal` gave. */
+  async upload(url, file) {
+    const response = await fetch(new URL(url).pathname, { method: "POST", body: file }).catch(() => null);
+    if (!response?.ok) throw new ApiError("upload_failed");
   }
 
   /** Send an action to the app; a missing acknowledgement is an error. */

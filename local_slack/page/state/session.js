@@ -134,12 +134,26 @@ export class Session extends EventTarget {
     return this.directory.channel(channel.id);
   }
 
-  async send(channelId, typed, threadTs = null) {
+  /** Post what a person typed. A message with files arrives as an event, and has no ts here. */
+  async send(channelId, typed, { files = [], threadTs = null } = {}) {
+    if (files.length) return this.#share(channelId, typed, files, threadTs);
     const args = { channel: channelId, text: encode(typed, this.directory), thread_ts: threadTs };
     const { message, ts } = await this.#api.call("chat.postMessage", args);
     this.conversation(channelId).post({ ...message, ts, channel: channelId });
     this.changed();
     return ts;
+  }
+
+  /** Upload the files and share them in one message, as Slack's own clients do. */
+  async #share(channelId, typed, files, threadTs) {
+    const uploaded = [];
+    for (const file of files) {
+      const { upload_url: url, file_id: id } = await this.#api.call("files.getUploadURLExternal", { filename: file.name, length: file.size });
+      await this.#api.upload(url, file);
+      uploaded.push({ id, title: file.name });
+    }
+    const place = { channel_id: channelId, thread_ts: threadTs, initial_comment: encode(typed, this.directory) };
+    await this.#api.call("files.completeUploadExternal", { files: JSON.stringify(uploaded), ...place });
   }
 
   edit(channelId, ts, typed) {

@@ -6,6 +6,7 @@ const FIRST_PLACE = 0xe000;
 const PLACES = 6000;
 const PLACE = /[\ue000-\uf76f]/;
 const DEEPEST = 12;
+const TOP_LEVEL = 3;
 const LETTER = "\\p{L}\\p{N}";
 
 const TOKEN = new RegExp(
@@ -84,7 +85,20 @@ const DELIMITERS = /^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$/;
 /** Markdown, as a `markdown` block has it, as DOM nodes; a line break stays one, as in Slack. Text never becomes HTML. */
 export function renderMarkdown(text, directory) {
   const lines = text.replaceAll("\r\n", "\n").split("\n").map((line) => line.replace(/^[ \t]+/, (indent) => indent.replaceAll("\t", "    ")));
-  return blocks(lines, { directory, depth: 0 });
+  const nodes = blocks(lines, { directory, depth: 0 });
+  alignHeadings(nodes);
+  return nodes;
+}
+
+/** Headings are below those of the page, and none is more than one level below the one before. */
+function alignHeadings(nodes) {
+  let deepest = TOP_LEVEL;
+  const isHeading = (node) => node.role === "heading";
+  for (const heading of nodes.flatMap((node) => [node, ...node.querySelectorAll("[role=heading]")]).filter(isHeading)) {
+    const level = Math.min(Number(heading.ariaLevel), deepest);
+    heading.ariaLevel = String(level);
+    deepest = Math.min(level + 1, 6);
+  }
 }
 
 /** A row of cells per line; the first is the head. Cells are lists of nodes, `aligns` words for `text-align`. */
@@ -140,7 +154,7 @@ function readHeading(lines, at, { directory }) {
   const found = lines[at].match(HEADING);
   if (!found) return null;
   const level = found[1].length;
-  return [h("p", { class: `heading-${Math.min(level, 3)}`, role: "heading", "aria-level": String(Math.min(level + 2, 6)) }, inline(found[2], directory)), at + 1];
+  return [h("p", { class: `heading-${Math.min(level, 3)}`, role: "heading", "aria-level": String(Math.min(level + TOP_LEVEL - 1, 6)) }, inline(found[2], directory)), at + 1];
 }
 
 function readRule(lines, at) {

@@ -18,6 +18,7 @@ from local_slack import (
     Dropped,
     Duplicated,
     ErrorResponse,
+    HeldUntil,
     RateLimited,
     RetrySchedule,
     ServerError,
@@ -119,6 +120,15 @@ async def test_delayed_moves_an_event_behind_later_ones(slack, ana, socket):
     for text in ("one", "two", "three"):
         await ana.say("general", text)
     assert sorted(await texts(socket, 3)) == ["one", "three", "two"]
+
+
+async def test_a_held_event_is_delivered_when_the_test_says_so(slack, ana, socket):
+    slack.deliveries.next(HeldUntil(until := asyncio.Event()))
+    for text in ("one", "two", "three"):
+        await ana.say("general", text)
+    assert await texts(socket, 2) == ["two", "three"]
+    until.set()
+    assert await texts(socket, 1) == ["one"]
 
 
 async def test_cleared_faults_have_no_effect(slack, ana, socket):

@@ -17,17 +17,6 @@ LONG = "every word of this line matters to its readers, and the next one is no s
 
 
 @pytest.fixture
-def open_page(page, slack):
-    """Open the page as Ana at a channel or thread."""
-
-    async def open_page(place=""):
-        await page.goto(f"{slack.url}#/ana/{place}" if place else slack.url)
-        await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
-
-    return open_page
-
-
-@pytest.fixture
 def post(client):
     async def post(channel, text, thread=None, **persona):
         return str((await client.chat_postMessage(channel=channel, text=text, thread_ts=thread, **persona))["ts"])
@@ -239,7 +228,7 @@ async def test_a_session_is_shown_in_its_thread_with_its_stop_button_and_file(an
 
     await upload(bot.client, GENERAL, root)
     link = thread.get_by_test_id("file")
-    await expect(link).to_contain_text("notes.html · 6 bytes")
+    await expect(link).to_contain_text("notes.html · HTML · 6 bytes")
     async with page.expect_download() as saving:
         await link.click()
     assert (await saving.value).suggested_filename == "notes.html"

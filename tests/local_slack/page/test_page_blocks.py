@@ -85,7 +85,7 @@ async def test_blocks_are_displayed_and_markup_in_them_is_escaped(slack, client,
     await expect(shown.locator("ol > li ul > li")).to_have_text("inside")
     await expect(shown.locator("pre")).to_have_text("**code**")
     await expect(shown.get_by_role("link", name="the notes")).to_have_attribute("href", "https://example.org/notes")
-    await expect(shown.get_by_role("img", name="A chart of the latency")).to_be_visible()
+    await expect(shown.get_by_text("A chart of the latency")).to_be_visible()
     await expect(shown.get_by_text("only for notifications")).to_have_count(0)
     await expect(shown.get_by_text("<script>alert(2)</script>")).to_have_count(4)
     assert await shown.locator("script, img, [onerror], [href^='javascript']").count() == 0
@@ -143,3 +143,37 @@ async def test_a_button_is_busy_until_the_app_answers_and_keeps_its_focus(slack,
     await stop.click()
     await page.get_by_test_id("confirm-action").click()
     await expect(page.get_by_text("The app is not connected.")).to_be_visible()
+
+
+WIDE = f"""| Note | Owner | Due | Remark |
+|:--|:--|--:|:--|
+| roadmap.md | Ana Gray | 2024-06-30 | {"the date is before the date of the design " * 3} |
+
+```
+{"a line of code that is longer than the pane " * 4}
+```
+{"A long paragraph. " * 60}"""
+
+# Returns in how many lines the text of an element is set.
+LINES = """element => {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    return range.getClientRects().length;
+}"""
+
+
+async def test_a_wide_table_and_long_code_scroll_and_the_page_does_not(slack, client, page):
+    blocks = [{"type": "markdown", "text": WIDE}]
+    await client.chat_postMessage(channel=GENERAL, text="only for notifications", blocks=blocks)
+    await page.goto(f"{slack.url}#/ana/general")
+    table, code = page.get_by_role("region", name="Table"), page.locator(".blocks pre")
+    for width in (1280, 400):
+        await page.set_viewport_size({"width": width, "height": 800})
+        for name in ("Ana Gray", "2024-06-30"):
+            text = table.get_by_role("cell", name=name)
+            assert await text.evaluate(LINES) == 1
+        assert await page.evaluate("document.documentElement.scrollWidth") == width
+    for wide in (table, code):
+        assert await wide.evaluate("element => element.scrollWidth > element.clientWidth")
+        await wide.focus()
+        await expect(wide).to_be_focused()
