@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from connector.inbound.dispatcher import Dispatcher
 from connector.inbound.http_server import HttpServer
 from connector.inbound.intake import Intake
 from connector.inbound.socket_mode import SocketMode, address_source
+from connector.observer import Observer
 from connector.protocols import SlackOptions
 from connector.routing import Router
 from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
@@ -28,7 +30,6 @@ from connector.slack_api.rate_limiter import RateLimiter
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
-    from typing import Any
 
     from connector.inbound.access_policy import AccessRules
     from connector.inbound.dispatcher import AddListeners, Receive
@@ -38,12 +39,34 @@ if TYPE_CHECKING:
     from connector.slack_api.errors import SlackCallFailed
 
     OpenClient = Callable[[str | None], AsyncWebClient]
-    OpenTransport = Callable[[Receive], AbstractAsyncContextManager[Any]]
+    OpenTransport = Callable[[Receive], AbstractAsyncContextManager[SocketMode | HttpServer]]
 
 log = structlog.get_logger(__name__)
 
 # Slack events processed concurrently. Further ones wait in the transport.
 _MAX_CONCURRENT_EVENTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The connection to a workspace, for reloads, health checks and metrics."""
+
+    transport: SocketMode | HttpServer
+    rate_limiter: RateLimiter
+    slots: RunSlots
+    worker_pool: WorkerPool
+    router: Router
+    admitter: Admitter
+    background: BackgroundTasks
+
+    def configure(
+        self, instances: Sequence[Instance], policy: AccessRules, limits: RunLimits, options: SlackOptions
+    ) -> None:
+        """Replace settings; see `connected`. An active run keeps its instance."""
+        self.router.configure(instances)
+        self.admitter.policy.rules = policy
+        self.slots.configure(limits)
+        self.background.options = options
 
 
 @asynccontextmanager
@@ -62,14 +85,15 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
     tools_grace_s: float | None = None,
     listeners: Sequence[AddListeners] = (),
-) -> AsyncIterator[None]:
+    observer: Observer | None = None,
+) -> AsyncIterator[Connection]:
     """Answer people in the workspace while the context is open.
 
     On exit, accept no more events and hand active runs over within `shutdown_grace_s`. `policy` decides which users may
     use the bot, and where. `budget` is the rate-limit budget shared with other processes; `rate_scale` is a factor on
     Slack's rate limits. `calls_late_s` is how long the calls of a killed process may still reach Slack. `limits` bounds
     concurrent runs. Running tools may continue for `tools_grace_s` of `shutdown_grace_s`; by default all but
-    the last two seconds. `listeners` add further Bolt listeners.
+    the last two seconds. `listeners` add further Bolt listeners. `observer` gets reports of runs, stops and calls.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -87,20 +111,25 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
         router = Router(instances, runs, identity.team, identity.user)
         async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
             client, open_transport = (
-                SlackClient(web_client, scheduler),
+                SlackClient(web_client, scheduler, observer),
                 await _transport(access, http, open_client, scheduler),
             )
             async with _open(client), BackgroundTasks(client, calls_late_s, options=options) as background:
-                admitter = Admitter(background, router, runs, identity.user, policy, enterprise=identity.enterprise)
-                context = WorkspaceContext(sessions, background, router, admitter.catch_up, RunSlots(limits))
+                admitter = Admitter(
+                    background, router, runs, identity.user, policy, enterprise=identity.enterprise, observer=observer
+                )
+                slots = RunSlots(limits)
+                context = WorkspaceContext(
+                    sessions, background, router, admitter.catch_up, slots, observer or Observer()
+                )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)
                     dispatcher = Dispatcher(open_client(None), access.bot_token, identity, intake)
                     await dispatcher.add_listeners(listeners)
-                    async with open_transport(dispatcher.receive):
+                    async with open_transport(dispatcher.receive) as transport:
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
-                            yield
+                            yield Connection(transport, scheduler, slots, worker_pool, router, admitter, background)
                         finally:
                             worker_pool.suspend()
 

@@ -21,6 +21,8 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own bot user, which posts reminders and automatic replies.
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
+# The user of stop requests by an operator of the service; no id of Slack.
+OPERATOR = "operator"
 
 
 def checked_ts(value: object) -> str:
@@ -147,6 +149,15 @@ class StopRequest:
     ts: str | None = None
     run: str | None = None
     message: SlackMessage | None = None
+
+    @property
+    def door(self) -> str:
+        """How the request was made: by an operator, a word, a reaction or a button."""
+        if self.user == OPERATOR:
+            return OPERATOR
+        if self.message is not None or ":edit:" in self.id:
+            return "word"
+        return "button" if self.ts is None else "reaction"
 
 
 def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:

@@ -94,6 +94,7 @@ class Claim:
         run: the data of `StateChanges.run` as last stored; `None`: there is none.
         posts: outbox of that run, by part; blank: delivered to Slack.
         held_seq: entries up to this sequence number start no run by themselves.
+        stopped_s: time of the latest stop, in seconds since the epoch; an older message may still arrive.
         entries: the pending inbox entries, in order.
     """
 
@@ -101,6 +102,7 @@ class Claim:
     run: Mapping[str, Any] | None = None
     posts: Mapping[str, Any] = field(default_factory=dict)
     held_seq: int = 0
+    stopped_s: float = 0.0
     entries: tuple[InboxEntry, ...] = ()
 
 
@@ -113,6 +115,7 @@ class StateChanges:
             the pending cleanup of earlier runs, if any.
         posts: outbox entries by part, in JSON types; blank (`""`): delivered to Slack.
         held_seq: entries up to this sequence number start no run by themselves. `None`: unchanged.
+        stopped_s: time of the latest stop, in seconds since the epoch. `None`: unchanged.
         replaced: new data of entries, by sequence number.
         closed: how entries leave the inbox, by sequence number.
     """
@@ -120,6 +123,7 @@ class StateChanges:
     run: Mapping[str, Any] | None = None
     posts: Mapping[str, Any] = field(default_factory=dict)
     held_seq: int | None = None
+    stopped_s: float | None = None
     replaced: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     closed: Mapping[int, End] = field(default_factory=dict)
 
@@ -183,6 +187,9 @@ class RateBudget(Protocol):
     async def pause(self, bucket: str, for_s: float) -> None:
         """Block a bucket for this time: Slack answered with `Retry-After`."""
 
+    async def left(self, bucket: str, limit: Limit) -> float:
+        """Return how many calls a bucket grants at once now, without taking one."""
+
 
 class RunService(Protocol):
     """Stores inbox entries, and leases each conversation to one process at a time."""
@@ -216,7 +223,8 @@ class SessionManager(Protocol):
 
     An injection whose text begins with `!` is delivered at once. `on_progress(event, data)` receives
 
-    - `executing`: injections are accepted from now on; `thinking`: a model call starts, with the prompt in its request
+    - `executing`: injections are accepted from now on; `thinking`: a model call starts, with the prompt in its request;
+      `writing`: the model writes more than a sentence for people
     - `tool:start`, `tool:progress`, `tool:end`, with the `id` of the call: its `label`; its progress (`text`); at the
       end, its `success`. The `args` of a tool `todo` contain the agent's whole to-do list, which is shown once the call
       succeeds: `items`, each with a `text` and a `status` (pending, in_progress, done). With an `action` other than
@@ -245,13 +253,17 @@ class SessionManager(Protocol):
         *,
         message_id: str | None = None,
         author: MessageAuthor | None = None,
+        written_s: float | None = None,
         files: tuple[str, ...] = (),
+        notes: Mapping[str, str] | None = None,
         fence: int | None = None,
     ) -> str:
         """Run a prompt and return the answer; after a stop, the partial answer.
 
-        `message_id` is the identity of the prompt's message, `files` are the names of its files. Injections that are
-        still pending when the run ends go to the next run.
+        `message_id` is the identity of the prompt's message, `files` are the names of its files. Messages that were
+        written before `written_s`, in seconds since the epoch, and injected before the prompt is read, are read first.
+        `notes` are the texts, by id, of events that the run reads before its prompt. Injections that are still pending
+        when the run ends go to the next run.
 
         Raises:
             RunFailed: the run has no answer; the error gives the reason.
@@ -292,7 +304,6 @@ class SessionManager(Protocol):
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
-        is_note: bool = False,
     ) -> bool:
         """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
 

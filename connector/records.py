@@ -27,6 +27,14 @@ class UnreadableEntry(Exception):  # noqa: N818 - a fact about stored data
 
 
 @dataclass(frozen=True, slots=True)
+class BackupGap:
+    """The time between a backup and its restore, in seconds since the epoch; the store knows nothing about it."""
+
+    since_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class PendingMessage:
     """An accepted message, its instance, and its text for the model.
 
@@ -36,6 +44,7 @@ class PendingMessage:
         edited_ts: ts of the latest edit or deletion; blank: never changed.
         is_marked_accepted: whether it has 📨 because it waits for a slot.
         is_note: whether it reports an event to the next run; its `message` gives only the place and the time.
+        gap: it was pending in a backup that was restored; it may have been answered since.
     """
 
     message: SlackMessage
@@ -46,6 +55,7 @@ class PendingMessage:
     edited_ts: Ts | Literal[""] = ""
     is_marked_accepted: bool = False
     is_note: bool = False
+    gap: BackupGap | None = None
 
     @property
     def is_late_change(self) -> bool:
@@ -60,7 +70,7 @@ class PendingMessage:
     @property
     def is_urgent(self) -> bool:
         """Whether it begins with `!`, which requests delivery at once."""
-        return not self.is_note and self.prompt.startswith("!")
+        return self.prompt.startswith("!")
 
     @property
     def mentioned(self) -> list[str]:
@@ -197,6 +207,7 @@ class RunRecord:
         announced_seq: sequence number of the last pending message counted in the stop notice.
         pending_cleanup: the artifacts to remove and the notices to post of earlier runs.
         was_taken_over: whether another process owned it before.
+        gap: it began before a backup that was restored, or with a message from it; it may have gone on since.
     """
 
     id: str
@@ -211,6 +222,7 @@ class RunRecord:
     announced_seq: int = 0
     pending_cleanup: PendingCleanup = ()
     was_taken_over: bool = False
+    gap: BackupGap | None = None
 
 
 _RUN, _CLEANUP = TypeAdapter(RunRecord), TypeAdapter(PendingCleanup)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.events import plain_text
@@ -25,14 +26,18 @@ class Router:
 
     def __init__(self, instances: Sequence[Instance], runs: RunService, team: str, bot_user: str) -> None:
         self.team = team
-        self._instances = {instance.name.lower(): instance for instance in instances}
-        self._default = instances[0]
+        self.configure(instances)
         self._runs = runs
         self._bot_user = bot_user
 
+    def configure(self, instances: Sequence[Instance]) -> None:
+        """Replace the instances; the first one is the default."""
+        self._instances = {instance.name.lower(): instance for instance in instances}
+        self._default = instances[0]
+
     def instance(self, name: str) -> Instance:
-        """Return the instance of this name, or the default instance if it is no longer configured."""
-        return self._instances.get(name.lower(), self._default)
+        """Return the instance of this name; one that is no longer configured posts as the default instance does."""
+        return self._instances.get(name.lower()) or replace(self._default, name=name)
 
     def names(self, first: str = "") -> list[str]:
         """Return the names of all instances, with `first` in front."""

@@ -127,7 +127,7 @@ async def _call(api_url: str, client: SlackClient, method: str, kind: _Token) ->
     try:
         return await client.call(method, {}, CallSlot())
     except SlackCallFailed as e:
-        if e.is_transient:
+        if e.may_be_unreachable:
             raise ConnectionRefused(
                 f"Slack cannot be reached at {api_url} ({e}). Check the network, and SLACK_API_URL if you set it."
             ) from e

@@ -42,13 +42,22 @@ NOTHING_RUNS = "Nothing is running here."
 NO_TEXT = "Hi! Tell me what I can do for you."
 SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 UNREADABLE_RUN = "⚠️ I cannot resume a run that another version of this service started. Please send your request again."
+RESTORED = (
+    "I was restored from a backup and no longer know what I did here after it. Ask again if something is missing."
+)
 UNREADABLE_POST = "⚠️ I cannot read an answer that another version of this service saved. Please ask again."
 UNREADABLE_MESSAGE = "📭 Not accepted: I cannot read a message that another version saved. Please send it again."
 UNEXPECTED = "Something went wrong on my side. Write again to try once more. The service's log has the details."
 
 
-def stopped(by: str, summary: RunSummary, waiting: int) -> str:
-    return _join("🛑", f"Stopped by {by}.", _finished(summary), _unfinished(summary), _waiting(waiting))
+def stopped(by: str, summary: RunSummary, waiting: int, *, withdrawn: str = "") -> str:
+    """Return the notice of a stop; `withdrawn`: the message that would have begun the run."""
+    left = f"Withdrawn: “{one_line(withdrawn, _LABEL_CHARS)}”." if withdrawn else ""
+    return _join("🛑", f"Stopped by {by}.", left, _finished(summary), _unfinished(summary), _waiting(waiting))
+
+
+def withdrawn(prompt: str) -> str:
+    return f"🗑️ Withdrawn: “{one_line(prompt, _LABEL_CHARS)}”. I will not read it."
 
 
 def failed(sentence: str, summary: RunSummary, waiting: int) -> str:

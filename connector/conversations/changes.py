@@ -60,40 +60,54 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
     taken_back = replace(deletion, prompt=texts.taken_back(deletion.prompt))
     if target is None:
         await _report_late(state, entry, taken_back)
-    elif target.id not in inbox.given or (run is not None and run.steering.withdraw(target.id)):
-        closed: dict[int, End] = {target.seq: "withdrawn", entry.seq: "done"}
-        closed |= _without_corrections(state, target.id)
-        inbox.remove((target,))
-        await state.lease.write(StateChanges(closed=closed))
+    elif await _leaves(state, target):
+        await state.lease.write(StateChanges(closed=_withdrawn(state, entry, target)))
         if target.is_marked_accepted:
             state.workspace.background.unmark_accepted(target.message)
     elif run is not None and target.id == run.first.id and not run.is_over:
+        state.workspace.observer.stopped("deletion", deletion.message.user, state.id, run.record.id)
         await _stop_run(state, run, entry, deletion.message.user, deletion.written_s)
     else:
         await _queue_change(state, entry, replace(taken_back, instance=target.instance))
 
 
 async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequest) -> None:
-    """Stop the active run, or the one about to begin. Messages older than the stop start no run by themselves."""
+    """Stop the active run, or the one about to begin. Messages older than the stop start no run by themselves.
+
+    A stop reaction of the author on a pending message that begins no run withdraws this message only.
+    """
     run, starter = state.run, state.inbox.run_starter
+    if (target := _own_pending(state, stop)) is not None and await _leaves(state, target):
+        notice = Notice(target.message, f"{target.id}:withdrawn", texts.withdrawn(target.prompt))
+        await state.announce(notice, _withdrawn(state, entry, target))
+        state.workspace.background.unmark_accepted(target.message)
+        return
+    state.workspace.observer.stopped(stop.door, stop.user, state.id, run.record.id if run is not None else None)
     # A stop accepted before the run's first message met no run; its author gets an answer that nothing runs.
     is_before = run is not None and entry.seq < run.first.seq
     is_meant = run is not None and not is_before and run.is_meant(stop)
-    stops_starter = run is None and starter is not None and float(stop.at) >= float(starter.message.ts)
+    # The run that a button or an operator names has ended if none is active.
+    names_run = stop.run is not None and stop.ts is None
+    is_recent = starter is not None and float(stop.at) >= float(starter.message.ts)
+    stops_starter = run is None and is_recent and not names_run
     if run is not None and is_meant and run.can_be_stopped:
         await _stop_run(state, run, entry, stop.user, float(stop.at))
     elif starter is not None and stops_starter and stop.ts in (None, starter.message.ts):
         await _stop_starter(state, entry, stop, starter)
-    elif stop.message is not None and (run is None or is_before or is_meant):
-        state.cleanup.answer(entry, stop.message, texts.NOTHING_RUNS)
     else:
-        await state.close(entry)
+        if stop.ts is None and stop.run is None:  # older messages may wait for this run, or still arrive
+            await state.hold(float(stop.at))
+        if stop.message is not None and (run is None or is_before or is_meant):
+            state.cleanup.answer(entry, stop.message, texts.NOTHING_RUNS)
+        else:
+            await state.close(entry)
 
 
 async def _stop_run(state: ConversationState, run: SlackRun, entry: InboxEntry, user: str, at_s: float) -> None:
     """Stop the active run for a request made by this user at this time, in seconds since the epoch."""
     run.stop(user)
-    record, held_seq = asdict(run.record), state.inbox.hold(at_s)
+    await state.hold(at_s)
+    record, held_seq = asdict(run.record), state.inbox.latest_held_seq()
     await state.lease.write(StateChanges(run=record, held_seq=held_seq, closed={entry.seq: "done"}))
 
 
@@ -103,14 +117,41 @@ async def _stop_starter(
     """Stop a run before it begins with this message."""
     inbox, background = state.inbox, state.workspace.background
     inbox.remove((starter,))
-    held_seq = inbox.hold(float(stop.at))
+    await state.hold(float(stop.at))
+    held_seq = inbox.latest_held_seq() if inbox.run_starter is None else 0  # the next run reads the held messages
     if starter.is_marked_accepted:
         background.unmark_accepted(starter.message)
     by = await background.users.known_name_of(stop.user)
-    text = texts.stopped(by, RunSummary("cancelled"), inbox.announce_held(()))
+    is_own = stop.ts == starter.message.ts and stop.user == starter.message.user
+    withdrawn = starter.prompt if is_own else ""
+    text = texts.stopped(by, RunSummary("cancelled"), inbox.announce_held(()), withdrawn=withdrawn)
     closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
     notice = Notice(starter.message, f"{starter.id}:stopped", text)
     await state.cleanup.end_run(closed, (notice,), held_seq=held_seq)
+
+
+def _own_pending(state: ConversationState, stop: StopRequest) -> PendingMessage | None:
+    """Return the pending message that got a stop reaction of its author; `None`: no such one, or it begins a run."""
+    run, inbox = state.run, state.inbox
+    found = inbox.find(f"{state.id.rpartition(':')[0]}:{stop.ts}") if stop.ts is not None else None
+    if found is None or found.message.user != stop.user:
+        return None
+    begins_a_run = found.id == run.first.id if run is not None else found is inbox.run_starter
+    return None if begins_a_run else found
+
+
+async def _leaves(state: ConversationState, target: PendingMessage) -> bool:
+    """Take a pending message back from the loop, if the loop has it. Returns False if the model has read it."""
+    run = state.run
+    if target.id not in state.inbox.given or run is None or run.steering.withdraw(target.id):
+        return True
+    return run.is_over and target.id != run.first.id and not await state.delivered(target.instance, {target.id})
+
+
+def _withdrawn(state: ConversationState, entry: InboxEntry, target: PendingMessage) -> dict[int, End]:
+    """Remove a message from the inbox; return the entries that its withdrawal closes."""
+    state.inbox.remove((target,))
+    return {target.seq: "withdrawn", entry.seq: "done", **_without_corrections(state, target.id)}
 
 
 async def _report_late(state: ConversationState, entry: InboxEntry, change: PendingMessage) -> None:

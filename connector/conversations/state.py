@@ -47,16 +47,23 @@ class ConversationState:
         self.id = lease.conversation_id
         self.lease = lease
         self.workspace = workspace
-        self.inbox = Inbox(workspace.background.users, lease.claim.held_seq)
+        self.inbox = Inbox(workspace.background.users, lease.claim.held_seq, lease.claim.stopped_s)
         self.cleanup = Cleanup(lease, workspace.background)
         self.run: SlackRun | None = None
         self.edited: dict[str, str] = {}
-        # Notices about entries refused after the run's last post and before its end is stored.
-        self._late_refusals: dict[int, Notice] = {}
+        # Notices, and the entries they close, after the run's last post and before its end is stored.
+        self._late_notices: list[Notice] = []
+        self._late_closed: dict[int, End] = {}
         for entry in lease.claim.entries:
             with suppress(UnreadableEntry):
                 if isinstance(found := parse_entry(entry), PendingMessage):
                     self.edited[found.message.id] = max(self.edited.get(found.message.id, ""), found.edited_ts)
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """The fields of log lines about this conversation and its active run."""
+        of_run = {"run_id": self.run.record.id, "instance": self.run.instance.name} if self.run is not None else {}
+        return {"conversation": self.id, **of_run}
 
     async def close(self, entry: InboxEntry, end: End = "done") -> None:
         """Close an entry that is fully processed."""
@@ -77,14 +84,29 @@ class ConversationState:
             closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
         inbox.remove([each for each in inbox.given.values() if each.seq in closed])
         inbox.take_back()
-        late, self._late_refusals = self._late_refusals, {}
-        closed.update(dict.fromkeys(late, "refused"))
-        held = inbox.announce_held_back()
-        notices = [Notice(held[-1].message, f"{run.record.id}:held", texts.held_back(len(held)))] if held else []
+        late, self._late_notices = self._late_notices, []
+        closed.update(self._late_closed)
+        self._late_closed = {}
+        notices = self._notices_of_held()
         self.run = None
-        await self.cleanup.end_run(closed, (run.status.artifacts, *notices, *late.values()))
+        await self.cleanup.end_run(closed, (run.status.artifacts, *notices, *late), held_seq=inbox.held_seq)
         for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
             self.workspace.background.mark_delivered(message_id)
+
+    async def hold(self, stopped_s: float) -> None:
+        """Keep messages written up to the time of a stop from starting a run, also those that arrive later."""
+        if self.inbox.hold(stopped_s):
+            await self.lease.write(StateChanges(stopped_s=stopped_s))
+
+    async def announce_held(self) -> None:
+        """Post a notice about messages that arrived after the stop that holds them, if there are any."""
+        if notices := self._notices_of_held():
+            await self.cleanup.end_run({}, notices, held_seq=self.inbox.held_seq)
+
+    def _notices_of_held(self) -> list[Notice]:
+        """Return the notices to post; `held_seq`, stored with them, tells the next owner which messages they count."""
+        held = self.inbox.announce_held_back()
+        return [Notice(held[-1].message, f"{held[-1].id}:held", texts.held_back(len(held)))] if held else []
 
     async def delivered(self, agent: str, ids: set[str]) -> frozenset[str]:
         """Return which messages this agent has read; none if its log is unreadable, which the run's notice reports."""
@@ -100,14 +122,18 @@ class ConversationState:
         if entry.kind not in {"message", "note"}:
             await self.close(entry)
             return
-        closed: dict[int, End] = {entry.seq: "refused"}
         notice = Notice(self._somewhere, f"{entry.id}:refused", texts.UNREADABLE_MESSAGE)
+        await self.announce(notice, {entry.seq: "refused"})
+
+    async def announce(self, notice: Notice, closed: Mapping[int, End]) -> None:
+        """Store in one step that entries are closed and that a notice about them is to be posted."""
         if self.run is None:
             await self.cleanup.end_run(closed, (notice,))
         elif self.run.outbox.is_finished:
-            self._late_refusals[entry.seq] = notice
+            self._late_notices.append(notice)
+            self._late_closed.update(closed)
         else:
-            await self.run.outbox.add(*service_post(f"refused:{entry.id}", notice.text), closed=closed)
+            await self.run.outbox.add(*service_post(notice.key, notice.text), closed=closed)
 
     async def take_over(self) -> tuple[InboxEntry, ...]:
         """Resume the interrupted run and pending cleanup; return the entries that are not delivered yet.
@@ -127,13 +153,14 @@ class ConversationState:
         return claim.entries
 
     async def _resume(self, record: RunRecord) -> tuple[InboxEntry, ...]:
-        log.info("run.taken_over", conversation=self.id, run_id=record.id)
+        log.info("run.taken_over", conversation=self.id, run_id=record.id, instance=record.first.instance)
         entries = self.lease.claim.entries
         self.cleanup.resume(record.pending_cleanup)
         self.inbox.add(record.first)
         self.inbox.announced_seq = record.announced_seq
         name, ids = self.workspace.router.instance(record.first.instance).name, {each.id for each in entries}
         start_mode: StartMode
+        delivered_ids: frozenset[str] = frozenset()
         try:
             delivered_ids = await self.workspace.sessions.delivered(
                 name, self.id, ids | {record.first.id}, fence=self.lease.claim.token
@@ -143,9 +170,8 @@ class ConversationState:
         else:
             resumed = Resumed(delivered_ids) if record.first.id in delivered_ids else New()
             start_mode = Finished(delivered_ids) if record.is_over else resumed
-        self.inbox.notes_until = record.first.seq if isinstance(start_mode, New) else 0
-        run = self.start(record, start_mode)
-        return await self._without(run.delivered_ids - {record.first.id}, entries)
+        self.start(record, start_mode)
+        return await self._without(delivered_ids - {record.first.id}, entries)
 
     async def _abandon(self, run: Mapping[str, Any]) -> tuple[InboxEntry, ...]:
         """Abandon an unreadable run: post its pending outbox, and a notice that asks people to repeat the request."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from connector import texts
 from connector.conversations import changes
@@ -19,6 +20,7 @@ from connector.protocols import LeaseLost, StateChanges
 from connector.records import PendingMessage, RunRecord, ThreadCatchUp, ThreadNotice, UnreadableEntry, parse_entry
 
 if TYPE_CHECKING:
+    from connector.observer import RunReport
     from connector.protocols import ConversationLease, InboxEntry
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.run_slots import RunSlot
@@ -110,7 +112,8 @@ class ConversationWorker:
                     return
                 self.news.clear()
                 caught_up, self._caught_up = self._caught_up, []
-                await self._process(await self._lease.fetch(self._seen))
+                with bound_contextvars(**self.state.log_fields):
+                    await self._process(await self._lease.fetch(self._seen))
                 for entry in caught_up:
                     self._expect_no_more(entry.id)
                 self._changed.set()
@@ -121,6 +124,7 @@ class ConversationWorker:
             await self._lease.hand_over()
             self.is_over = True
             return
+        await self.state.announce_held()
         slot = self._enter_queue()
         self._begin_catch_ups()
         # New work arrived while this call waited for the lock.
@@ -136,8 +140,7 @@ class ConversationWorker:
         elif self._catch_ups:
             await self._lease.hand_over(_DUE_IN_S)
         else:
-            # Only late edits and deletions and notes can be left here. They start no run: the next message's run
-            # delivers them.
+            # Only held messages, late changes and notes are left. The next message's run delivers them.
             held_seq = max((each.seq for each in self._inbox.waiting.values()), default=0)
             if held_seq > self._inbox.held_seq:
                 self._inbox.held_seq = held_seq
@@ -211,12 +214,11 @@ class ConversationWorker:
             return  # the first message of the resumed run
         self._inbox.add(inbound)
         if inbound.is_note:
-            if run is not None and inbound.seq <= self._inbox.notes_until:
-                run.steering.add(inbound)
-        elif run is not None:
+            return
+        if run is not None:
             self._marked_ids.add(inbound.id)
             run.steering.add(inbound)
-        elif not self._inbox.may_be_read(inbound):
+        elif not inbound.is_late_change and (self._inbox.is_held(inbound) or not self._inbox.may_be_read(inbound)):
             self._marked_ids.add(inbound.id)
             self._background.mark_accepted(inbound.message)
         if inbound.is_urgent:
@@ -230,17 +232,15 @@ class ConversationWorker:
         slot = self._enter_queue()
         if slot is None or not slot.is_shown:
             return None
-        waiting = list(self._inbox.waiting.values())
-        self._inbox.notes_until = max(each.seq for each in waiting)
-        first = next(each for each in waiting if not each.is_note)
-        others = [each for each in waiting if each is not first]
+        first, *others = [each for each in self._inbox.waiting.values() if not each.is_note]
         record = RunRecord(
             uuid4().hex,
             first,
             was_waiting=first.id in self._marked_ids or self._inbox.is_held(first),
-            newest_ts=max((each.message.ts for each in waiting if not each.is_note), key=float),
+            newest_ts=max((each.message.ts for each in (first, *others)), key=float),
             has_hourglass=self._background.reserve_hourglass(first.message),
             pending_cleanup=self._cleanup.pending,
+            gap=next((each.gap for each in (first, *others) if each.gap is not None), None),
         )
         run = self.state.start(record)
         run.slot = slot
@@ -282,6 +282,11 @@ class ConversationWorker:
         await self._lease.hand_over(self._slots.due_in_s)
 
     async def _run(self, run: SlackRun) -> None:
+        observed = self.state.workspace.observer.run(run.record.id, self._id, run.instance.name, run.first.id)
+        with bound_contextvars(**self.state.log_fields), observed as report:
+            await self._work_on(run, report)
+
+    async def _work_on(self, run: SlackRun, report: RunReport) -> None:
         where = {"conversation": self._id, "run_id": run.record.id}
         log.info("run.started", **where, instance=run.instance.name)
         with ExitStack() as on_failure:
@@ -292,11 +297,13 @@ class ConversationWorker:
                     await self.state.end(run)
             on_failure.pop_all()
         if run.was_suspended:
+            report.outcome = "suspended"
             log.info("run.suspended", **where)
             self._is_closing = True
             return
         # `None` for a run that another process finished.
         summary = run.summary
+        report.outcome = "delivered" if summary is None else summary.status
         fields = {"status": summary.status, "reason": summary.reason, **summary.usage} if summary is not None else {}
         log.info("run.ended", **where, **fields)
         await self._cleanup.recent_done()

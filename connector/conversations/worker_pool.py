@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from contextvars import Context
 from typing import TYPE_CHECKING, Self
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from connector.conversations.worker import ConversationWorker
 from connector.protocols import LeaseLost
@@ -69,6 +72,15 @@ class WorkerPool:
         for worker in self._workers.values():
             worker.suspend()
 
+    def active_runs(self) -> Counter[str]:
+        """Count the runs at work by instance; those that wait for a slot are left out."""
+        runs = (worker.state.run for worker in self._workers.values())
+        return Counter(run.instance.name for run in runs if run is not None and run.slot and run.slot.is_granted)
+
+    def inbox_depth(self) -> int:
+        """Count the messages in the inboxes of the conversations that this process owns."""
+        return sum(worker.state.inbox.depth for worker in self._workers.values())
+
     def running_at(self, channel: str, ts: str) -> tuple[str, str] | None:
         """Return the ids of the conversation and the active run that have this message as status or first message."""
         for conversation_id, worker in self._workers.items():
@@ -87,10 +99,12 @@ class WorkerPool:
         elif conversation_id in self._tasks:
             self._again.add(conversation_id)  # it is being claimed or released
         elif not self.is_closing:
-            self._tasks[conversation_id] = asyncio.create_task(self._work(conversation_id))
+            # Not in the context of the caller, which may be a run of another conversation.
+            self._tasks[conversation_id] = asyncio.create_task(self._work(conversation_id), context=Context())
 
     async def _work(self, conversation_id: str) -> None:
         lease = worker = None
+        bind_contextvars(conversation=conversation_id)  # of this task and its children
         try:
             lease = await self._runs.claim(conversation_id)
             if lease is None:

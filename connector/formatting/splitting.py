@@ -19,6 +19,10 @@ _PARAGRAPH = re.compile(r"\n\n")
 # Preferred cuts, best first: paragraphs; lines that begin an item or the like; lines; words.
 _SEPARATIONS = (_PARAGRAPH, re.compile(r"(?<!:)\n(?=[^\s`])"), re.compile(r"\n"), re.compile(r" "))
 
+# The end of a sentence with its closing marks, or of a line.
+_END = re.compile(r"[.!?…:][\"')\]*_~`”\u2019»]*(?=\s|\Z)|[。！？]|\n")  # noqa: RUF001 - of Japanese
+_NUMBER = re.compile(r"^\s*\d+\.", re.MULTILINE)  # of a list item
+
 # Slack recognizes markup only at word boundaries.
 _MARK = re.compile(r"[*_~`]")
 _OPENS, _CLOSES = re.compile(r"(?<![^\W_]).(?=\S)"), re.compile(r"(?<=\S).(?![^\W_])")
@@ -26,6 +30,20 @@ _CODE = "`"
 _SIGNS = re.compile(rf"(?:{_QUOTE})?[*_~`]{{0,4}}")
 # How far to search for the end of bold text or the like.
 _MARKED_CHARS = 20_000
+
+
+def complete_sentences(markdown: str) -> str:
+    """Return the beginning of a cut text, up to the end of its last complete sentence or line; blank: there is none.
+
+    A code block whose end is missing is left out.
+    """
+    if markdown.count(FENCE) % 2:
+        markdown = markdown[: markdown.rindex(FENCE)]
+    numbers = {number.end() for number in _NUMBER.finditer(markdown)}
+    at = max((end.end() for end in _END.finditer(markdown) if end.end() not in numbers), default=0)
+    if markdown.count(FENCE, 0, at) % 2:  # in a code block whose end follows
+        at = markdown.index(FENCE, at) + len(FENCE)
+    return markdown[:at].rstrip()
 
 
 def pieces(text: str, limit: int = PIECE_CHARS) -> list[str]:

@@ -78,7 +78,7 @@ class AccessPolicy:
         now_s: Callable[[], float] = time.monotonic,
         profile_timeout_s: float = _PROFILE_TIMEOUT_S,
     ) -> None:
-        self._policy = policy
+        self.rules = policy
         self._own_ids = (team, enterprise)
         self._users = users
         self._now_s = now_s
@@ -87,7 +87,7 @@ class AccessPolicy:
 
     async def refusal(self, actor: Actor) -> str | None:
         """Return why a user may not use the bot here, as a sentence for that user; `None`: allowed."""
-        policy = self._policy
+        policy = self.rules
         if policy.users is not None and actor.user not in policy.users:
             return "You may not use me: my operator allows only certain people. Ask my operator to add you."
         if policy.channels is not None and not actor.channel.startswith("D") and actor.channel not in policy.channels:

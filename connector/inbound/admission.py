@@ -13,6 +13,7 @@ import structlog
 
 from connector.events import StopRequest, edited_ts_of, home_of, is_stop_word, message_of
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
+from connector.observer import Observer
 from connector.protocols import InboxEntry
 from connector.records import UNREADABLE, PendingMessage, ThreadCatchUp
 from connector.slack_api.errors import SlackCallFailed
@@ -63,6 +64,9 @@ class UnroutedReplies:
         if reply.id in self._replies:
             self.add(reply, actor, edited_ts)
 
+    def has(self, reply_id: str) -> bool:
+        return reply_id in self._replies
+
     def drop(self, reply_id: str) -> None:
         """Remove a deleted reply, and ignore it if it arrives later."""
         self._replies[reply_id] = None
@@ -95,7 +99,7 @@ class Admitter:
         now_s: seconds since the epoch.
     """
 
-    def __init__(  # noqa: PLR0913 - the last three have defaults
+    def __init__(  # noqa: PLR0913 - the last four have defaults
         self,
         tasks: BackgroundTasks,
         router: Router,
@@ -104,12 +108,16 @@ class Admitter:
         policy: AccessRules | None = None,
         *,
         enterprise: str = "",
+        observer: Observer | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.unrouted = UnroutedReplies()
         # Messages that this process has admitted.
         self.admitted: LatestEntries[None] = LatestEntries(MAX_NAMES)
-        self._policy = AccessPolicy(policy or AccessRules(), router.team, tasks.users, enterprise=enterprise)
+        self.policy = AccessPolicy(policy or AccessRules(), router.team, tasks.users, enterprise=enterprise)
+        self._observer = observer or Observer()
+        # Refused messages: Slack delivers a mention as two events.
+        self._refused: LatestEntries[None] = LatestEntries(MAX_NAMES)
         self._tasks = tasks
         self._router = router
         self._runs = runs
@@ -120,11 +128,15 @@ class Admitter:
 
     async def is_allowed(self, actor: Actor, message: SlackMessage | None = None) -> bool:
         """Return whether a user may use the bot here. A refused user who addressed the bot gets the reason."""
-        refusal = await self._policy.refusal(actor)
+        refusal = await self.policy.refusal(actor)
         if refusal is None:
             return True
+        if message is None or message.id not in self._refused:
+            self._observer.refused(actor.user, actor.channel, refusal)
+        if message is not None:
+            self._refused[message.id] = None
         is_addressed = message is not None and self._router.is_addressed(message)
-        if message is not None and is_addressed and self._policy.should_notify(actor):
+        if message is not None and is_addressed and self.policy.should_notify(actor):
             log.info("access.refused", user=actor.user, channel=actor.channel)
             arguments = {"channel": message.channel, "user": message.user, "text": refusal}
             if message.thread_ts is not None:
@@ -145,7 +157,7 @@ class Admitter:
             catch_up = ThreadCatchUp(pending_of(message, routed, edited_ts), effective_ts, actor.is_shared)
             entry = InboxEntry(catch_up.id, "catch_up", asdict(catch_up))
             await self._runs.admit(message.place.conversation_id, entry)
-        await self._store_entry(message, routed, edited_ts)
+        await self._store_entry(message, routed, edited_ts or ("" if effective_ts == message.ts else effective_ts))
         if calls_agent:
             passed = self.unrouted.take_after(message.place.conversation_id, effective_ts)
             # Concurrently: each check may wait for Slack.
@@ -154,16 +166,19 @@ class Admitter:
                 if (routed_reply := await self._router.route(reply)) is not None:
                     await self._store_entry(reply, routed_reply, reply_edited_ts)
 
-    async def admit_found(self, found: dict[str, Any], actor: Actor) -> bool:
+    async def admit_found(self, found: dict[str, Any], actor: Actor, *, with_replies: bool = False) -> bool:
         """Admit a message found by a look-up if it addresses the bot, has text or files, and its author is allowed.
 
-        Returns whether the message was admitted.
+        `with_replies` also admits a reply without a mention in a thread with an agent. Returns whether the message was
+        admitted.
         """
         message = message_of(found, self._router.team)
-        if message is None or not self._router.is_addressed(message):
+        if message is None or not (
+            self._router.is_addressed(message) or (with_replies and not self.unrouted.has(message.id))
+        ):
             return False
-        routed = await self._router.resolve(message)
-        if not _says_something(message, routed):
+        routed = await self._router.route(message)
+        if routed is None or not _says_something(message, routed):
             return False
         if not await self.is_allowed(replace(actor, user=message.user, home=home_of(found))):
             return False

@@ -222,6 +222,11 @@ class HttpServer:
             task.cancel()
         await asyncio.gather(*self._in_progress, return_exceptions=True)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether Slack can deliver events."""
+        return self._listener is not None and self._listener.is_serving()
+
     def _protocol(self) -> _Connection:
         server = self._runner.server
         assert server is not None  # noqa: S101 - it was set up

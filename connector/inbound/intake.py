@@ -119,7 +119,6 @@ class Intake:
         self._runs = runs
         self._conversations = conversations
         self._bot_user = bot_user
-        self._stop_reaction = workspace.background.options.stop_reaction
         self._look_ups = LookUps(workspace.background.client)
         # Threads without an agent before some reply. A later mention can still call an agent into them.
         self._without_agent: LatestEntries[None] = LatestEntries(MAX_NAMES)
@@ -278,7 +277,7 @@ class Intake:
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
         """Stop the run whose status message or first message got the stop reaction."""
-        if reaction.name != self._stop_reaction or reaction.user == self._bot_user:
+        if reaction.name != self._tasks.options.stop_reaction or reaction.user == self._bot_user:
             return
         if self._conversations.is_closing:
             raise NotNow
@@ -330,7 +329,7 @@ class Intake:
         conversation_id = (as_root if thread_ts is None else replace(as_root, thread_ts=thread_ts)).conversation_id
         if float(reaction.event_ts) - float(reaction.ts) < _REDELIVERY_WINDOW_S:
             async with self._in_order(conversation_id):
-                await self._admitter.admit_found({**message, "channel": reaction.channel}, actor)
+                await self._admitter.admit_found({**message, "channel": reaction.channel}, actor, with_replies=True)
         if await self._runs.agent_of(conversation_id) is not None:
             run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
             await self._stop(reaction, conversation_id, run_id if is_status else None)

@@ -162,7 +162,8 @@ class WebSocketConnection:
                     with suppress(ValueError):
                         if isinstance(frame := parse_json(message.data), dict):
                             return frame
-                    log.warning("socket.unreadable", frame=message.data[:_MAX_LOGGED_CHARS])
+                    log.warning("socket.unreadable", chars=len(message.data))
+                    log.debug("socket.unreadable_frame", frame=message.data[:_MAX_LOGGED_CHARS])
                 case WSMsgType.PING:
                     with suppress(*_LOST):
                         await self._socket.pong(message.data)
@@ -244,6 +245,11 @@ class SocketMode:
     @property
     def connections(self) -> int:
         return len(self._connections)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether Slack can deliver events."""
+        return bool(self._connections)
 
     async def __aenter__(self) -> Self:
         """Wait for the hello on the first connection.

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from connector.observer import Observer
 from connector.protocols import LeaseLost, SlackOptions
 from connector.runs.run_slots import RunSlots
 from connector.slack_api.agent_sessions import AgentSessions
@@ -248,3 +249,4 @@ class WorkspaceContext:
     router: Router
     catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
     slots: RunSlots = field(default_factory=RunSlots)
+    observer: Observer = field(default_factory=Observer)

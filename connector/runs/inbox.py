@@ -26,13 +26,12 @@ class Inbox:
 
     `held_seq`: the highest sequence number of a message that a stop keeps from starting a run, for the next owner.
     `announced_seq`: notices have counted the pending messages up to this sequence number.
-    `notes_until`: sequence number up to which the active run reads notes; later notes are for the next run.
+    `stopped_s`: time of the latest stop, in seconds since the epoch; an older message that arrives later is held, too.
     """
 
-    def __init__(self, users: Users, held_seq: int) -> None:
-        self.held_seq = held_seq
-        self.announced_seq = 0
-        self.notes_until = 0
+    def __init__(self, users: Users, held_seq: int, stopped_s: float = 0.0) -> None:
+        self.held_seq = self.announced_seq = held_seq
+        self.stopped_s = stopped_s
         # `held_seq` as an earlier owner stored it.
         self._inherited = held_seq
         # Sequence numbers of the messages that a stop holds, each older than its stop.
@@ -56,14 +55,28 @@ class Inbox:
         return self._unsorted
 
     @property
+    def depth(self) -> int:
+        """The number of messages that are still in the inbox."""
+        return len(self.given) + len(self._unsorted)
+
+    @property
     def run_starter(self) -> PendingMessage | None:
         """The message that starts the next run; held messages, late edits, late deletions and notes start none."""
         waiting = self.waiting.values()
         return next((each for each in waiting if not self.is_held(each) and not each.is_late_change), None)
 
-    def hold(self, stopped_s: float) -> int:
-        """Keep messages written up to this time from starting a run; returns `held_seq`."""
+    def hold(self, stopped_s: float) -> bool:
+        """Keep messages written up to this time from starting a run, also those that arrive later.
+
+        Returns whether this is the latest stop.
+        """
         self._held.update(each.seq for each in self._all() if each.written_s <= stopped_s)
+        is_latest = stopped_s > self.stopped_s
+        self.stopped_s = max(self.stopped_s, stopped_s)
+        return is_latest
+
+    def latest_held_seq(self) -> int:
+        """Return `held_seq`, which now includes all messages that are held."""
         self.held_seq = max(self.held_seq, *self._held, 0)
         return self.held_seq
 
@@ -79,6 +92,8 @@ class Inbox:
         last = next(reversed(self._unsorted.values()), inbound)
         self._unsorted[inbound.id] = inbound
         self._is_sorted = self._is_sorted and _order(last) <= _order(inbound)
+        if max(inbound.written_s, float(inbound.edited_ts or 0)) <= self.stopped_s:
+            self._held.add(inbound.seq)
 
     def find(self, message_id: str) -> PendingMessage | None:
         return self.waiting.get(message_id) or self.given.get(message_id)
@@ -95,6 +110,13 @@ class Inbox:
         """Record that a message was given to a loop."""
         self.given[inbound.id] = self.waiting.pop(inbound.id)
 
+    def give_notes(self, instance: str) -> dict[str, str]:
+        """Give the waiting notes to a run that is about to read its prompt; returns their texts by id."""
+        notes = [each for each in self.waiting.values() if each.is_note and each.instance == instance]
+        for each in notes:
+            self.give(each)
+        return {each.id: each.prompt for each in notes}
+
     def remove(self, inbounds: Iterable[PendingMessage]) -> None:
         """Remove delivered, withdrawn and refused messages."""
         for each in inbounds:
@@ -108,11 +130,16 @@ class Inbox:
         self._is_sorted = False
 
     def announce_held_back(self) -> list[PendingMessage]:
-        """Return the waiting messages that start no run and that no notice has counted; a notice now counts them."""
+        """Return the waiting messages that start no run and that no notice has counted; a notice now counts them.
+
+        If another message starts a run, it reads them: nothing is held then, by `held_seq`.
+        """
         if self.run_starter is not None:
+            self.held_seq = 0
             return []
         all_held = [each for each in self.waiting.values() if each.seq > self.announced_seq and not each.is_late_change]
         self.announced_seq = max((each.seq for each in all_held), default=self.announced_seq)
+        self.held_seq = max(self.held_seq, self.announced_seq)
         return all_held
 
     def announce_held(self, read: Collection[str]) -> int:
@@ -123,15 +150,15 @@ class Inbox:
 
     def next_for(self, instance: str) -> PendingMessage | None:
         """Return the next message for this instance's loop, if ready. Messages for other instances do not block it."""
-        mine = (each for each in self.waiting.values() if each.instance == instance and self._is_for_this_run(each))
+        mine = (each for each in self.waiting.values() if each.instance == instance and not each.is_note)
         first = next(mine, None)
         return first if first is not None and first.id in self._ready and self.may_be_read(first) else None
 
     async def get_ready(self, messages: Collection[PendingMessage] | None = None) -> None:
         """Wait until these messages, or all, are ready: their names are known or the lookup has timed out."""
         if messages is None:
-            messages = [each for each in self.waiting.values() if each.id not in self._ready]
-        authors = [inbound.message.user for inbound in messages if not inbound.is_note]
+            messages = [each for each in self.waiting.values() if each.id not in self._ready and not each.is_note]
+        authors = [inbound.message.user for inbound in messages]
         mentioned = [user for inbound in messages for user in inbound.mentioned]
         is_urgent = any(inbound.is_urgent for inbound in messages)
         await self._users.look_up(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)
@@ -141,9 +168,6 @@ class Inbox:
             waiting = list(self.waiting)
             last = max(number for number, each in enumerate(waiting) if each in urgent)
             self._ready.update(waiting[:last])
-
-    def _is_for_this_run(self, inbound: PendingMessage) -> bool:
-        return not inbound.is_note or inbound.seq <= self.notes_until
 
     def _all(self) -> Iterable[PendingMessage]:
         return chain(self.given.values(), self.waiting.values())

@@ -75,6 +75,11 @@ class RunSlots:
         self._running_in: Counter[str] = Counter()
         self._wake: Callable[[str], None] = lambda _: None
 
+    def configure(self, limits: RunLimits) -> None:
+        """Replace the limits; runs that have a slot keep it."""
+        self._limits = limits
+        self._grant_next()
+
     def watch(self, wake: Callable[[str], None]) -> None:
         """Call `wake(conversation_id)` for a parked conversation that is to be claimed."""
         self._wake = wake
@@ -111,6 +116,9 @@ class RunSlots:
             self._running_in -= Counter((slot.channel,))
         else:
             self._dequeue(slot)
+        self._grant_next()
+
+    def _grant_next(self) -> None:
         while (following := self._next()) is not None:
             self._dequeue(following)
             if (others := self._waiting.pop(following.person, None)) is not None:
@@ -139,6 +147,11 @@ class RunSlots:
         if (in_channel := self._running_in[slot.channel]) >= self._limits.runs_per_channel:
             return in_channel, "channel"
         return self._running, "process"
+
+    @property
+    def waiting(self) -> int:
+        """The number of conversations that wait for a slot, parked ones included."""
+        return len(self._by_conversation) - self._running
 
     @property
     def due_in_s(self) -> float:

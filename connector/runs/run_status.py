@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
-    from connector.protocols import ConversationLease
+    from connector.protocols import ConversationLease, Persona
     from connector.records import RunRecord
     from connector.runs.background_tasks import BackgroundTasks
     from connector.slack_api.client import SlackClient
@@ -33,6 +33,8 @@ log = structlog.get_logger(__name__)
 _MARKED_WITHIN_S = 2.0
 # How often a status message that Slack does not let the bot edit is replaced by a new one.
 _REPLACEMENTS = 2
+# Slack ends `processing` by itself after about an hour.
+_RENEW_SESSION_S = 45 * 60.0
 # The key of a status message is the run id, this suffix, and the ts of the message that it replaces, if any.
 STATUS_KEY = ":status"
 # Events that show that a resumed run is working. A run whose log was complete only ends.
@@ -60,30 +62,35 @@ class RunStatus:
     cannot be edited. A resumed run reuses what the earlier owner left.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the facts of a run, and two callbacks
         self,
         background: BackgroundTasks,
         lease: ConversationLease,
         record: RunRecord,
+        persona: Persona,
         *,
+        is_named: bool = False,
         keep_ts: Callable[[str], Awaitable[None]],
         on_closed: Callable[[str], None],
     ) -> None:
-        """`keep_ts` stores the ts of the status message.
+        """`is_named`: the status message names the instance that works, because there are others.
 
+        `keep_ts` stores the ts of the status message.
         `on_closed` is called with Slack's error code if Slack no longer accepts posts in the conversation.
         """
         self._background = background
         self._client = background.client
         self._lease = lease
         self._record = record
+        # Of Slack's own status only: an edited message loses them.
+        self._persona = persona
         self._keep_ts, self._on_closed = keep_ts, on_closed
         self._place = record.first.message.place
         self._has_hourglass = record.has_hourglass
         self._cancel_scope = CancelScope()
         # Fair between people: the status messages of one person do not delay those of others.
         self._slot = CallSlot(Priority.STATUS, record.first.message.user, self._cancel_scope)
-        self._activity = Activity()
+        self._activity = Activity(worker=persona.name if is_named else "")
         self._began_s = asyncio.get_running_loop().time()
         self._shown: Content | None = None
         self._ts: str | None = record.status_ts
@@ -139,15 +146,14 @@ class RunStatus:
             hourglass = background.spawn(self._add_hourglass()) if self._has_hourglass else None
             self._opening = tasks.create_task(self._open())
             updating = self._updating = tasks.create_task(self._update(self._opening))
-            begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
-            title = title_of(background.users.with_names(first.prompt)) if begins else ""
-            background.agent_sessions.show(self._place, PROCESSING, title)
+            renewing = tasks.create_task(self._show_as_processing())
             yield
             self._cancel_scope.cancel()
             self._at_work.set()
             self._changed.set()
+            renewing.cancel()
             updating.cancel()
-            await asyncio.wait((updating,))
+            await asyncio.wait((updating, renewing))
             await asyncio.wait((self._opening,))
             if hourglass is not None:
                 background.cancel_hourglass(first.message)
@@ -158,6 +164,15 @@ class RunStatus:
                 if (ts := self._ts) is not None:
                     slot, shown = CallSlot(run=self._slot.run), Content(texts.SUSPENDED)
                     await best_effort(self._client.update(self._place.channel, ts, lambda: shown, slot))
+
+    async def _show_as_processing(self) -> None:
+        """Show the thread as processing, and again before Slack ends that; the first message is the title."""
+        first, sessions = self._record.first, self._background.agent_sessions
+        begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
+        title = title_of(self._background.users.with_names(first.prompt)) if begins else ""
+        while True:
+            sessions.show(self._place, PROCESSING, title, self._persona)
+            await asyncio.sleep(_RENEW_SESSION_S)
 
     async def _add_hourglass(self) -> None:
         is_there = await self._background.add_hourglass(self._record.first.message, self._lease.confirm)

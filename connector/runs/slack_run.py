@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import texts
+from connector.formatting.splitting import complete_sentences
 from connector.protocols import Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
 from connector.runs.outbox import Outbox, agent_post, service_post
-from connector.runs.run_status import RunStatus
+from connector.runs.run_status import STATUS_KEY, RunStatus
 from connector.runs.steering import Steering
+from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
     from connector.events import StopRequest, ThreadAddress
     from connector.protocols import ConversationLease
-    from connector.records import PendingMessage, RunRecord
+    from connector.records import BackupGap, PendingMessage, RunRecord
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
     from connector.runs.outbox import Post
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _KEY_CHARS = 12
+# Greatest difference between the clocks of Slack and of a store, in seconds, that keeps answers from being repeated.
+_CLOCKS_DIFFER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,13 @@ class SlackRun:
         client = workspace.background.client
         self.outbox = Outbox(client, lease, record, self.instance.persona, on_closed=self._on_closed)
         self.status = RunStatus(
-            workspace.background, lease, record, keep_ts=self._keep_status, on_closed=self.outbox.close
+            workspace.background,
+            lease,
+            record,
+            self.instance.persona,
+            is_named=len(workspace.router.names()) > 1,
+            keep_ts=self._keep_status,
+            on_closed=self.outbox.close,
         )
         self.summary: RunSummary | None = None
         self._lease = lease
@@ -199,6 +209,8 @@ class SlackRun:
         users, message = self._background.users, self.first.message
         await users.look_up((message.user,), self.first.mentioned)
         try:
+            if self.record.gap is not None and await self._was_answered(self.record.gap):
+                raise RunFailed(texts.RESTORED)
             await self._wait_for_slot()
             match self._start_mode:
                 case Unrecoverable(why):
@@ -219,12 +231,29 @@ class SlackRun:
                         self._on_progress,
                         message_id=self.first.id,
                         author=users.author(message.user),
+                        written_s=self.first.written_s,
                         files=message.files,
+                        notes=self._inbox.give_notes(self.instance.name),
                         fence=self._lease.claim.token,
                     )
         finally:
             self.is_over = True
             self.steering.close()
+
+    async def _was_answered(self, gap: BackupGap) -> bool:
+        """Return whether the bot posted after the first message and in the gap, apart from the posts in the outbox."""
+        client, first_s = self._background.client, float(self.first.message.ts)
+        known = tuple(f"{self.record.id}:{part}:" for part in self._lease.claim.posts)
+
+        async def look() -> bool:
+            async for each in client.history.messages(self.place, oldest=self.first.message.ts):
+                is_in_gap = max(gap.since_s - _CLOCKS_DIFFER_S, first_s) < float(each["ts"]) < gap.until_s
+                key = key_of(each)
+                if is_in_gap and key and STATUS_KEY not in key and not key.startswith(known):
+                    return True
+            return False
+
+        return await client.retry_until_done(look)
 
     async def _wait_for_slot(self) -> None:
         """Wait for the run's slot; return without one if the run will not begin."""
@@ -265,7 +294,7 @@ class SlackRun:
         summary = self.summary = self.summary or RunSummary("success")
         was_cancelled = summary.status == "cancelled"
         markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
-        text = agent_post(self._part(summary.part or self._parts + 1), markdown)
+        text = agent_post(str(summary.part or self._parts + 1), markdown)
         if was_cancelled:
             by = await self._background.users.known_name_of(self.record.stopped_by)
             notice = texts.stopped(by, summary, self._announce_waiting())
@@ -283,11 +312,6 @@ class SlackRun:
             return asdict(self.record)
 
         await self.outbox.add(*posts, run=over)
-
-    def _part(self, number: int) -> str:
-        """Return the outbox part of a text; each instance numbers its own texts."""
-        is_first = self.instance.name == self.first.instance
-        return str(number) if is_first else f"{number}@{self.instance.name}"
 
     @property
     def is_requeued(self) -> bool:
@@ -334,8 +358,9 @@ class SlackRun:
                 await self.outbox.add(*service_post(part, texts.resumed([call.label for call in calls])))
             case "text":
                 self._parts = data.get("part", self._parts + 1)
-                text = f"{data['text'].rstrip()} …" if data.get("partial") else data["text"]
-                await self.outbox.add(*agent_post(self._part(self._parts), text))
+                text = complete_sentences(data["text"]) if data.get("partial") else data["text"]
+                if text:
+                    await self.outbox.add(*agent_post(str(self._parts), text))
             case "complete":
                 self.summary = RunSummary.of(data)
         self.status.on_event(event, data)

@@ -112,12 +112,15 @@ class Activity:
 
     Args:
         todo: the agent's latest to-do list.
+        worker: name of the instance, if the text is to name it.
     """
 
     todo: TodoList = ()
+    worker: str = ""
     _tools: dict[str, _Tool] = field(default_factory=dict)
     _latest: _Tool | None = None
     _is_thinking: bool = False
+    _is_writing: bool = False
     _stopping: _Note | None = None
     _injected: _Note | None = None
     _trouble: _Note | None = None
@@ -126,15 +129,20 @@ class Activity:
     _read: int = 0
     _retries: int = 0
     _waiting: str = ""
+    # The end of the last running tool. It is shown with the next event: a tool is followed by input or by thinking.
+    _last_end: dict[str, Any] | None = None
 
     def on_event(self, event: str, data: dict[str, Any]) -> None:
+        if self._last_end is not None:
+            self._end_tool(self._last_end)
+            self._last_end = None
         match event:
             case "waiting":
                 self._waiting = texts.waits(**data)
             case "waited":
                 self._waiting = ""
-            case "thinking":
-                self._is_thinking = True
+            case "thinking" | "writing":
+                self._is_thinking, self._is_writing = True, event == "writing"
                 _end(self._trouble)
             case "tool:start" | "tool:progress" | "tool:end":
                 self._on_tool_event(event, data.get("id", data["tool"]), data)
@@ -174,20 +182,27 @@ class Activity:
             parts.append(tool.phrase)
         if len(self._tools) > 1:
             parts.append(f"({len(self._tools)} tools active)")
+        if not parts and self._is_thinking:
+            parts.append("Writing the answer…" if self._is_writing else "Thinking…")
+        worker = [f"{self.worker}:"] if self.worker else []
         if not parts:
-            parts.append("Thinking…" if self._is_thinking else "Working…")
-        return one_line(" ".join([_GEAR, *parts]), _PHRASE_CHARS)
+            worker = [f"{self.worker} is working…" if self.worker else "Working…"]
+        return one_line(" ".join([_GEAR, *worker, *parts]), _PHRASE_CHARS)
 
     def account(self, elapsed_s: float) -> str:
-        """Return the elapsed time, and counts of finished steps, messages read and retries; blank: nothing yet."""
+        """Return the elapsed time, and counts of finished steps, messages read and retries; blank: nothing yet.
+
+        The steps are not counted next to a to-do list, which has a count of its own.
+        """
         minutes = int(elapsed_s) // 60
         shown = max((step for step in _MINUTES if step <= minutes), default=0)
         time = [f"for {minutes // _HOUR} h"] if minutes >= _HOUR else [f"for {shown} min"] if shown else []
         failed = f", {self._failed} with an error" if self._failed else ""
+        steps = self._failed if self.todo else self._done
         counts = [
             f"{noun}{more}"
             for count, noun, more in (
-                (self._done, counted(self._done, "step"), f" done{failed}"),
+                (steps, counted(steps, "step"), " with an error" if self.todo else f" done{failed}"),
                 (self._read, counted(self._read, "message"), " read while working"),
                 (self._retries, counted(self._retries, "retry", "retries"), ""),
             )
@@ -203,15 +218,21 @@ class Activity:
             if self._is_thinking:  # show the first call of each batch
                 self._latest, self._is_thinking = tool, False
         elif event == "tool:end":
-            ended, succeeded = self._tools.pop(call_id, None), data.get("success", True)
-            self._done += 1
-            self._failed += not succeeded
-            if ended is not None and ended.todo is not None and succeeded:
-                self.todo = ended.todo
+            if self._tools.keys() == {call_id}:
+                self._last_end = data
+            else:
+                self._end_tool(data)
         elif call_id in self._tools:
             # The call with the latest progress is shown first.
             tool = self._tools.pop(call_id)._replace(progress=str(data["text"]))
             self._tools = {call_id: tool, **self._tools}
+
+    def _end_tool(self, data: dict[str, Any]) -> None:
+        ended, succeeded = self._tools.pop(data.get("id", data["tool"]), None), data.get("success", True)
+        self._done += 1
+        self._failed += not succeeded
+        if ended is not None and ended.todo is not None and succeeded:
+            self.todo = ended.todo
 
 
 def _end(*notes: _Note | None) -> None:

@@ -79,7 +79,6 @@ class Steering:
                 author=users.author(message.user),
                 written_s=inbound.written_s,
                 files=message.files,
-                is_note=inbound.is_note,
             )
         except QueueFull:
             return False

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from connector.slack_api.errors import SlackCallFailed
-from connector.slack_api.rate_limiter import CallSlot, Priority
+from connector.slack_api.errors import NOT_FOUND, SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot, CancelScope, Priority
 
 if TYPE_CHECKING:
     from asyncio import Task
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from connector.events import ThreadAddress
+    from connector.protocols import Persona
     from connector.slack_api.client import SlackClient
 
     Spawn = Callable[[Coroutine[Any, Any, object]], Task[None]]
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 PROCESSING, SUSPENDED, ACTIVE = "processing", "suspended", "active"
-_SET, _RENAME = "agents.sessions.setStatus", "agents.sessions.rename"
-# Errors that hold for the whole workspace; other errors concern one thread.
-_UNAVAILABLE = frozenset({"feature_disabled", "missing_scope", "not_allowed_token_type", "unknown_method"})
+_SET = "agents.sessions.setStatus"
+# Errors that are facts about the app or the workspace; other errors concern one thread.
+_UNAVAILABLE = frozenset(
+    {"feature_disabled", "missing_scope", "not_allowed_token_type", "not_authorized", "unknown_method", NOT_FOUND}
+)
 _TITLE_CHARS = 60
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ADDRESS = re.compile(r"\(?https?://(\S+?)[/?#)]\S*|https?://")
@@ -35,72 +39,85 @@ _MARKUP = re.compile(r"(?<!\w)[*_~`>#]+(?=\w)|(?<=\w)[*_~`]+(?!\w)|^[\s>#*-]+", 
 class AgentSessions:
     """Sets the agent session status of threads. The latest status wins; a call is retried while Slack is unavailable.
 
-    After a method turns out to be unavailable in the workspace, it is logged once and not called again.
+    One call at a time is made until Slack has accepted one. If the app turns out to have no agent sessions, that is
+    logged once, the calls that wait are dropped, and no other call is made.
     """
 
     def __init__(self, client: SlackClient, spawn: Spawn) -> None:
         """`spawn` starts a task and keeps it in a registry."""
         self._client = client
         self._spawn = spawn
-        self._wanted: dict[ThreadAddress, str] = {}
+        self._wanted: dict[ThreadAddress, dict[str, str]] = {}
         self._updates: dict[ThreadAddress, Task[None]] = {}
         self._processing: set[ThreadAddress] = set()
-        self._missing: set[str] = set()
+        self._first_call = asyncio.Lock()
+        self._is_available = False
+        # Cancelled when the app turns out to have no agent sessions.
+        self._scope = CancelScope()
 
-    def show(self, place: ThreadAddress, status: str, title: str = "") -> Task[None] | None:
-        """Show a thread as processing, suspended or active, and set its title if one is given.
+    def show(
+        self, place: ThreadAddress, status: str, title: str = "", persona: Persona | None = None
+    ) -> Task[None] | None:
+        """Show a thread as processing, suspended or active; a new session gets the title, if one is given.
 
-        Returns a task that ends once Slack has the latest status; `None`: no thread, or the method is unavailable.
+        With a persona, Slack names it as the one that works, not the app.
+
+        Slack ignores the title of a session that exists, so a title that a person has set stays. Returns a task that
+        ends once Slack has the latest status; `None`: no thread, or the app has no agent sessions.
         """
-        if _SET in self._missing or place.thread_ts is None:
+        if self._scope.is_cancelled or place.thread_ts is None:
             return None
-        self._wanted[place] = status
         (self._processing.add if status == PROCESSING else self._processing.discard)(place)
+        more = {"title": title} if title else {}
+        more |= {"username": persona.name, "icon_emoji": persona.emoji} if persona is not None else {}
+        self._wanted[place] = self._wanted.get(place, {}) | more | {"status": status}
         if place not in self._updates:
-            self._updates[place] = self._spawn(self._update(place, title))
-        elif title:
-            self._spawn(self._call(_RENAME, place, lambda: {"title": title}))
+            self._updates[place] = self._spawn(self._update(place))
         return self._updates[place]
 
     def show_again(self, place: ThreadAddress) -> Task[None] | None:
         """Repeat the status of a thread: a late call of another process may have overwritten it."""
         return self.show(place, PROCESSING if place in self._processing else ACTIVE)
 
-    async def _update(self, place: ThreadAddress, title: str) -> None:
+    async def _update(self, place: ThreadAddress) -> None:
         """Send the wanted status of a thread until the last one sent is the one wanted."""
-        sent = ""
+        sent: dict[str, str] = {}
+        where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
 
-        def status() -> dict[str, str]:
+        def arguments() -> dict[str, Any]:
             nonlocal sent
             sent = self._wanted[place]
-            return {"status": sent}
+            return {**where, **sent}
 
+        slot = CallSlot(Priority.REACTION, place.conversation_id, self._scope)
+        call = partial(self._client.call, _SET, arguments, slot)
         try:
-            while self._wanted[place] != sent and _SET not in self._missing:
-                await self._call(_SET, place, status, until_done=True)
-                if title and _SET not in self._missing:  # the session exists now; nothing waits for the rename
-                    self._spawn(self._call(_RENAME, place, partial(dict, title=title)))
-                    title = ""
+            while self._wanted[place] != sent:
+                async with self._first_call:
+                    if not self._is_available:
+                        await self._call(call)
+                        continue
+                await self._call(call)
         finally:
             del self._wanted[place], self._updates[place]
 
-    async def _call(
-        self, method: str, place: ThreadAddress, arguments: Callable[[], dict[str, str]], *, until_done: bool = False
-    ) -> None:
-        """Call a method and log its failure. Record methods that the workspace does not support, and skip these."""
-        if method in self._missing:
-            return
-        where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
-        slot = CallSlot(Priority.REACTION, place.conversation_id)
-        call = partial(self._client.call, method, lambda: {**where, **arguments()}, slot)
+    async def _call(self, call: Callable[[], Awaitable[object]]) -> None:
+        """Make a call and log its failure.
+
+        Raises:
+            CallCancelled: the app has no agent sessions.
+        """
+        self._scope.check()
         try:
-            await (self._client.retry_until_done(call) if until_done else call())
+            await self._client.retry_until_done(call)
         except SlackCallFailed as e:
-            if e.error in _UNAVAILABLE:
-                self._missing.add(method)
-                log.info("agent_sessions.unavailable", method=method, error=e.error)
-            else:
+            if e.error not in _UNAVAILABLE:
                 log.warning("slack.call_failed", error=str(e))
+            elif not self._scope.is_cancelled:
+                self._scope.cancel()
+                log.info("agent_sessions.unavailable", method=_SET, error=e.error)
+        else:
+            self._is_available = True
 
 
 def title_of(prompt: str) -> str:

@@ -14,6 +14,7 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError
 
+from connector.observer import Observer
 from connector.slack_api.errors import (
     LIMITED,
     NO_ANSWER,
@@ -129,11 +130,13 @@ class SlackClient:
     Args:
         client: the SDK client, without retries of its own.
         scheduler: grants each call.
+        observer: gets a report of each call that is sent.
     """
 
-    def __init__(self, client: AsyncWebClient, scheduler: RateLimiter) -> None:
+    def __init__(self, client: AsyncWebClient, scheduler: RateLimiter, observer: Observer | None = None) -> None:
         self._client = client
         self._scheduler = scheduler
+        self._observer = observer or Observer()
         self.history = ThreadHistory(self.call)
         self._lacks_customize_scope = False
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
@@ -311,12 +314,15 @@ class SlackClient:
             await once.confirm()
         slot.scope.check()
         try:
-            return await self._send(method, arguments() if callable(arguments) else arguments)
+            response = await self._send(method, arguments() if callable(arguments) else arguments)
         except SlackCallFailed as e:
+            self._observer.called(method, e.error)
             if e.error == LIMITED:
                 pause_s = _PAUSE_AFTER_LIMIT_S if e.retry_after_s is None else e.retry_after_s
                 await self._scheduler.pause(method, channel, pause_s)
             raise
+        self._observer.called(method, "ok")
+        return response
 
     async def _send(self, method: str, arguments: Arguments) -> dict[str, Any]:
         """Send a call once. Without the scope for personas, post under the bot's own name."""
@@ -328,7 +334,8 @@ class SlackClient:
             response = await self._client.api_call(method, data=arguments)
         except SlackApiError as e:
             failed = failure(method, e)
-            if not has_persona or failed.error != "missing_scope" or failed.needed not in ("", _CUSTOMIZE):
+            may_lack = (_CUSTOMIZE, "") if method == "chat.postMessage" else (_CUSTOMIZE,)
+            if not has_persona or failed.error != "missing_scope" or failed.needed not in may_lack:
                 raise failed from e
         except (aiohttp.ClientError, TimeoutError, OSError) as e:
             raise SlackCallFailed(method, NO_ANSWER) from e

@@ -7,6 +7,7 @@ import random
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -23,6 +24,8 @@ log = structlog.get_logger(__name__)
 LIMITED = "ratelimited"
 NO_ANSWER = "no_answer"
 NO_THREAD = "thread_not_found"
+# HTTP 404: the method does not exist at this address.
+NOT_FOUND = "http_404"
 _SERVER_ERROR = 500
 _LONGEST_WAIT_S = 600.0
 _MAX_DOUBLINGS = 20
@@ -87,7 +90,7 @@ class SlackCallFailed(Exception):  # noqa: N818 - named after the event, like it
 
     Attributes:
         method: the Web API method.
-        error: Slack's error code; `no_answer`: there was no response, or it was not Slack's.
+        error: Slack's error code; `no_answer`: there was no response, or it was not Slack's; `http_404`.
         retry_after_s: the wait that Slack requests.
         needed: the missing scope; blank if none is missing, or Slack does not name it.
     """
@@ -110,6 +113,11 @@ class SlackCallFailed(Exception):  # noqa: N818 - named after the event, like it
         return RetryDecision.UNAVAILABLE if is_about_files else decision
 
     @property
+    def may_be_unreachable(self) -> bool:
+        """Whether Slack may be unreachable at this address: the error is transient, or nothing there is its Web API."""
+        return self.is_transient or self.error == NOT_FOUND
+
+    @property
     def is_transient(self) -> bool:
         """Whether the error is transient: Slack was busy or unavailable."""
         return self.decision is RetryDecision.TRANSIENT
@@ -119,7 +127,10 @@ def failure(method: str, error: SlackApiError) -> SlackCallFailed:
     """Convert an error of the SDK."""
     response: Any = error.response
     data = getattr(response, "data", None)
-    status = getattr(response, "status_code", _SERVER_ERROR)
+    # Of a response that is not JSON, the SDK passes on aiohttp's object.
+    status: int = getattr(response, "status_code", None) or getattr(response, "status", None) or _SERVER_ERROR
+    if status == HTTPStatus.NOT_FOUND:
+        return SlackCallFailed(method, NOT_FOUND)
     if not isinstance(data, dict) or status >= _SERVER_ERROR:
         return SlackCallFailed(method, NO_ANSWER)
     word = str(data.get("error") or NO_ANSWER)

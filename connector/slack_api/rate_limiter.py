@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from contextvars import Context
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Self
@@ -48,7 +49,6 @@ _TIER_2 = _per_minute(20)
 
 # Slack's tiers, https://docs.slack.dev/apis/web-api/rate-limits. Methods that are not listed count as tier 2.
 _BY_METHOD: Final = {
-    "agents.sessions.rename": _TIER_3,
     "agents.sessions.setStatus": _TIER_3,
     "apps.connections.open": _TIER_3,
     "apps.manifest.export": _TIER_3,
@@ -161,6 +161,8 @@ class RateLimiter:
         self._budget = budget or LocalRateBudget()
         self._scale = scale
         self._queues: dict[str, _Queue] = {}
+        # Methods that were called.
+        self._methods: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -182,6 +184,7 @@ class RateLimiter:
             CallCancelled: it was cancelled first.
         """
         limits = limits_of(method, channel, self._scale, is_look_up=slot.priority is Priority.LOOK_UP)
+        self._methods.add(method)
         for bucket, limit in limits.items():
             queue = self._queues.get(bucket)
             if queue is None:
@@ -191,6 +194,12 @@ class RateLimiter:
             finally:
                 if not queue.users:
                     self._queues.pop(bucket, None)
+
+    async def left(self) -> dict[str, float]:
+        """Return how many calls of each method used so far the workspace grants at once now."""
+        limits = {method: limits_of(method, "", self._scale)[method] for method in sorted(self._methods)}
+        asked = [self._budget.left(f"{self._workspace}:{method}", limit) for method, limit in limits.items()]
+        return dict(zip(limits, await asyncio.gather(*asked), strict=True))
 
     async def pause(self, method: str, channel: str, for_s: float) -> None:
         """Grant no calls of a method for the time of a `Retry-After`, in seconds.
@@ -233,7 +242,7 @@ class _Queue:
             self._rounds[who] = round_ = max(self._round, self._rounds.get(who, 0)) + 1  # the first without such a call
             heapq.heappush(self.waiting, _Waiter(slot.priority, round_, self._number, granted))
             if len(self.waiting) == 1:
-                serving = asyncio.create_task(self._serve())
+                serving = asyncio.create_task(self._serve(), context=Context())  # it serves all runs
                 self._tasks.add(serving)
                 serving.add_done_callback(self._tasks.discard)
             slot.scope.waiting.add(granted)
@@ -301,6 +310,14 @@ class LocalRateBudget:
             return (1 - known.left) / limit.per_s
         known.left -= 1
         return 0.0
+
+    async def left(self, bucket: str, limit: Limit) -> float:
+        """Return the tokens in a bucket."""
+        known = self._buckets.get(bucket)
+        if known is None:
+            return limit.burst
+        passed_s = asyncio.get_running_loop().time() - known.at_s
+        return min(limit.burst, known.left + passed_s * limit.per_s) if passed_s >= 0 else 0.0
 
     async def pause(self, bucket: str, for_s: float) -> None:
         """Grant no tokens from a bucket for this time; afterwards it holds at most one token."""

@@ -10,6 +10,7 @@ from unicodedata import category, normalize
 
 import structlog
 
+from connector.events import OPERATOR
 from connector.protocols import MessageAuthor
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
@@ -90,6 +91,8 @@ class Users:
 
     async def known_name_of(self, user: str | None) -> str:
         """Look up a user and return the name, or "someone" if it stays unknown."""
+        if user == OPERATOR:
+            return "an operator"
         if user is not None:
             await self.look_up((user,))
         return (user and self.name_of(user)) or "someone"

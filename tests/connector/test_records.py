@@ -93,19 +93,30 @@ def inbox(held_seq: int = 0) -> Inbox:
     return Inbox(cast("Any", None), held_seq)  # without display names
 
 
-def test_a_second_stop_holds_only_the_messages_that_are_older_than_it() -> None:
+def test_an_older_stop_that_arrives_late_frees_nothing() -> None:
     pendings = inbox()
-    pendings.hold(13.8)
-    newer, older = pending(7, 6.33), pending(8, 6.28)  # both arrive after the first stop: they are free
-    pendings.add(newer)
+    older, newer = pending(7, 6.28), pending(8, 9.0)
+    assert pendings.hold(7.5)
     pendings.add(older)
-    assert pendings.hold(6.29) == 8
+    pendings.add(newer)
+    assert not pendings.hold(6.0)
+    assert pendings.latest_held_seq() == 7
     assert (pendings.is_held(older), pendings.is_held(newer)) == (True, False)
     assert pendings.run_starter == newer
 
 
+def test_the_next_owner_holds_nothing_by_number_while_a_newer_message_starts_a_run() -> None:
+    pendings = inbox()
+    for each in (pending(7, 9.0), pending(8, 6.0)):
+        pendings.add(each)
+    pendings.hold(7.5)
+    assert pendings.latest_held_seq() == 8
+    assert pendings.announce_held_back() == []
+    assert pendings.held_seq == 0
+
+
 @given(st.lists(st.tuples(st.sampled_from(["message", "stop"]), st.integers(2, 9)), max_size=12))
-def test_a_message_is_held_if_a_later_stop_is_newer_than_it(events: list[tuple[str, int]]) -> None:
+def test_a_message_is_held_if_a_stop_is_newer_than_it_whichever_arrives_first(events: list[tuple[str, int]]) -> None:
     pendings, messages = inbox(), []
     for seq, (kind, at) in enumerate(events, 1):
         if kind == "stop":
@@ -114,7 +125,7 @@ def test_a_message_is_held_if_a_later_stop_is_newer_than_it(events: list[tuple[s
         messages.append(pending(seq, at + seq / 1000))
         pendings.add(messages[-1])
     for each in messages:
-        stops = [at for kind, at in events[each.seq :] if kind == "stop"]
+        stops = [at for kind, at in events if kind == "stop"]
         assert pendings.is_held(each) == any(each.written_s <= at for at in stops)
 
 

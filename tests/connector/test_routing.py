@@ -47,10 +47,11 @@ async def test_the_instance_that_a_reply_names_answers_the_thread_from_then_on(p
             await thread.ended()
 
 
-async def test_the_default_instance_answers_a_thread_whose_instance_is_no_longer_configured(process, thread):
+async def test_a_thread_keeps_an_instance_that_is_no_longer_configured(process, thread):
+    """The sessions answer with a sentence that says so."""
     async with process(ALPHA):
         await thread.say("continue")
-        assert (await thread.next_run()).instance == "alpha"
+        assert (await thread.next_run()).instance == "beta"
 
 
 async def test_a_direct_message_goes_to_the_instance_of_the_earlier_ones(process, slack, sessions):

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from chat import ALPHA, BETA, EYES, HOURGLASS, ONE_PENDING, Thread
+from chat import EYES, HOURGLASS, ONE_PENDING, Thread
 
 from connector import RunFailed
 from local_slack import DropAfterCall, ErrorResponse
@@ -47,7 +47,7 @@ async def test_a_run_continues_with_the_same_status_message_and_answers_once(pro
         run = await thread.next_run()
         assert run.resumed
         await run.progress("tool:start", tool="t", args={}, id="1", label="Running the tests")
-        assert (await thread.contains("⚙️ Running the tests…")).ts == status.ts
+        assert (await thread.contains("⚙️ Alpha: Running the tests…")).ts == status.ts
         assert len(thread.posts) == 1
         await run.answer("the answer", part=1)
         await thread.shows("the answer")
@@ -336,18 +336,6 @@ async def test_a_run_with_its_last_notice_stored_accepts_no_message(process, int
         await run.fail(RunFailed("The model is away."))
         why = "⏸️ I stopped here: this run has reached its step limit. Write “continue” and I will carry on."
         await thread.shows(why, "⚠️ The model is away.")
-
-
-async def test_the_texts_of_another_instance_that_repeats_the_run_are_posted(process):
-    async with process(ALPHA) as chat:
-        thread = await chat.start_shown()
-        await thread.run.progress("text", text="first", part=1)
-        await thread.contains("first")
-    async with process(BETA):
-        run = await thread.next_run()
-        assert (run.instance, run.resumed) == ("beta", False)
-        await run.answer("the answer of beta", part=1)
-        await thread.shows("first", "the answer of beta")
 
 
 async def test_a_user_whose_conversation_is_closed_gets_the_direct_message(process, slack):

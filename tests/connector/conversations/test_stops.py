@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 
 import pytest
 from chat import ENVELOPE, EYES, HOURGLASS, ONE_PENDING, Thread
 
 from connector import RunFailed
+from connector.events import OPERATOR, SlackMessage, StopRequest
+from connector.notes import admit_stop
+from connector.protocols import InboxEntry
+from connector.records import PendingMessage, parse_run_record
 from local_slack import DropAfterCall
 
 
@@ -52,6 +57,41 @@ async def test_the_first_stop_is_graceful_and_the_second_immediate_in_every_way(
     await thread.run.stopped(False, True)
     await thread.run.answer("", status="cancelled")
     await thread.shows("🛑 Stopped by Ben.")
+
+
+async def test_an_operator_stops_a_run_gracefully_then_at_once_and_no_later_run(chat, store):
+    thread = await chat.start()
+    await thread.status()
+    conversation_id = f"{chat.slack.team_id}:{chat.general}:{thread.ts}"
+    stored = (await store.record(conversation_id)).run
+
+    async def stop() -> None:
+        async def admit(conversation_id, entry):
+            await store.admit(conversation_id, entry, None)
+
+        await admit_stop(admit, conversation_id, parse_run_record(stored))
+
+    await stop()
+    await thread.run.stopped(False)
+    await stop()
+    await thread.run.stopped(False, True)
+    await thread.run.answer("", status="cancelled")
+    await thread.shows("🛑 Stopped by an operator.")
+    await thread.say("@alpha continue")
+    await thread.next_run()
+    await stop()
+    await is_not_stopped(thread)
+
+
+async def test_a_stop_of_a_run_that_has_ended_leaves_the_next_message_alone(process, slack, sessions, store):
+    ts = await slack.as_person("ana").say("general", "@alpha look")
+    place = SlackMessage(slack.team_id, slack.channel("general").id, ts, None, "U0ANA", "look", (), direct=False)
+    waiting, late = PendingMessage(place, "alpha", "look", place.id), f"{float(ts) + 1:.6f}"
+    stop = StopRequest("T:stop", OPERATOR, late, run="the run before")
+    for entry in (InboxEntry(place.id, "message", asdict(waiting)), InboxEntry(stop.id, "stop", asdict(stop))):
+        await store.admit(place.place.conversation_id, entry, "alpha")
+    async with process():
+        assert (await sessions.next_run()).prompt == "look"
 
 
 @pytest.mark.parametrize("word", ["Stop!", "alpha: stop", "!stop", "! Stop!", "alpha: !halt", "@alpha !cancel."])
@@ -373,3 +413,41 @@ async def test_a_stop_during_set_up_ends_the_run_and_keeps_the_pending_message(c
     await chat.acknowledged()
     chat.sessions.hold_setup.set()
     await thread.contains("🛑 Stopped by Ana. 1 message has not been read yet")
+
+
+def withdrawn(text: str) -> str:
+    return f"🗑️ Withdrawn: “{text}”. I will not read it."
+
+
+async def test_the_authors_cross_on_a_pending_message_withdraws_it_and_says_so(chat):
+    thread = await chat.start()
+    pending = await thread.inject("also the budget")
+    await thread.cross(pending)
+    await thread.contains(withdrawn("also the budget"))
+    await thread.marked(pending, ENVELOPE, gone=True)
+    assert (thread.run.texts, thread.run.stops) == ([], [])
+    await thread.run.answer("done")
+    await thread.shows(withdrawn("also the budget"), "done")
+
+
+async def test_a_cross_of_another_person_on_a_pending_message_withdraws_nothing(chat):
+    thread = await chat.start()
+    pending = await thread.inject("also the budget")
+    await thread.cross(pending, who="ben")
+    await is_not_stopped(thread)
+    assert thread.run.texts[0] == "also the budget"
+    await thread.run.answer("done")
+    assert "done" in await thread.ended()
+
+
+async def test_a_message_that_a_stop_holds_back_can_be_withdrawn(chat, thread):
+    thread.run.listening = False
+    pending = await thread.accept("waits")
+    await thread.stopped()
+    await thread.contains("1 message has not been read yet")
+    await thread.cross(pending)
+    await thread.contains(withdrawn("waits"))
+    await thread.marked(pending, ENVELOPE, gone=True)
+    await thread.say("now")
+    run = await thread.next_run()
+    assert (run.prompt, run.texts) == ("now", [])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.formatting.markdown import markdown_to_slack
-from connector.formatting.splitting import pieces
+from connector.formatting.splitting import complete_sentences, pieces
 
 
 def letters(text: str) -> str:
@@ -113,3 +113,31 @@ def test_the_pieces_of_any_text_keep_to_the_limit_and_have_all_its_characters(te
     rest = iter(letters("".join(cut)))
     assert all(len(piece) <= limit for piece in cut)
     assert all(character in rest for character in letters(text))
+
+
+@pytest.mark.parametrize(
+    ("cut", "complete"),
+    [
+        ("**I", ""),
+        ("The build is 3.5 times", ""),
+        ("It is green. And the", "It is green."),
+        ('She said "go!" Then', 'She said "go!"'),
+        ("**Done.** I look", "**Done.**"),
+        ("- one\n- two\n- thr", "- one\n- two"),
+        ("Run this:\n\n```\nmake te", "Run this:"),
+        ("Run this:\n\n```\nmake test\n```\nIt", "Run this:\n\n```\nmake test\n```"),
+        ("Look.\n```py\nx = 1\n``` and th", "Look.\n```py\nx = 1\n```"),
+        ("Steps:\n1. Do this\n2. Do th", "Steps:\n1. Do this"),
+        ("これは文です。次の", "これは文です。"),
+        ("All of it.", "All of it."),
+    ],
+)
+def test_a_cut_text_ends_with_its_last_complete_sentence(cut, complete):
+    assert complete_sentences(cut) == complete
+
+
+@given(st.text(alphabet="ab .!\n`*", max_size=80))
+def test_the_complete_part_of_a_cut_text_is_its_beginning_and_stays(text):
+    complete = complete_sentences(text)
+    assert text.startswith(complete)
+    assert complete_sentences(f"{complete}\n") == complete

@@ -270,7 +270,8 @@ async def test_a_channel_and_the_process_have_limits_too(process):
 async def test_a_cross_stops_a_waiting_run_at_once(chat, is_parked):
     thread = await waiting(chat, "@alpha not this", is_parked=is_parked)
     await thread.cross()
-    await thread.shows("🛑 Stopped by Ana.")
+    withdrawn = " Withdrawn: “not this”." if is_parked else ""
+    await thread.shows(f"🛑 Stopped by Ana.{withdrawn}")
     await thread.marked(thread.ts, ENVELOPE, gone=True)
     for active in chat.active:
         await active.run.answer("done")

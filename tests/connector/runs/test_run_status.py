@@ -11,7 +11,7 @@ from virtual_time import in_virtual_time
 
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage
-from connector.protocols import Claim, SlackOptions
+from connector.protocols import Claim, Persona, SlackOptions
 from connector.records import PendingMessage, RunRecord
 from connector.runs.background_tasks import BackgroundTasks
 from connector.runs.run_status import RunStatus, remove_status
@@ -20,6 +20,7 @@ from connector.slack_api.errors import SlackCallFailed
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse, RateLimited, ServerError
 
 TODO = {"items": [{"text": "look", "status": "done"}, {"text": "write", "status": "in_progress"}]}
+PERSONA = Persona("Alpha", ":owl:")
 TESTS = {"tool": "bash", "id": "2", "label": "Running the tests", "args": {}}
 
 
@@ -72,7 +73,7 @@ def show(client, record):
         options = SlackOptions(status_interval_s=0.01)
         keep_ts, on_closed = run.keep_status, run.closed.set_result
         async with BackgroundTasks(client, options=options) as background:
-            status = RunStatus(background, run, taken_over or record, keep_ts=keep_ts, on_closed=on_closed)
+            status = RunStatus(background, run, taken_over or record, PERSONA, keep_ts=keep_ts, on_closed=on_closed)
             async with status.shown():
                 yield status, run
 
@@ -82,6 +83,7 @@ def show(client, record):
 def plan(status) -> None:
     status.on_event("tool:start", {"tool": "todo", "id": "1", "label": "Planning", "args": TODO})
     status.on_event("tool:end", {"tool": "todo", "id": "1", "success": True})
+    status.on_event("thinking", {})
 
 
 async def test_the_status_shows_the_call_the_to_do_list_the_counts_and_a_stop_button(show, contains):
@@ -94,7 +96,7 @@ async def test_the_status_shows_the_call_the_to_do_list_the_counts_and_a_stop_bu
     phrase, todo, account, actions = message.body.blocks
     assert phrase["text"]["text"] == message.text == "⚙️ Incorporating your input… Running the tests…"
     assert todo["text"]["text"] == "*To do: 1 of 2 done*\n☑ look\n▶ write"
-    assert account["elements"][0]["text"] == "1 step done · 2 messages read while working"
+    assert account["elements"][0]["text"] == "2 messages read while working"
     (button,) = actions["elements"]
     assert (button["action_id"], button["text"]["text"]) == ("stop", "Stop")
 
@@ -161,7 +163,7 @@ async def test_a_status_whose_blocks_slack_refuses_is_plain_text(slack, show, co
         message = await contains("▶ write")
     assert message.text.startswith("⚙️ ")
     assert not message.body.blocks
-    assert "1 step done" in message.text
+    assert "To do: 1 of 2 done" in message.text
 
 
 async def test_a_status_that_may_not_be_posted_reports_the_conversation_as_closed(slack, show, posts):
@@ -302,16 +304,38 @@ async def nothing(*_: object) -> None:
     pass
 
 
+class ClientWithSessions(Client):
+    """A client of a workspace that has agent sessions."""
+
+    async def call(self, _method: str, arguments: Any, _slot: object) -> None:
+        self.done.append(arguments()["status"])
+
+
+def of_root() -> RunRecord:
+    message = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
+    return RunRecord("run", PendingMessage(message, "alpha", "look", message.id), was_waiting=False, newest_ts="1.0")
+
+
+@in_virtual_time
+async def test_a_run_of_two_hours_is_shown_as_processing_every_45_minutes_until_it_ends():
+    client, lease = ClientWithSessions(), SimpleNamespace(claim=Claim(1), confirm=nothing, write=nothing)
+    async with BackgroundTasks(client) as background:
+        record = replace(of_root(), has_hourglass=False)
+        async with RunStatus(background, lease, record, PERSONA, keep_ts=nothing, on_closed=print).shown():
+            await asyncio.sleep(7200)
+        assert client.done == ["processing"] * 3
+        await asyncio.sleep(7200)
+    assert client.done == ["processing"] * 3
+
+
 @in_virtual_time
 async def test_a_reaction_without_a_response_delays_no_run_and_is_removed_later():
     client = Client()
-    message = SlackMessage("T1", "C1", "1.0", None, "U1", "look", (), direct=False)
-    first = PendingMessage(message, "alpha", "look", message.id)
-    record = RunRecord("run", first, was_waiting=False, newest_ts="1.0")
+    record = of_root()
     lease = SimpleNamespace(claim=Claim(1), confirm=nothing, write=nothing)
     clock = asyncio.get_running_loop()
     async with BackgroundTasks(client) as background:
-        status = RunStatus(background, lease, record, keep_ts=nothing, on_closed=print)
+        status = RunStatus(background, lease, record, PERSONA, keep_ts=nothing, on_closed=print)
         cleanup = Cleanup(lease, background)
         async with status.shown():
             await asyncio.sleep(1)

@@ -32,6 +32,14 @@ async def test_an_interim_text_is_a_message_of_its_own_before_the_answer(chat):
     await thread.shows("So far: fine.", "And the tests are fine too.")
 
 
+async def test_of_a_text_that_an_urgent_message_cut_the_thread_gets_the_complete_sentences(chat):
+    thread = await chat.start()
+    await thread.run.progress("text", text="**I", part=1, partial=True)
+    await thread.run.progress("text", text="It is green. And the", part=2, partial=True)
+    await thread.run.answer("Done.")
+    await thread.shows("It is green.", "Done.")
+
+
 async def test_a_direct_message_needs_no_mention_and_is_answered_outside_of_threads(chat):
     dm = await chat.ana.open_dm("alpha")
     thread = await chat.start("hello", dm)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.runs.status_text import Activity, status_content, todo_lines, until_next_step
+from connector.runs.status_text import Activity, StatusTodo, status_content, todo_lines, until_next_step
 from local_slack.blocks.blocks import check_blocks
 from orchestrator_interactive.modules.tool_todo import TodoTool
 
@@ -79,6 +79,25 @@ def test_a_running_call_remains_visible_while_the_model_reads_an_urgent_message(
     assert activity.phrase() == "⚙️ Searching for “x”…"
 
 
+def test_a_tool_is_shown_until_the_next_event_so_that_the_status_goes_straight_to_the_input():
+    activity = after(("thinking", {}), ("tool:start", SEARCH))
+    shown_again(activity)
+    activity.on_event("tool:end", {**SEARCH, "duration": 1.0, "success": True})
+    assert (activity.phrase(), activity.account(0)) == ("⚙️ Searching for “x”…", ""), "nothing to edit yet"
+    activity.on_event("injection:applied", {"messages": ["now"], "count": 1, "ids": ["T:C:1"]})
+    assert activity.phrase() == "⚙️ Incorporating your input…"
+    assert activity.account(0) == "1 step done · 1 message read while working"
+
+
+def test_a_to_do_list_has_the_only_count_of_steps():
+    activity = Activity(todo=(StatusTodo("look", "done"), StatusTodo("write", "in_progress")))
+    for success in (True, True, False):
+        activity.on_event("tool:start", {"tool": "bash", "id": "1"})
+        activity.on_event("tool:end", {"tool": "bash", "id": "1", "success": success})
+    activity.on_event("thinking", {})
+    assert activity.account(0) == "1 step with an error"
+
+
 def test_of_several_tools_one_with_progress_is_shown():
     activity = after(("tool:start", TESTS), ("tool:start", SEARCH))
     assert activity.phrase() == "⚙️ Running the tests… (2 tools active)"
@@ -117,15 +136,17 @@ def test_a_to_do_list_is_shown_when_the_tool_has_accepted_it():
     activity = after(("tool:start", todo(("look", "done"), ("write", "pending"))))
     assert activity.todo == ()
     activity.on_event("tool:end", {"tool": "todo", "id": "t", "success": True})
+    activity.on_event("thinking", {})
     assert todo_lines(activity.todo) == ["To do: 1 of 2 done", "☑ look", "☐ write"]
     activity.on_event("tool:start", todo(("look", "in_progress")))
     activity.on_event("tool:end", {"tool": "todo", "id": "t", "success": False})
+    activity.on_event("thinking", {})
     assert todo_lines(activity.todo)[0] == "To do: 1 of 2 done", "the tool has not accepted it"
 
 
 def test_of_a_long_to_do_list_the_items_around_the_current_one_are_shown():
     items = [(f"step {n}", "done" if n < 10 else "in_progress" if n == 10 else "pending") for n in range(20)]
-    shown = todo_lines(after(("tool:start", todo(*items)), ("tool:end", todo())).todo)
+    shown = todo_lines(after(("tool:start", todo(*items)), ("tool:end", todo()), ("thinking", {})).todo)
     assert shown[:4] == ["To do: 10 of 20 done", "… 8 before", "☑ step 8", "☑ step 9"]
     assert shown[-2:] == ["☐ step 15", "… 4 more"]
 
@@ -136,7 +157,7 @@ def test_of_a_long_to_do_list_the_items_around_the_current_one_are_shown():
 )
 def test_malformed_arguments_of_the_to_do_tool_are_ignored(args):
     call = {"tool": "todo", "id": "t", "args": args}
-    assert after(("tool:start", call), ("tool:end", call)).todo == ()
+    assert after(("tool:start", call), ("tool:end", call), ("thinking", {})).todo == ()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +171,7 @@ async def test_the_shown_to_do_list_is_that_of_the_tool(args):
     tool = TodoTool()
     await tool.execute(args)
     call = {"tool": tool.name, "id": "1", "args": args}
-    activity = after(("tool:start", call), ("tool:end", {"tool": "x", "id": "1"}))
+    activity = after(("tool:start", call), ("tool:end", {"tool": "x", "id": "1"}), ("thinking", {}))
     assert [(item.text, item.status) for item in activity.todo] == [(item.text, item.status) for item in tool.items()]
 
 
@@ -198,3 +219,17 @@ def test_slack_accepts_the_status_whatever_tools_report_and_no_markup_of_theirs_
         assert text.startswith("⚙️")
         assert "<" not in text
     assert "<" not in json.dumps(content.blocks)
+
+
+def test_the_writing_of_a_text_is_shown_until_the_next_step():
+    activity = after(("thinking", {}), ("writing", {}))
+    assert activity.phrase() == "⚙️ Writing the answer…"
+    activity.on_event("tool:start", SEARCH)
+    assert activity.phrase() == "⚙️ Searching for “x”…"
+
+
+def test_one_of_several_instances_is_named():
+    activity = Activity(worker="Beta")
+    assert activity.phrase() == "⚙️ Beta is working…"
+    activity.on_event("thinking", {})
+    assert activity.phrase() == "⚙️ Beta: Thinking…"

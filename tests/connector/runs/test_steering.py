@@ -17,7 +17,7 @@ async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_
     assert not thread.message(reply).reacted(EYES), "not delivered yet"
     await thread.run.deliver()
     await thread.marked(reply, EYES)
-    await thread.contains("⚙️ Incorporating your input…")
+    await thread.contains("⚙️ Alpha: Incorporating your input…")
     await thread.run.answer("ok")
     await thread.shows("ok")
 

@@ -16,6 +16,7 @@ from connector.formatting.content import Content
 from connector.slack_api.client import SlackClient
 from connector.slack_api.errors import Backoff, RetryDecision, SlackCallFailed, failure
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, RateLimiter
+from local_slack import ErrorResponse, ServerError
 
 POST, UPDATE, DELETE = "chat.postMessage", "chat.update", "chat.delete"
 ADD, REMOVE = "reactions.add", "reactions.remove"
@@ -130,6 +131,15 @@ async def test_a_call_that_is_cancelled_while_it_is_confirmed_is_not_sent():
         with pytest.raises(CallCancelled):
             await SlackClient(web_client, rate_limiter).post(PLACE, Content("text"), "key", slot=slot, confirm=confirm)
     assert not web_client.calls
+
+
+@pytest.mark.parametrize("fault", [ServerError(404), ErrorResponse("invalid_arguments")], ids=str)
+async def test_http_404_is_an_error_of_the_call_and_not_repeated(client, slack, fault):
+    slack.faults.next("users.info", fault, times=9)
+    with pytest.raises(SlackCallFailed) as failed:
+        await SlackClient.retry_until_done(lambda: client.call("users.info", {"user": "U0ANA"}, CallSlot()))
+    assert failed.value.decision is RetryDecision.REFUSED
+    assert slack.faults.pending("users.info") == 8
 
 
 @pytest.mark.parametrize(
