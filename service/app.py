@@ -6,22 +6,34 @@ import asyncio
 import gc
 import os
 import signal
+import socket
+import sys
 import threading
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import structlog
 
 from connector import AccessRules, Instance, Persona, RunLimits, SlackOptions, connected
+from connector.observer import Observer
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.administration.audit import AuditLog, AuditObserver
+from service.administration.reload import file_digest, reloading
+from service.administration.retention import Retention
 from service.config.config import store_of
+from service.config.config_errors import ConfigError
 from service.config.credentials import secrets, slack_access
+from service.logging import configure_logging
 from service.notes import Notes
+from service.observe import observing
 from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
+from service.sessions.preflight import preflight
 from service.sessions.workspaces import Workspaces
 from service.store import open_budget, open_log_store, open_run_store
 from service.store.maintenance import expiring, lines, places, watching_disks
@@ -30,9 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from types import FrameType
 
+    from connector import SlackCredentials
+    from connector.app import Connection
     from connector.protocols import RateBudget
     from orchestrator_interactive.interactions.stores import LogStore
+    from service.administration.reload import ConfigChange, ConfigFile
     from service.config.config import Environment, ServiceConfig
+    from service.observe import Observation
     from service.store.base import RunStore, SharedBudget
 
     Handler = Callable[[int, FrameType | None], object] | int | None
@@ -45,17 +61,19 @@ _AFTER_CONNECTOR_S = 1.5
 _CLOSED_WITHIN_S = 0.3
 # A process stops taking over conversations when it owns this many more than its limit of concurrent runs.
 _OWNED_BESIDE_RUNS = 300
-# Handlers for a second signal: terminate immediately.
+# Handlers for a signal that comes a second time: terminate immediately.
 _AT_ONCE: Mapping[signal.Signals, Handler] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
+# Most characters of the machine's name in the name of a process.
+_MACHINE_CHARS = 40
 # Python's interpreter shutdown takes a moment even if the grace is shorter.
 _SHORTEST_GRACE_S = 0.5
 
 
-async def serve(config: ServiceConfig, environment: Environment) -> None:
-    """Serve the workspace until SIGINT or SIGTERM, then shut down within `shutdown_grace_s`.
+async def serve(config: ServiceConfig, environment: Environment, file: ConfigFile) -> None:
+    """Serve the workspace until SIGINT or SIGTERM, then shut down within `shutdown_grace_s`. SIGHUP reloads the file.
 
     Raises:
         ConfigError: a token or a module is missing or invalid.
@@ -63,52 +81,145 @@ async def serve(config: ServiceConfig, environment: Environment) -> None:
         ConnectionRefused: Slack refuses the connection.
     """
     free_mb: dict[str, int] = {}
-    access = slack_access(config.slack, environment, lambda: lines(free_mb))
+    observe = config.observe.with_listen(environment.amplifier_slack_observe)
+    access = await _checked(config, environment, free_mb)
     gc.disable()  # objects created during start-up are long-lived; collecting them is wasted time
-    instances = [
-        Instance(name, Persona(instance.persona.name, instance.persona.emoji))
-        for name, instance in config.instances.items()
-    ]
+    instances, policy, limits, options = _connector_settings(config)
+    names = list(config.instances)  # a reload changes them
     url = store_of(config, environment)
     grace_s = config.shutdown_grace_s
     async with (
         _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
-        _working(config, environment, url, free_mb) as (sessions, runs, budget),
+        _on_hangup() as reload_asked,
+        observing(
+            observe,
+            names,
+            config.workspace.reserve_mb,
+            free_mb,
+            secrets(environment, config),
+        ) as observation,
+        _audited(config, file, observation) as (audit, observer),
+        _working(config, environment, url, free_mb, observation, observer, names) as (
+            sessions,
+            runs,
+            budget,
+            retention,
+        ),
         connected(
             access,
             instances,
             sessions,
             runs,
             shutdown_grace_s=max(grace_s - _AFTER_CONNECTOR_S, grace_s / 2),
-            policy=AccessRules(
-                config.slack.users, config.slack.channels, config.slack.external, config.slack.guests == "allow"
-            ),
+            policy=policy,
             budget=budget,
             rate_scale=config.slack.rate_scale,
-            limits=RunLimits(**config.limits.model_dump()),
-            options=SlackOptions(config.slack.stop_reaction, config.slack.status_interval_s),
+            limits=limits,
+            options=options,
             tools_grace_s=config.shutdown_tools_s,
             listeners=config.slack.listeners,
-        ),
+            observer=observer,
+        ) as connection,
     ):
+        hidden = dict.fromkeys(secrets(environment, config))
+        live = _LiveParts(environment, file, sessions, names, retention, connection, audit, hidden)
+        observation.health.connection = connection
         gc.freeze()  # exclude start-up objects from later collections, which pause every run
         gc.enable()
-        log.info("service.ready", instances=list(config.instances), default_provider=environment.default_provider)
-        await ended.wait()
+        async with reloading(file, config, environment, reload_asked, live.apply):
+            log.info("service.ready", instances=names, default_provider=environment.default_provider)
+            await ended.wait()
+        observation.health.is_stopping = True
         log.info("service.stopping")
 
 
+@dataclass(frozen=True, slots=True)
+class _LiveParts:
+    """The parts of a running service that a reload changes; `hidden` are all secrets so far."""
+
+    environment: Environment
+    file: ConfigFile
+    sessions: InProcessSessionManager
+    names: list[str]
+    retention: Retention
+    connection: Connection
+    audit: AuditLog | None
+    hidden: dict[str, None]
+
+    def apply(self, change: ConfigChange) -> None:
+        self.hidden.update(dict.fromkeys(secrets(self.environment, change.config)))
+        configure_logging(change.config.log, tuple(self.hidden))
+        self.sessions.configure(change.config.instances, tuple(self.hidden))
+        self.names[:] = change.config.instances
+        self.retention.config = change.config.retention
+        self.connection.configure(*_connector_settings(change.config))
+        if self.audit is not None:
+            keys = {"applied": change.applied, "restart": change.restart}
+            self.audit.record("config.reloaded", digest=file_digest(self.file.path), **keys)
+
+
+def _connector_settings(config: ServiceConfig) -> tuple[list[Instance], AccessRules, RunLimits, SlackOptions]:
+    """Return the settings of the connector that a reload may change."""
+    slack = config.slack
+    return (
+        [
+            Instance(name, Persona(instance.persona.name, instance.persona.emoji))
+            for name, instance in config.instances.items()
+        ],
+        AccessRules(slack.users, slack.channels, slack.external, slack.guests == "allow"),
+        RunLimits(**config.limits.model_dump()),
+        SlackOptions(slack.stop_reaction, slack.status_interval_s),
+    )
+
+
+async def _checked(config: ServiceConfig, environment: Environment, free_mb: dict[str, int]) -> SlackCredentials:
+    """Check the modules and the tokens; the error names everything that is missing."""
+    try:
+        access = slack_access(config.slack, environment, lambda: lines(free_mb))
+    except ConfigError as e:
+        await preflight(config, environment, str(e).splitlines())
+        raise
+    await preflight(config, environment)
+    return access
+
+
 @asynccontextmanager
-async def _working(
-    config: ServiceConfig, environment: Environment, url: str, free_mb: dict[str, int]
-) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns, RateBudget | None]]:
-    """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time."""
-    retry, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), uuid4().hex
+async def _audited(
+    config: ServiceConfig, file: ConfigFile, observation: Observation
+) -> AsyncIterator[tuple[AuditLog | None, Observer | None]]:
+    """Open the audit log, if there is one; yield also the observer of the connector, which writes to it."""
+    if config.audit is None:
+        yield None, observation.service
+        return
+    audit = AuditLog(config.audit)
+    audit.record("service.started", version=version("amplifier-slack"), digest=file_digest(file.path))
+    try:
+        yield audit, AuditObserver(audit, observation.service or Observer())
+    finally:
+        await audit.aclose()
+
+
+@asynccontextmanager
+async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
+    config: ServiceConfig,
+    environment: Environment,
+    url: str,
+    free_mb: dict[str, int],
+    observation: Observation,
+    observer: Observer | None,
+    names: list[str],
+) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns, RateBudget | None, Retention]]:
+    """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
+
+    `names` are those of the instances; they may change.
+    """
+    retry, workspaces, owner = StoreRetryPolicy(), Workspaces(config.workspace), _owner()
+    most_owned = config.limits.runs + _OWNED_BESIDE_RUNS
     async with (
         _stores(url) as (store, logs, budget),
         watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
-        expiring(store, logs),
-        StoredRuns(store, owner, config.lease_s, retry, _boottime_s, config.limits.runs + _OWNED_BESIDE_RUNS) as runs,
+        expiring(store, logs, retention := Retention(config.retention, store, logs, workspaces)),
+        StoredRuns(store, owner, config.lease_s, retry, _boottime_s, most_owned, observer) as runs,
         InProcessSessionManager(
             config.instances,
             environment.default_provider,
@@ -117,11 +228,19 @@ async def _working(
             config.idle_evict_s,
             secrets=secrets(environment, config),
             anthropic_api_key=environment.anthropic_key,
-            notify=(notes := Notes(runs.admit, tuple(config.instances))).store,
+            notify=(notes := Notes(runs.admit, names)).store,
+            observe=observation.sessions,
         ) as sessions,
     ):
+        observation.health.store = store
         with notes.offered():
-            yield sessions, runs, budget
+            yield sessions, runs, budget, retention
+
+
+def _owner() -> str:
+    """Return a name for this process in the store: unique, and with the machine's name for operators."""
+    machine = "".join(char for char in socket.gethostname() if char.isalnum() or char in "-.")[:_MACHINE_CHARS]
+    return f"{machine}-{uuid4().hex}"
 
 
 def _boottime_s() -> float:
@@ -156,8 +275,8 @@ async def _stores(url: str) -> AsyncIterator[tuple[RunStore, LogStore, SharedBud
 async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]:
     """Yield an event that SIGINT and SIGTERM set. If the body does not wait for it yet, cancel the body.
 
-    A second signal terminates the process immediately. A process that is still alive `ends_within_s` after the first
-    signal is killed.
+    The same signal a second time terminates the process immediately. A process that is still alive `ends_within_s`
+    after the first signal is killed.
     """
     ended, loop, body = _Ended(), asyncio.get_running_loop(), asyncio.current_task()
 
@@ -166,8 +285,9 @@ async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]
         if not ended.awaited and body is not None:
             body.cancel()
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        _install(_AT_ONCE)
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        # Only this one: Ctrl-C also reaches a parent, whose SIGTERM may be pending already.
+        _install({signal.Signals(number): _AT_ONCE[signal.Signals(number)]})
         last_resort = threading.Timer(ends_within_s, _kill)
         last_resort.daemon = True
         last_resort.start()
@@ -184,6 +304,24 @@ async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]
     finally:
         if not ended.is_set():
             _install(before)
+
+
+@asynccontextmanager
+async def _on_hangup() -> AsyncIterator[asyncio.Event]:
+    """Yield an event that SIGHUP sets, unless it reports that the terminal was closed: then end the service."""
+    event, loop, has_terminal = asyncio.Event(), asyncio.get_running_loop(), sys.stderr.isatty()
+
+    def on_signal() -> None:
+        if has_terminal and not sys.stderr.isatty():
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            event.set()
+
+    loop.add_signal_handler(signal.SIGHUP, on_signal)
+    try:
+        yield event
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 def _install(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Handler]:

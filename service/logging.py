@@ -24,7 +24,7 @@ _PREFIX = re.compile(rf"xox[a-z]-|xoxe\.|xapp-|sk-ant-|{_TICKET}")
 # Shorter values are ignored: hiding them would remove parts of ordinary words.
 _LEAST_SECRET_CHARS = 8
 # Libraries whose debug and info logs are dropped.
-_NOISY = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "httpx2", "httpcore2", "anthropic")
+_NOISY = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "httpx2", "httpcore2", "anthropic", "markdown_it")
 
 
 def hide_secrets(text: str, known: tuple[str, ...] = ()) -> str:
@@ -90,7 +90,8 @@ def configure_logging(config: LogConfig, secrets: tuple[str, ...] = ()) -> None:
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(config.level.upper())),
+        # Loggers are cached; the level, which a reload may change, is checked by `filter_by_level`.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         cache_logger_on_first_use=True,
     )
     # Python's default hook would print the traceback with secrets in it.

@@ -1,4 +1,4 @@
-"""Notes from code in the service's process: listeners, tools, and whatever else a deployment runs there."""
+"""Notes from code in the service's process: listeners, tools, and other code of a deployment."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ async def notify(instance: str, conversation: str, text: str, note_id: str | Non
 
     The note is durable on return: it survives restarts, and another replica can post it. It starts no run, and the
     active run does not read it. `conversation` is `team:channel:thread_ts`, or `team:channel:dm` for a whole direct
-    message channel. A second call with the same `note_id` has no effect.
+    message channel. A second call with the same `note_id` has no effect. If Slack does not let the bot post there, the
+    log reports it (`slack.call_failed`).
 
     Raises:
         RuntimeError: no service runs in this process.
-        ValueError: the text is blank, the id is invalid, or there is no such instance.
+        ValueError: the text is blank or longer than 4,000 characters, the conversation's id is invalid, or there is no
+            such instance.
         StoreError: the note cannot be stored.
     """
     if not _inboxes:

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from connector.observer import Observer
 from connector.protocols import LeaseLost
 from orchestrator_interactive.storage.errors import StoreError, StoreReplaced, StoreUnavailable
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
@@ -50,6 +51,7 @@ class HeldLease:
         retry: retry policy of the store.
         lease_s: duration of the lease from its last renewal.
         clock: monotonic seconds.
+        observer: gets reports of the moves of the lease, and of entries that leave the inbox.
         requested_at_s: time of the claim request by `clock`. The lease is valid for `lease_s` from then on.
     """
 
@@ -59,6 +61,7 @@ class HeldLease:
         retry: StoreRetryPolicy,
         lease_s: float,
         clock: Callable[[], float],
+        observer: Observer,
         conversation_id: str,
         claim: Claim,
         requested_at_s: float,
@@ -69,6 +72,7 @@ class HeldLease:
         self._retry = retry
         self._lease_s = lease_s
         self._clock = clock
+        self._observer = observer
         self._valid_until_s = requested_at_s + lease_s
         self._lost = asyncio.Event()
         self._is_handed_over = self._is_released = False
@@ -95,10 +99,14 @@ class HeldLease:
     async def write(self, changes: StateChanges) -> None:
         async with self._writing:
             await self._call(self._store.write, changes)
+        if changes.closed:
+            self._observer.left_inbox(changes.closed.values())
 
     async def release(self, seen: int) -> bool:
         async with self._writing, self._renewing:
             self._is_released = await self._call(self._store.release, seen)
+        if self._is_released:
+            self._observer.lease("released")
         return self._is_released
 
     async def hand_over(self, due_in_s: float = 0.0) -> None:
@@ -106,6 +114,7 @@ class HeldLease:
         async with self._writing, self._renewing:
             await self._call(self._store.release, None, due_in_s)
             self._is_released = True
+        self._observer.lease("handed_over")
 
     async def lost(self) -> None:
         await self._lost.wait()
@@ -154,6 +163,8 @@ class HeldLease:
         try:
             return await self._retry.call(lambda: step(self.conversation_id, self.claim.token, *arguments, **named))
         except LeaseLost:
+            if not self._lost.is_set():
+                self._observer.lease("lost")
             self._lost.set()
             raise
 
@@ -169,6 +180,7 @@ class StoredRuns:
         clock: monotonic seconds that include suspension of the machine, because leases expire during it. Default: the
             event loop's clock.
         most_owned: stop taking over conversations while this process owns so many.
+        observer: gets reports of new entries, and as in `HeldLease`.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all but the first three have defaults
@@ -179,6 +191,7 @@ class StoredRuns:
         retry: StoreRetryPolicy | None = None,
         clock: Callable[[], float] | None = None,
         most_owned: int = _MOST_OWNED,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -190,6 +203,7 @@ class StoredRuns:
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._admitting = 0
         self._most_owned = most_owned
+        self._observer = observer or Observer()
         self._held: dict[str, HeldLease] = {}
         # Conversations that others owned before an outage, with the time since when the store answers for each.
         self._found_unsettled: dict[str, float] = {}
@@ -244,6 +258,8 @@ class StoredRuns:
                 admitted = await self._retry.call(lambda: self._store.admit(conversation_id, entry, agent))
         finally:
             self._admitting -= 1
+        if admitted.is_new:
+            self._observer.admitted(conversation_id, entry)
         if admitted.is_new and admitted.owner in (None, self._owner):
             self._notify_listeners(conversation_id)
         return admitted.is_new
@@ -274,7 +290,8 @@ class StoredRuns:
         claim = await self._store.claim(conversation_id, self._owner, self._lease_s)
         if claim is None:
             return None
-        settings = self._store, self._retry, self._lease_s, self._clock
+        self._observer.lease("taken_over" if claim.run is not None and "id" in claim.run else "taken")
+        settings = self._store, self._retry, self._lease_s, self._clock, self._observer
         return HeldLease(*settings, conversation_id, claim, requested_at_s)
 
     async def _may_be_its_owners(self, conversation_id: str) -> bool:

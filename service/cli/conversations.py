@@ -63,7 +63,7 @@ async def list_(access: StoreAccess, agent: str | None, limit: int, every: bool)
     keys = keys if every else await with_people(access.store, keys)
     summaries = [await summary(access.store, key) for key in keys[:limit]]
     if not summaries:
-        click.echo(f"There are no conversations{f' of {agent}' if agent else ''} yet.", err=True)
+        click.echo(f"There are no conversations{f' of {agent}' if agent else ''} in {access.place} yet.", err=True)
         return
     rows = [
         (s.key.conversation_id, s.key.agent_id, f"{s.states}", f"{s.branches}", moment(s.written), s.prompt)
@@ -71,6 +71,7 @@ async def list_(access: StoreAccess, agent: str | None, limit: int, every: bool)
     ]
     head = ("conversation", "agent", "states", "branches", "last written", "last prompt")
     click.echo(table(head, rows, numbers=("states", "branches")))
+    click.echo(f"Store: {access.place}", err=True)
     if len(keys) > limit:
         click.echo(f"… and {len(keys) - limit} more: --limit {len(keys)}", err=True)
 
@@ -183,7 +184,7 @@ async def export(  # noqa: PLR0913, PLR0917 - one argument per option
     if output is None:
         await _write_out(first, pieces, sys.stdout)
         return
-    with _atomic_output(output, access.files) as file:
+    with atomic_output(output, access.files) as file:
         await _write_out(first, pieces, file)
     click.echo(f"Wrote {output}.", err=True)
 
@@ -307,7 +308,7 @@ async def _write_out(first: str, rest: AsyncIterator[str], file: IO[str]) -> Non
 
 
 @contextmanager
-def _atomic_output(path: Path, protected: Sequence[Path]) -> Iterator[IO[str]]:
+def atomic_output(path: Path, protected: Sequence[Path]) -> Iterator[IO[str]]:
     """Open a temporary file that replaces `path` when the body has succeeded; write to a pipe or a device directly.
 
     Raises:

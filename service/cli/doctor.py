@@ -6,11 +6,13 @@ import asyncio
 import json
 from contextlib import aclosing
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from service.cli.setup import Setup, config_option
+from service.administration.audit import verify
+from service.cli.setup import NotUsable, Setup, config_option
 from service.cli.store_access import run_at
 from service.config.config import Environment, LogConfig
 from service.doctor import FindingLevel, passed
@@ -20,8 +22,7 @@ from service.store import inspect_run_store, open_log_store, refuse_unprepared
 from service.tables import counted, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from service.config.config import ServiceConfig
     from service.doctor import DoctorFinding
     from service.doctor.delivery_audit import DeliveryAudit
 
@@ -43,22 +44,39 @@ _NAMES = {
     default=None,
     help="Only audit the store: is every message accounted for exactly once? Default URL: the service's store.",
 )
+@click.option(
+    "--audit",
+    "audit_log",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Only verify this audit log: was an entry edited, removed, added or moved?",
+)
+@click.option("--checkpoint", metavar="SEQ:HASH", help="With --audit: an entry that the file must contain.")
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def doctor(context: click.Context, url: str | None, config_path: Path | None, as_json: bool) -> None:
+def doctor(  # noqa: PLR0913, PLR0917 - one argument per option
+    context: click.Context,
+    url: str | None,
+    audit_log: Path | None,
+    checkpoint: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
     """Check tokens, scopes, events, the connection to Slack, clock, store, agents and models.
 
     The checks change nothing and post nothing. The service may be running. If SLACK_CONFIG_TOKEN is set, the app's
     settings in Slack are checked too.
 
-    Exit codes: 0 no problems, 1 problems found, 2 the configuration cannot be read or, with --store, the store cannot
-    be used.
+    Exit codes: 0 no problems, 1 problems found, 2 the configuration cannot be read or, with --store or --audit, the
+    store or the file cannot be used.
     """
+    if audit_log is not None:
+        context.exit(_verify(audit_log, checkpoint, as_json=as_json))
     if url is None:
         context.exit(_examine(config_path, as_json=as_json))
 
-    async def audit(store_url: str) -> DeliveryAudit:
+    async def audit(store_url: str, _: ServiceConfig) -> DeliveryAudit:
         refuse_unprepared(store_url)
         async with (
             aclosing(await open_log_store(store_url)) as logs,
@@ -74,6 +92,27 @@ def doctor(context: click.Context, url: str | None, config_path: Path | None, as
     else:
         click.echo(_as_text(found))
     context.exit(0 if found.holds else 1)
+
+
+def _verify(path: Path, checkpoint: str | None, *, as_json: bool) -> int:
+    """Print the state of an audit log, and return the exit code."""
+    try:
+        found = verify(path, checkpoint)
+    except OSError as e:
+        raise NotUsable(f"{path} cannot be read: {e.strerror}. Name the file of `audit:`.") from e
+    if as_json:
+        click.echo(json.dumps({"holds": not found.problems, **asdict(found)}, indent=2))
+        return 1 if found.problems else 0
+    for problem in found.problems:
+        click.echo(f"- {problem}")
+    if found.is_torn:
+        click.echo("The last line is incomplete: its process was killed. The next start drops it.")
+    if found.problems:
+        click.echo(f"{counted(len(found.problems), 'problem')} found.")
+        return 1
+    click.echo(f"{counted(found.entries, 'entry', 'entries')}, each unchanged and in its place.")
+    click.echo(f"Keep this checkpoint elsewhere, for the next --checkpoint:\n{found.checkpoint}")
+    return 0
 
 
 def _examine(config_path: Path | None, *, as_json: bool) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import signal
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -16,13 +17,29 @@ if TYPE_CHECKING:
 class _OnDemand(click.Group):
     """Import a command only when it is called, to keep the start of the service fast."""
 
-    # Each command with its line in the group's help.
+    # Each command with its line in the group's help; its module, if that has another name, is in `_MODULES`.
     _COMMANDS: ClassVar = {
+        "backup": "Copy the store to a file while the service runs.",
+        "completion": "Print the completion script of a shell.",
+        "config": "Print the schema of the configuration file; check a file.",
         "conversations": "Inspect, branch, rewind and prune conversation logs.",
         "doctor": "Check the configuration, Slack, the store and the agents.",
+        "init": "Write a commented configuration file.",
         "manifest": "Print the manifest of the required Slack app.",
         "module": "Tools for module authors.",
+        "people": "Export or erase what one person wrote.",
+        "play": "Try an agent in a small Slack on this machine.",
+        "reload": "Let running services take over a changed configuration file.",
+        "restore": "Replace the store by a backup.",
         "run": "Serve a Slack workspace until Ctrl-C.",
+        "top": "Show the active runs of all replicas, and stop one.",
+    }
+    _MODULES: ClassVar = {
+        "backup": "store",
+        "people": "store",
+        "completion": "main",
+        "init": "config",
+        "restore": "store",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click has it
@@ -32,8 +49,17 @@ class _OnDemand(click.Group):
         if cmd_name not in self._COMMANDS:
             return None
         with _loading():
-            command: click.Command = getattr(import_module(f"service.cli.{cmd_name}"), cmd_name)
+            module = import_module(f"service.cli.{self._MODULES.get(cmd_name, cmd_name)}")
+            command: click.Command = getattr(module, cmd_name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; Ctrl-C ends it with the exit code of a shell, 130."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            ctx.exit(128 + signal.SIGINT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as click has it
         with formatter.section("Commands"):
@@ -51,7 +77,24 @@ def _loading() -> Iterator[None]:
         gc.enable()
 
 
-@click.group(cls=_OnDemand)
+@click.group(cls=_OnDemand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="amplifier-slack", prog_name="amplifier-slack")
 def main() -> None:
     """Put AI agents that you can steer into Slack threads."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    r"""Print the completion script of SHELL.
+
+    \b
+    bash: eval "$(amplifier-slack completion bash)" in ~/.bashrc
+    zsh:  eval "$(amplifier-slack completion zsh)" in ~/.zshrc
+    fish: amplifier-slack completion fish > ~/.config/fish/completions/amplifier-slack.fish
+    """
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - only this command needs it
+
+    made = get_completion_class(shell)
+    if made is not None:
+        click.echo(made(main, {}, "amplifier-slack", "_AMPLIFIER_SLACK_COMPLETE").source())

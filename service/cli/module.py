@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import entry_points
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +13,7 @@ import yaml
 
 from orchestrator_interactive.json_limits import MAX_NESTING, nesting
 from orchestrator_interactive.kernel.contracts.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
+from orchestrator_interactive.kernel.loading.location import package_of
 from orchestrator_interactive.validation import MODULE_TYPES, TIME_LIMIT_S, rendered
 from orchestrator_interactive.validation import validate as validated
 from service.cli.setup import NotUsable
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 _COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "warning": "yellow", "not checked": "cyan"}
 _FAILED = 1
+_NAME = re.compile(r"tool(-[a-z][a-z0-9]*)+")
+_NEW_TOOL = Path(__file__).parents[1] / "new_tool"
 
 
 @click.group()
@@ -73,6 +79,43 @@ def validate(
     hidden = (*secrets(environment), *secret_options(options), *secret_options(given))
     click.echo(hide_secrets(rendered(report, lambda outcome, text: click.style(text, fg=_COLOURS[outcome])), hidden))
     click.get_current_context().exit(_FAILED if not report.passed else 0 if report.complete else NotUsable.exit_code)
+
+
+@module.command()
+@click.argument("name")
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+def new(name: str, folder: Path | None) -> None:
+    """Write the project of a new tool module to FOLDER (default: NAME): the tool, its test, and an agent that uses it.
+
+    NAME begins with `tool-`, such as tool-dice. docs/modules.md describes the other kinds of modules.
+    """
+    folder = folder or Path(name)
+    if not _NAME.fullmatch(name):
+        raise NotUsable(
+            f"{name!r} is not the name of a tool module. Choose one such as tool-dice: `tool-`, then lower-case words "
+            "of letters and digits, joined by `-`."
+        )
+    if name in entry_points(group="amplifier.modules").names:
+        raise NotUsable(f"A module {name} is installed already. Choose another name.")
+    if folder.exists():
+        raise NotUsable(f"{folder} exists already. Choose another name, or add a folder: module new {name} FOLDER.")
+    package = package_of(name)
+    values = {"name": name, "package": package, "tool": name.removeprefix("tool-").replace("-", "_"), "folder": folder}
+    paths = ("pyproject.toml", "agent.yaml", f"{package}/__init__.py", f"tests/test_{name.replace('-', '_')}.py")
+    try:
+        for path in (folder / each for each in paths):
+            template = "test.py" if path.parent.name == "tests" else path.name
+            text = (_NEW_TOOL / f"{template}.txt").read_text(encoding="utf-8")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(Template(text).substitute(values), encoding="utf-8")
+            click.echo(f"Wrote {path}.", err=True)
+    except OSError as e:
+        raise NotUsable(f"{e.filename} cannot be written: {e.strerror}. Choose another folder.") from e
+    click.echo(
+        f"Edit {folder / package}/__init__.py, then:\n"
+        f"  amplifier-slack module validate {folder}\n"
+        f"  amplifier-slack play --config {folder}/agent.yaml"
+    )
 
 
 def _options(option: str, given: str | None) -> dict[str, Any] | None:

@@ -39,6 +39,8 @@ class Setup:
         self.environment = environment
         self.secrets = secrets(environment, None, *urls)
         self._urls = urls
+        # The variables that were removed from the environment, for a file that is read again.
+        self._taken = environment.secrets()
 
     def load(self, config_path: Path | None) -> ServiceConfig:
         """Read the configuration file.
@@ -46,7 +48,7 @@ class Setup:
         Raises:
             ConfigError: the file cannot be used.
         """
-        config = load_config(config_path, self.environment)
+        config = load_config(config_path, self.environment, self._taken)
         self.secrets = secrets(self.environment, config, *self._urls)
         return config
 
@@ -58,7 +60,7 @@ class Setup:
         """Print errors without secrets. The exit code is 1 for `failed`, 2 for `ConfigError` and `unusable`."""
         try:
             yield
-        except (ConfigError, unusable) as e:
-            raise NotUsable(self.hide(str(e))) from e
         except failed as e:
             raise click.ClickException(self.hide(str(e))) from e
+        except (ConfigError, unusable) as e:
+            raise NotUsable(self.hide(str(e))) from e

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import shlex
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
     from orchestrator_interactive.interactions.tree import Branch
+    from service.config.config import ServiceConfig
 
 T = TypeVar("T")
 
@@ -77,41 +79,61 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
-    """An open store, its URL and files, and the CLI options that select the same store in a follow-up command."""
+    """An open store, its URL and files, and the CLI options that select the same store in a follow-up command.
+
+    `audit_log` is the file of the configuration, if it has one.
+    """
 
     store: LogStore
     url: str = field(repr=False)
     options: tuple[str, ...]
     files: tuple[Path, ...] = ()
+    audit_log: Path | None = None
+
+    @property
+    def place(self) -> str:
+        """The store's URL without its password."""
+        return functools.reduce(lambda url, secret: url.replace(f":{secret}@", ":…@"), passwords(self.url), self.url)
 
     def command(self, *arguments: str) -> str:
         """Format a follow-up command."""
         return shlex.join(("amplifier-slack", "conversations", *arguments, *self.options))
 
 
+store_option = click.option("--store", "url", metavar="URL", help="The store's URL; overrides all others.")
+
+
 def with_store(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Turn an async function whose first argument is a `StoreAccess` into a command with --config and --store."""
 
     @config_option
-    @click.option("--store", "url", metavar="URL", help="The store's URL; overrides all others.")
+    @store_option
     @functools.wraps(function)
     def command(config_path: Path | None, url: str | None, **given: Any) -> None:
         options: tuple[str, ...] = () if config_path is None else ("--config", str(config_path))
         options += () if url is None or passwords(url) else ("--store", url)
 
-        async def run(store_url: str) -> None:
+        async def run(store_url: str, config: ServiceConfig) -> None:
             path = file_of(store_url)
             files = () if path is None else tuple(Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm"))
             async with aclosing(await open_log_store(store_url)) as store:
-                await function(StoreAccess(store, store_url, options, files), **given)
+                await function(StoreAccess(store, store_url, options, files, config.audit), **given)
 
         run_at(config_path, url, run)
 
     return command
 
 
-def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Coroutine[Any, Any, T]]) -> T:
-    """Run `use` with the store's URL: `url`, or else that of the environment or the configuration.
+def run_at(
+    config_path: Path | None,
+    url: str | None,
+    use: Callable[[str, ServiceConfig], Coroutine[Any, Any, T]],
+    *,
+    may_be_new: bool = False,
+) -> T:
+    """Run `use` with the configuration and the store's URL: `url`, or that of the environment or the configuration.
+
+    A store file that does not exist is refused, unless it `may_be_new`.
 
     Raises:
         click.ClickException: the command failed; the message gives the reason and contains no secret.
@@ -122,17 +144,19 @@ def run_at(config_path: Path | None, url: str | None, use: Callable[[str], Corou
             config = setup.load(config_path)
             store = store_of(config, setup.environment) if url is None else store_url("--store", SecretStr(url))
             path = file_of(store)
-            if path is not None and not path.exists():
+            if path is not None and not path.exists() and not may_be_new:
                 raise ConfigError(
                     f"The store file {path} does not exist. The service creates it when it starts; "
                     "check --config, --store and AMPLIFIER_SLACK_STORE."
                 )
             for stream in (sys.stdout, sys.stderr):
                 stream.reconfigure(errors="replace")  # type: ignore[union-attr] # the terminal's encoding may lack characters
-            return asyncio.run(use(store))
+            return asyncio.run(use(store, config))
     except BrokenPipeError:
         raise
     except OSError as e:
+        with suppress(OSError, ValueError), Path(os.devnull).open("w") as nowhere:  # Python flushes it again at its end
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise click.ClickException(f"The output cannot be written: {e.strerror}.") from e
 
 

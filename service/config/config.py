@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     SecretStr,
     ValidationError,
     ValidationInfo,
@@ -20,8 +19,13 @@ from pydantic import (
 )
 
 from service.config.config_errors import ConfigError, sentence
+from service.config.observe import ObserveConfig
 from service.config.references import References
-from service.config.slack import SlackConfig
+from service.config.section import Section
+from service.config.slack import ChannelId, SlackConfig
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
 _DEFAULT_STORE = "sqlite:~/.local/share/amplifier-slack/conversations.db"
@@ -31,12 +35,14 @@ _INSTANCE_NAME = re.compile(r"\w[\w-]*")
 _SET_BY_SERVICE = frozenset({"store", "conversation_id", "agent_id"})
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class ModuleConfig(Section):
+    """A module: its name, or a mapping with its options.
 
-
-class ModuleConfig(_Section):
-    """A module of the mount plan with its options; `source` is the path of a module that is not installed."""
+    Args:
+        module: name of the module, such as `tool-filesystem`.
+        source: path of a project, a package or a `.py` file, for a module that is not installed.
+        config: the module's options.
+    """
 
     module: str = Field(min_length=1)
     source: str | None = None
@@ -56,6 +62,22 @@ class ModuleConfig(_Section):
             )
         return str(path.resolve())
 
+    @field_validator("config")
+    @classmethod
+    def _with_template_path(cls, config: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Make the template folder of `tool-agents` absolute; like all paths, it is relative to the file."""
+        templates = config.get("templates") if info.data.get("module") == "tool-agents" else None
+        if not isinstance(templates, str):
+            return config
+        folder = (info.context or {}).get("folder", Path()) / Path(templates).expanduser()
+        if not folder.is_dir():
+            raise ValueError(f"templates: the folder {folder.absolute()} does not exist")
+        return {**config, "templates": str(folder.resolve())}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, super().__get_pydantic_json_schema__(core_schema, handler)]}
+
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: Any) -> Any:
@@ -64,21 +86,45 @@ class ModuleConfig(_Section):
         return {"module": given} if isinstance(given, str) else given
 
 
-class PersonaConfig(_Section):
+class PersonaConfig(Section):
+    """How an agent appears in Slack.
+
+    Args:
+        name: display name of its posts.
+        emoji: icon of its posts, such as `:owl:`.
+    """
+
     name: str = Field(min_length=1, max_length=80)
     emoji: str = Field(pattern=r"^:[a-z0-9_+'-]+:$")
 
 
-class SessionConfig(_Section):
-    """Limits on hooks in a conversation: their time, and the size of the context that they inject."""
+class SessionConfig(Section):
+    """Limits on hooks in a conversation.
+
+    Args:
+        hook_timeout_s: timeout of one hook.
+        injection_size_limit: maximum bytes of one text that a hook adds for the model.
+        injection_budget_per_turn: tokens that hooks may add in a turn, estimated.
+    """
 
     hook_timeout_s: float | None = Field(default=None, gt=0)
     injection_size_limit: int | None = Field(default=None, ge=0)
     injection_budget_per_turn: int | None = Field(default=None, ge=0)
 
 
-class InstanceConfig(_Section):
-    """One agent. Default provider: Anthropic if a key is set, else the offline demo."""
+class InstanceConfig(Section):
+    """One agent.
+
+    Args:
+        persona: how it appears in Slack.
+        instructions: the system prompt.
+        providers: modules that call a model, in order of preference. Default: Claude if a key is set, else the demo.
+        tools: modules with actions that the model can call.
+        hooks: modules that listen to events.
+        orchestrator: module with the loop.
+        context: module with the memory of a conversation; `context-stack` keeps it in the store.
+        session: limits on hooks.
+    """
 
     persona: PersonaConfig
     instructions: str = (
@@ -107,10 +153,12 @@ class InstanceConfig(_Section):
         return (self.orchestrator, self.context, *(self.providers or ()), *self.tools, *self.hooks)
 
 
-class WorkspaceConfig(_Section):
+class WorkspaceConfig(Section):
     """The conversations' files: one folder each under `root`, initially a copy of `template`.
 
     Args:
+        root: folder of the conversations' folders.
+        template: folder that new folders are copies of.
         quota_mb: maximum total size of the files in one folder, in megabytes.
         quota_files: maximum number of files and folders in one folder.
         reserve_mb: free disk space that agents must leave, in megabytes.
@@ -123,26 +171,60 @@ class WorkspaceConfig(_Section):
     reserve_mb: int = Field(default=256, ge=0)
 
 
-class LimitsConfig(_Section):
-    """Maximum number of concurrent runs in one process: in total, per channel, per person."""
+class LimitsConfig(Section):
+    """Maximum number of concurrent runs in one process; the others wait.
+
+    Args:
+        runs: in total.
+        runs_per_channel: in one channel.
+        runs_per_person: started by one person.
+    """
 
     runs: int = Field(default=200, ge=1)
     runs_per_channel: int = Field(default=50, ge=1)
     runs_per_person: int = Field(default=10, ge=1)
 
 
-class LogConfig(_Section):
+class RetentionConfig(Section):
+    """When a conversation without changes is deleted, with its files.
+
+    Args:
+        days: after so many days. Default: never.
+        channels: days by the channel's id; these come before `days`.
+    """
+
+    days: int | None = Field(default=None, ge=1)
+    channels: dict[ChannelId, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+
+
+class LogConfig(Section):
+    """The log of the service, on standard error.
+
+    Args:
+        level: least level of its lines.
+        format: `human` (text), `json`, or `auto`: text on a terminal, else JSON.
+    """
+
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "human", "json"] = "auto"
 
 
-class ServiceConfig(_Section):
+class ServiceConfig(Section):
     """The whole file.
 
     Args:
+        instances: the agents by their names; the first one is the default.
+        slack: transport and access policy.
+        workspace: the conversations' files.
+        store: URL of the store: `sqlite:PATH`, or `redis://HOST:PORT/DB`.
+        limits: concurrent runs.
+        log: level and format of the log.
+        retention: when old conversations are deleted.
+        audit: file of the audit log. Default: none.
+        observe: metrics and health over HTTP, and traces.
         idle_evict_s: time that an idle agent session stays in memory.
         shutdown_grace_s: time limit of a shutdown; most of it is for runs to reach a turn boundary.
-        shutdown_tools_s: time for running tools after SIGTERM; `None`: `shutdown_grace_s` less 3.5 s for the hand-over.
+        shutdown_tools_s: time for running tools after SIGTERM. Default: `shutdown_grace_s` less 3.5 s.
         lease_s: duration of a conversation's lease; the conversations of a silent process are taken over after it.
     """
 
@@ -155,6 +237,9 @@ class ServiceConfig(_Section):
     store: SecretStr = SecretStr(_DEFAULT_STORE)
     limits: LimitsConfig = LimitsConfig()
     log: LogConfig = LogConfig()
+    retention: RetentionConfig = RetentionConfig()
+    audit: Path | None = None
+    observe: ObserveConfig = ObserveConfig()
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
     shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -174,7 +259,7 @@ class ServiceConfig(_Section):
         return instances
 
 
-class Environment(_Section):
+class Environment(Section):
     """The environment variables of the service. Modules of other providers read their own keys."""
 
     slack_app_token: SecretStr | None = None
@@ -184,6 +269,7 @@ class Environment(_Section):
     slack_api_url: str = "https://slack.com/api/"
     anthropic_api_key: SecretStr | None = None
     amplifier_slack_store: SecretStr | None = None
+    amplifier_slack_observe: str | None = None
 
     @property
     def anthropic_key(self) -> str:
@@ -213,11 +299,14 @@ class Environment(_Section):
         return environment
 
 
-def load_config(path: Path | None, environment: Environment | None = None) -> ServiceConfig:
+def load_config(
+    path: Path | None, environment: Environment | None = None, taken: dict[str, str] | None = None
+) -> ServiceConfig:
     """Read a configuration file. Without one, return the default: one instance named alpha.
 
     Paths in the file are relative to its folder. References to environment variables are expanded; those of secret
-    options are then removed from the process's environment, if `environment` is given.
+    options are then removed from the process's environment, if `environment` is given, and added to `taken`: variables
+    of earlier calls, by name.
 
     Raises:
         ConfigError: the file cannot be read, is not YAML, refers to a variable that is not set, or has an unknown or
@@ -228,7 +317,9 @@ def load_config(path: Path | None, environment: Environment | None = None) -> Se
     given = _load_yaml(path)
     if not isinstance(given, dict):
         raise ConfigError(f"{path}: has no keys; it must begin with `instances:`, see docs/configuration.md.")
-    references = References(environment.secrets() if environment else {})
+    if taken is None:
+        taken = environment.secrets() if environment else {}
+    references = References(taken)
     try:
         given = references.expand(given)
     except ConfigError as e:
@@ -289,8 +380,9 @@ def _anchored(config: ServiceConfig, folder: Path) -> ServiceConfig:
     if template is not None and not template.is_dir():
         raise ConfigError(f"workspace.template: the folder {template} does not exist.")
     store = SecretStr(store_url("store", config.store, folder))
+    audit = config.audit and _path("audit", config.audit, folder)
     workspace = config.workspace.model_copy(update={"root": root, "template": template})
-    return config.model_copy(update={"workspace": workspace, "store": store})
+    return config.model_copy(update={"workspace": workspace, "store": store, "audit": audit})
 
 
 def store_url(key: str, given: SecretStr, folder: Path = Path()) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -48,7 +49,9 @@ def sentence(error: ErrorDetails, kind: type[BaseModel]) -> str:
     loc = error["loc"]
     key = ".".join(str(part) for part in loc if part != "[key]")
     if error["type"] == "extra_forbidden":
-        return f"{key}: unknown key; valid keys: {', '.join(_siblings(loc, kind))}."
+        valid = _siblings(loc, kind)
+        close = difflib.get_close_matches(str(loc[-1]), valid, 1, 0.75)
+        return f"{key}: unknown key; {f'did you mean {close[0]}? V' if close else 'v'}alid keys: {', '.join(valid)}."
     if loc[-1] == "[key]":
         return f"{key}: {_WRONG['invalid_key']}."
     if error["input"] is None:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from service.config.config import Environment, ServiceConfig
     from service.config.slack import SlackConfig
 
+# Where Slack shows each token, by its prefix.
+_WHERE = {
+    "xoxb-": "api.slack.com/apps → your app → OAuth & Permissions → Bot User OAuth Token",
+    "xapp-": "api.slack.com/apps → your app → Basic Information → App-Level Tokens, with the scope connections:write",
+    "xoxe": "api.slack.com/apps → Your App Configuration Tokens",
+}
 _TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 # Up to the last @: an unquoted password may contain any character.
 _WITH_PASSWORD = re.compile(r"//[^:]*:(.+)@.*", re.DOTALL)
@@ -77,14 +83,26 @@ def slack_access(config: SlackConfig, environment: Environment, health: Callable
     """Read the tokens and the Web API's URL; `health` is passed to `HttpTransport`.
 
     Raises:
-        ConfigError: a token or the URL is missing or invalid.
+        ConfigError: tokens or the URL are missing or invalid; one line for each.
     """
+    problems: list[str] = []
+
+    def read(reader: Callable[[Environment], str]) -> str:
+        try:
+            return reader(environment)
+        except ConfigError as e:
+            problems.append(str(e))
+            return ""
+
+    bot, url = read(bot_token), read(api_url)
     transport: SocketTransport | HttpTransport
     if config.transport == "socket":
-        transport = SocketTransport(app_token(environment))
+        transport = SocketTransport(read(app_token))
     else:
-        transport = HttpTransport(signing_secret(environment), *address_of(config.listen), health)
-    return SlackCredentials(bot_token=bot_token(environment), api_url=api_url(environment), transport=transport)
+        transport = HttpTransport(read(signing_secret), *address_of(config.listen), health)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return SlackCredentials(bot_token=bot, api_url=url, transport=transport)
 
 
 def api_url(environment: Environment) -> str:
@@ -129,7 +147,7 @@ def signing_secret(environment: Environment) -> str:
 
 def _token(variable: str, prefix: str, token: SecretStr | None) -> str:
     if token is None:
-        raise ConfigError(f"{variable} is not set. Set it to your Slack app's token ({prefix}…).")
+        raise ConfigError(f"{variable} is not set. Set it to your Slack app's token ({prefix}…): {_WHERE[prefix]}.")
     if not token.get_secret_value().startswith(prefix):
         raise ConfigError(f"{variable} does not begin with {prefix}: it is a different kind of token.")
     return _checked(variable, token.get_secret_value())

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 from service.config.config_errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import MutableMapping
 
-SECRET_OPTION = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$(\$?)\{(\w+)(?::-([^}]*))?\}", re.ASCII)
+# `key` only as a word, or in a usual compound: api_key, sshKey and apikey, but not monkey.
+_KEY = r"(?<![a-z])(api|access|private|secret)?key|(?-i:[a-z]Key)"
+SECRET_OPTION = re.compile(rf"(token|secret|password|{_KEY})$", re.IGNORECASE)
+# An unsupported form matches without a name. A default cannot contain a reference.
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?:(\w+)(?::-((?:(?!\$\{)[^}])*))?\})?", re.ASCII)
 
 
 class References:
-    """Expands the references in a file's values. `$${NAME}` is the text `${NAME}`.
+    """Expands the references in a file's values. `$${` is the text `${`.
 
-    `taken` are variables that the service has removed from the process's environment.
+    `taken` are variables that the service has removed from the process's environment; `remove_secrets` adds to them.
     """
 
-    def __init__(self, taken: Mapping[str, str]) -> None:
+    def __init__(self, taken: MutableMapping[str, str]) -> None:
         self._taken = taken
         self._secret: set[str] = set()
 
@@ -29,38 +32,53 @@ class References:
         """Return the data with all references expanded.
 
         Raises:
-            ConfigError: variables are not set; the message names each with its key.
+            ConfigError: variables are not set, or a form is not supported; the message names each key.
         """
-        missing: list[str] = []
-        expanded = self._expand(data, (), missing)
-        if missing:
+        problems: list[str] = []
+        expanded = self._expand(data, (), problems)
+        if problems:
             raise ConfigError(
-                f"{' '.join(missing)} Set it, or write ${{NAME:-default}}; $${{NAME}} is the text itself."
+                f"{' '.join(dict.fromkeys(problems))} Supported are ${{NAME}}, ${{NAME:-default}} for a "
+                "variable that may be missing or empty, and $${ for the text ${."
             )
         return expanded
 
     def remove_secrets(self) -> None:
         """Remove the variables of secret options from the environment: child processes must not inherit them."""
         for name in self._secret:
-            os.environ.pop(name, None)
+            if (value := os.environ.pop(name, None)) is not None:
+                self._taken[name] = value
 
-    def _expand(self, value: Any, key: tuple[str, ...], missing: list[str]) -> Any:
+    def _expand(self, value: Any, key: tuple[str, ...], problems: list[str]) -> Any:
         match value:
             case dict():
-                return {name: self._expand(item, (*key, str(name)), missing) for name, item in value.items()}
+                return {name: self._expand(item, (*key, str(name)), problems) for name, item in value.items()}
             case list():
-                return [self._expand(item, (*key, str(index)), missing) for index, item in enumerate(value)]
+                return [self._expand(item, (*key, str(index)), problems) for index, item in enumerate(value)]
             case str():
-                return _REFERENCE.sub(lambda found: self._value(found, key, missing), value)
+                return _REFERENCE.sub(lambda found: self._value(found, key, problems), value)
         return value
 
-    def _value(self, found: re.Match[str], key: tuple[str, ...], missing: list[str]) -> str:
-        escaped, name, default = found.groups()
-        if escaped:
-            return found[0][1:]
-        if key[-1] == "store" or any(SECRET_OPTION.search(part) for part in key):
+    def _value(self, found: re.Match[str], key: tuple[str, ...], problems: list[str]) -> str:
+        name, default = found.groups()
+        if found[0] == "$${":
+            return "${"
+        if name is None:
+            problems.append(f"{'.'.join(key)}: the text after ${{ is not a supported reference.")
+            return ""
+        if _is_secret(found, key):
             self._secret.add(name)
         value = self._taken.get(name) or os.environ.get(name) or default
         if value is None:
-            missing.append(f"{'.'.join(key)}: the environment variable {name} is not set.")
+            state = "empty" if name in os.environ else "not set"
+            problems.append(f"{'.'.join(key)}: the environment variable {name} is {state}.")
         return value or ""
+
+
+def _is_secret(found: re.Match[str], key: tuple[str, ...]) -> bool:
+    """Return whether a reference is the whole value of a secret option, or the password in a URL."""
+    before, after = found.string[: found.start()], found.string[found.end() :]
+    if before or after:
+        return "://" in before and before.endswith(":") and after.startswith("@")
+    options = key[2:] if key[0] == "instances" else key  # without the instance's name
+    return key[-1] == "store" or any(SECRET_OPTION.search(option) for option in options)

@@ -6,7 +6,9 @@ import pkgutil
 import re
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+
+from service.config.section import Section
 
 _MOST_PORT = 65_535
 _FUNCTION = re.compile(r"\w+(?:\.\w+)*:\w+(?:\.\w+)*")
@@ -26,10 +28,10 @@ def _id(pattern: str, kind: str, place: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-_UserId = Annotated[
+UserId = Annotated[
     str, _id(r"[UW][A-Z0-9]{2,}", "user id such as U012AB3CD", "in the user's profile under ⋮ → Copy member ID")
 ]
-_ChannelId = Annotated[
+ChannelId = Annotated[
     str, _id(r"[CG][A-Z0-9]{2,}", "channel id such as C012AB3CD", "at the end of the channel's details, under About")
 ]
 
@@ -53,13 +55,14 @@ def _imported(given: object) -> object:
     return found
 
 
-class SlackConfig(BaseModel):
+class SlackConfig(Section):
     """Transport and access policy.
 
     Args:
+        transport: `socket` (Socket Mode) or `http`.
         listen: for `transport: http`: the address on which the service listens for Slack's requests.
-        users: ids of the users that have access; `None`: all members of the workspace.
-        channels: ids of the channels in which the bot answers; `None`: all channels that it is a member of.
+        users: ids of the users that have access. Default: all members of the workspace.
+        channels: ids of the channels in which the bot answers. Default: all that it is a member of.
         external: whether users of other workspaces have access in shared channels.
         guests: whether guests of the workspace have access. Allowed by default: a member invited them to the channel.
         rate_scale: factor on Slack's rate limits, for apps to which Slack grants higher ones.
@@ -68,12 +71,10 @@ class SlackConfig(BaseModel):
         listeners: functions that add listeners of the deployment to a slack-bolt `AsyncApp`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     transport: Literal["socket", "http"] = "socket"
     listen: str = "127.0.0.1:3000"
-    users: frozenset[_UserId] | None = Field(default=None, min_length=1)
-    channels: frozenset[_ChannelId] | None = Field(default=None, min_length=1)
+    users: frozenset[UserId] | None = Field(default=None, min_length=1)
+    channels: frozenset[ChannelId] | None = Field(default=None, min_length=1)
     external: bool = False
     guests: Literal["allow", "deny"] = "allow"
     rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)

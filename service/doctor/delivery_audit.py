@@ -179,7 +179,7 @@ def _branch_violations(ids: Sequence[str], place: dict[str, int]) -> Iterator[st
     # Delivered messages that could be out of order: no later one was both written and accepted later.
     latest: dict[str, tuple[float, int]] = {}
     for id_ in ids:
-        if id_ not in place or (written_s := _written_s(id_)) is None:
+        if id_ not in place or (written_s := time_of(id_)) is None:
             continue
         early = (one for one, (one_s, one_place) in latest.items() if written_s < one_s and place[id_] < one_place)
         if (one := next(early, None)) is not None:
@@ -189,7 +189,7 @@ def _branch_violations(ids: Sequence[str], place: dict[str, int]) -> Iterator[st
         latest[id_] = (written_s, place[id_])
 
 
-def _written_s(message_id: str) -> float | None:
+def time_of(message_id: str) -> float | None:
     """Return when a message was written or edited (seconds since the epoch); `None` if its id has no timestamp."""
     match message_id.split(":"):
         case [_team, _channel, ts] | [_team, _channel, _, "edit", ts]:

@@ -108,7 +108,7 @@ async def answer_to(api: SlackProbe, environment: Environment) -> SlackProbeAnsw
     except ConfigError as e:
         return failed("bot token", str(e))
     except SlackCallFailed as e:
-        if e.is_transient:
+        if e.may_be_unreachable:
             return failed("Slack", f"cannot be reached at {api.url} ({e}). Check the network and SLACK_API_URL.")
         return failed(
             "bot token",
@@ -263,7 +263,7 @@ async def check_socket(api: SlackProbe, environment: Environment) -> tuple[Docto
 
 
 def _not_opened(error: SlackCallFailed, url: str) -> DoctorFinding:
-    if error.is_transient:
+    if error.may_be_unreachable:
         return failed("Socket Mode", f"Slack does not open a connection at {url} ({error}). Try again.")
     if error.error == "missing_scope":
         return failed("app token", f"SLACK_APP_TOKEN lacks the scope {APP_SCOPE.name}. {_NEW_ONE}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
+from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import structlog
@@ -18,21 +17,23 @@ from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
-from service.config.config_errors import ConfigError
 from service.logging import hide_known, hide_secrets
 from service.sessions.foreign_loop import execute
 from service.sessions.logged_ids import DeliveredIds
-from service.sessions.mount_plan import find_problems, keeps_log, mount_plan, new_session
+from service.sessions.mount_plan import keeps_log, mount_plan, new_session
 from service.sessions.run import SessionRun
-from service.sessions.session_pool import SessionPool
+from service.sessions.session_pool import SessionPool, log_of
 from service.sessions.user_errors import Interrupted, connector_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from connector.protocols import MessageAuthor, ProgressCallback
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
+    from service.observe.sessions import SessionObserver
     from service.sessions.workspaces import Workspaces
 
     Notify = Callable[..., Coroutine[Any, Any, None]]
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _IDLE_EVICT_S = 900.0
+# The capability of a session that is the configuration of its instance.
+_INSTANCE = "service.instance"
 
 
 class InProcessSessionManager:
@@ -50,6 +53,7 @@ class InProcessSessionManager:
         idle_evict_s: time that an idle session stays in memory.
         secrets: texts to hide from models and users.
         anthropic_api_key: key for each Anthropic provider without its own.
+        observe: follows the model and tool calls of every session.
         notify: stores a note for an instance (its name), a conversation (its id), with a text; see `service.notify`.
     """
 
@@ -64,8 +68,10 @@ class InProcessSessionManager:
         secrets: tuple[str, ...] = (),
         anthropic_api_key: str = "",
         notify: Notify | None = None,
+        observe: SessionObserver | None = None,
     ) -> None:
         self._notify = notify
+        self._observe = observe
         self._noting: set[asyncio.Task[None]] = set()
         self._secrets = secrets
         self._anthropic_api_key = anthropic_api_key
@@ -74,15 +80,24 @@ class InProcessSessionManager:
         self._workspaces = workspaces
         self._store = store
         self._delivered_ids = DeliveredIds(store)
-        self._pool = SessionPool(self._new_session, idle_evict_s)
+        self._pool = SessionPool(self._new_session, idle_evict_s, self._is_current)
         self._runs: dict[Key, SessionRun] = {}
 
     async def __aenter__(self) -> Self:
-        await self._preflight()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._pool.aclose()
+
+    def configure(self, instances: Mapping[str, InstanceConfig], secrets: tuple[str, ...]) -> None:
+        """Replace the instances, and the secrets to hide.
+
+        Active runs keep their sessions, and so does a conversation whose context keeps no log; every other
+        conversation gets a new session with its next run.
+        """
+        self._instances = instances
+        self._secrets = secrets
+        self._pool.evict_outdated()
 
     async def execute(  # noqa: PLR0913 - the parts of a run
         self,
@@ -93,7 +108,9 @@ class InProcessSessionManager:
         *,
         message_id: str | None = None,
         author: MessageAuthor | None = None,
+        written_s: float | None = None,
         files: tuple[str, ...] = (),
+        notes: Mapping[str, str] | None = None,
         fence: int | None = None,
     ) -> str:
         """Run a prompt in the conversation's session and return the answer.
@@ -106,8 +123,8 @@ class InProcessSessionManager:
         if author is not None:  # a foreign loop has no author parameter, so the prompt contains the author
             prompt = framing.message_text(prompt, _author(author), files)
 
-        async def work(session: AmplifierSession) -> str:
-            return await execute(session, prompt, message_id, on_progress)
+        async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
+            return await execute(session, prompt, message_id, progress, written_s, notes)
 
         return await self._run(Key(conversation_id, instance_name), fence, SessionRun(), work, on_progress)
 
@@ -126,11 +143,13 @@ class InProcessSessionManager:
             CancelledError, LeaseLost: as in `execute`.
         """
 
-        async def work(session: AmplifierSession) -> str:
+        async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
             can_resume = hasattr(session.coordinator.get("orchestrator"), "resume")
-            if not can_resume or not await _rows(session):
+            run_end = session.coordinator.get_capability("context.run_end")
+            has_failed = run_end is not None and await run_end() == "error"
+            if not can_resume or not await _rows(session) or has_failed:
                 raise Interrupted
-            return await session.resume(on_progress=on_progress)
+            return await session.resume(on_progress=progress)
 
         run = SessionRun(is_resumed=True)
         return await self._run(Key(conversation_id, instance_name), fence, run, work, on_progress)
@@ -149,12 +168,13 @@ class InProcessSessionManager:
         """
         key = Key(conversation_id, instance_name)
         with connector_errors(key, transient=(StoreError,)):
-            if keeps_log(self._instances[instance_name]):
+            run, instance = self._runs.get(key), self._instances.get(instance_name)
+            session = (run.session if run else None) or self._pool.idle(key)
+            # The configuration may have changed since the session was created.
+            if log_of(session) is not None if session else instance is None or keeps_log(instance):
                 if fence is not None:
                     await self._store.fence(key, fence)
                 return await self._delivered_ids.of(key, ids)
-            run = self._runs.get(key)
-            session = (run.session if run else None) or self._pool.idle(key)
             if session is None:
                 raise Interrupted
             rows = await _rows(session)
@@ -170,7 +190,6 @@ class InProcessSessionManager:
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
-        is_note: bool = False,
     ) -> bool:
         """Inject a message into the running loop. Return False if there is no loop that accepts it.
 
@@ -182,8 +201,7 @@ class InProcessSessionManager:
         if offer is None:
             return False
         try:
-            person = None if is_note else _author(author)
-            offer(Injection(prompt, message_id, person, files, order=written_s, is_notice=is_note))
+            offer(Injection(prompt, message_id, _author(author), files, order=written_s))
         except RunFinished:
             return False
         except InjectionQueueFull as e:
@@ -228,7 +246,7 @@ class InProcessSessionManager:
         key: Key,
         fence: int | None,
         run: SessionRun,
-        work: Callable[[AmplifierSession], Coroutine[Any, Any, str]],
+        work: Callable[[AmplifierSession, ProgressCallback | None], Coroutine[Any, Any, str]],
         on_progress: ProgressCallback | None,
     ) -> str:
         async def set_up() -> AmplifierSession:
@@ -237,29 +255,54 @@ class InProcessSessionManager:
 
         if key in self._runs:
             raise RunFailed("I am still working on the previous message.")
+        self._instance(key.agent_id)
         self._runs[key] = run
         try:
-            with connector_errors(key):
+            following: AbstractContextManager[ProgressCallback | None] = (
+                nullcontext(on_progress)
+                if self._observe is None
+                else self._observe.following(key, on_progress, is_resumed=run.is_resumed)
+            )
+            with connector_errors(key), following as progress:
                 session = await run.unless_aborted(set_up)
                 if session is None:
-                    return await run.emit_aborted(on_progress)
+                    return await run.emit_aborted(progress)
                 try:
                     if run.is_aborted:
-                        return await run.emit_aborted(on_progress)
-                    return await run.run_to_end(session, work(session))
+                        return await run.emit_aborted(progress)
+                    return await run.run_to_end(session, work(session, progress))
                 finally:
                     await self._pool.give_back(key, session)
         finally:
             del self._runs[key]
 
+    def _is_current(self, key: Key, session: AmplifierSession) -> bool:
+        return bool(session.coordinator.get_capability(_INSTANCE) == self._instances.get(key.agent_id))
+
+    def _instance(self, name: str) -> InstanceConfig:
+        """Return the configuration of an instance.
+
+        Raises:
+            RunFailed: it is no longer configured.
+        """
+        if name not in self._instances:
+            raise RunFailed(
+                f"{name} is no longer one of my agents. Begin your message with the name of another one, such as "
+                f"`{next(iter(self._instances))}: …`."
+            )
+        return self._instances[name]
+
     async def _new_session(self, key: Key) -> AmplifierSession:
-        instance, folder = self._instances[key.agent_id], self._workspaces.folder(key.conversation_id)
+        instance, folder = self._instance(key.agent_id), self._workspaces.folder(key.conversation_id)
         plan = self._plan(instance, folder, key)
         session = new_session(plan, self._store, is_resumed=await self._store.load(key) is not None)
+        session.coordinator.register_capability(_INSTANCE, instance)
         session.coordinator.register_capability("secrets.filter", self._without_secrets)
         if self._notify is not None:
             session.coordinator.register_capability("service.notify", partial(self._note, key))
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
+        if self._observe is not None:
+            self._observe.attach(session.coordinator, key)
         return session
 
     def _note(self, key: Key, text: str, note_id: str | None = None) -> asyncio.Task[None]:
@@ -278,19 +321,6 @@ class InProcessSessionManager:
 
     def _without_secrets(self, text: str, *, known_only: bool = False) -> str:
         return (hide_known if known_only else hide_secrets)(text, self._secrets)
-
-    async def _preflight(self) -> None:
-        """Mount every instance once, to report configuration errors at the start and not in a thread.
-
-        Raises:
-            ConfigError: a folder cannot be created, or a module is unknown, of the wrong type, or cannot be mounted.
-        """
-        await self._workspaces.check()
-        for name, instance in self._instances.items():
-            with tempfile.TemporaryDirectory() as folder:
-                problems = await find_problems(self._plan(instance, Path(folder)))
-            if problems:
-                raise ConfigError(f"instances.{name}: {' '.join(problems)}")
 
 
 def _author(author: MessageAuthor) -> framing.Author:

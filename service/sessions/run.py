@@ -25,7 +25,7 @@ class SessionRun:
     """
 
     def __init__(self, *, is_resumed: bool = False) -> None:
-        self._is_resumed = is_resumed
+        self.is_resumed = is_resumed
         self._stop = CancellationToken()
         self.session: AmplifierSession | None = None
         self._is_suspended = False
@@ -34,7 +34,7 @@ class SessionRun:
     @property
     def is_aborted(self) -> bool:
         """Whether the run was stopped or suspended before it had a session."""
-        return self._is_suspended or (self._stop.is_cancelled and not self._is_resumed)
+        return self._is_suspended or (self._stop.is_cancelled and not self.is_resumed)
 
     def stop(self, *, immediate: bool) -> bool:
         """Stop the run. Return whether this changed its state."""
@@ -109,7 +109,7 @@ class SessionRun:
     async def emit_aborted(self, on_progress: ProgressCallback | None) -> str:
         """Emit the `complete` event of a run that was aborted before its loop started."""
         # A resumed run still has text to emit: its next owner emits it.
-        hands_over = self._is_suspended and (self._is_resumed or not self._stop.is_cancelled)
+        hands_over = self._is_suspended and (self.is_resumed or not self._stop.is_cancelled)
         status = "suspended" if hands_over else "cancelled"
         if on_progress is not None:
             await on_progress("complete", {"iterations": 0, "status": status, "waiting": 0})

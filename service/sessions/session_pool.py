@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from service.sessions.foreign_loop import adapt
+from service.sessions.foreign_loop import abandoned_run, adapt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,11 +38,18 @@ class SessionPool:
 
     Args:
         create: creates a session for a new conversation, or restores one from its log.
+        is_current: whether a session has the present configuration; others are closed if they have a log.
         idle_evict_s: time that an idle session is kept.
     """
 
-    def __init__(self, create: Callable[[Key], Awaitable[AmplifierSession]], idle_evict_s: float) -> None:
+    def __init__(
+        self,
+        create: Callable[[Key], Awaitable[AmplifierSession]],
+        idle_evict_s: float,
+        is_current: Callable[[Key, AmplifierSession], bool] = lambda _key, _session: True,
+    ) -> None:
         self._create = create
+        self._is_current = is_current
         self._idle_evict_s = idle_evict_s
         self._idle: dict[Key, _IdleSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -57,6 +64,12 @@ class SessionPool:
                 each.cancel()
             if late:
                 log.warning("sessions.not_ended", count=len(late))
+
+    def evict_outdated(self) -> None:
+        """Close the idle sessions whose configuration has changed."""
+        for key, idle in list(self._idle.items()):
+            if self._is_outdated(key, idle.session):
+                self._evict(key)
 
     def idle(self, key: Key) -> AmplifierSession | None:
         """Return the conversation's idle session without taking it; `None` if there is none."""
@@ -81,13 +94,23 @@ class SessionPool:
         return session
 
     async def give_back(self, key: Key, session: AmplifierSession) -> None:
-        """Return a session to the pool."""
+        """Return a session to the pool, unless a run of it continues after its stop: then close it after that run."""
+        if (late := abandoned_run(session)) is not None:
+            log.warning("session.abandoned", instance=key.agent_id, conversation=key.conversation_id)
+            late.add_done_callback(lambda _: self._close_soon(key, session))
+            return
+        if self._is_outdated(key, session):
+            self._close_soon(key, session)
+            return
         other = self._pop(key)
         keeps_log = log_of(session) is not None
         eviction = asyncio.get_running_loop().call_later(self._idle_evict_s, self._evict, key) if keeps_log else None
         self._idle[key] = _IdleSession(session, eviction)
         if other is not None and other is not session:
             await _close(key, other)
+
+    def _is_outdated(self, key: Key, session: AmplifierSession) -> bool:
+        return log_of(session) is not None and not self._is_current(key, session)
 
     def _pop(self, key: Key) -> AmplifierSession | None:
         found = self._idle.pop(key, None)
@@ -100,9 +123,12 @@ class SessionPool:
     def _evict(self, key: Key) -> None:
         session = self._pop(key)
         if session is not None:
-            closing = asyncio.create_task(_close(key, session))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._close_soon(key, session)
+
+    def _close_soon(self, key: Key, session: AmplifierSession) -> None:
+        closing = asyncio.create_task(_close(key, session))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
 
 def log_of(session: AmplifierSession) -> InteractionStack | None:

@@ -102,7 +102,11 @@ def connector_errors(key: Key, *, transient: tuple[type[Exception], ...] = ()) -
         if _is_fenced(e):
             log.warning("run.fenced", **place)
             raise LeaseLost(f"Another process owns the conversation {key.conversation_id}.") from e
-        log.error("run.failed", **place, exc_info=e)  # noqa: TRY400 - the traceback is that of the error
+        if isinstance(e, errors.LLMError):  # its reason is not in our code
+            log.error("run.failed", **place, error=type(e).__name__, reason=str(e))  # noqa: TRY400 - the traceback follows
+            log.debug("run.failed_traceback", **place, exc_info=e)
+        else:
+            log.error("run.failed", **place, exc_info=e)  # noqa: TRY400 - the traceback is that of the error
         raise RunFailed(sentence(e)) from e
 
 

@@ -81,6 +81,10 @@ class Workspaces:
                 raise NoRoom(str(e)) from e
             raise
 
+    async def remove(self, conversation_id: str) -> None:
+        """Delete the conversation's folder, if there is one."""
+        await asyncio.to_thread(shutil.rmtree, self.folder(conversation_id), ignore_errors=True)
+
     def _check(self) -> None:
         root, template = self._config.root, self._config.template
         if template is not None and root.resolve().is_relative_to(template.resolve()):

@@ -82,6 +82,7 @@ class ConversationRecord:
         order: ids of all entries that have not expired, in the order of acceptance.
         damaged: descriptions of unreadable or inconsistent data.
         is_overlooked: whether the conversation has pending work, but is missing from the index of due conversations.
+        run: the stored record of the run, if it is readable.
     """
 
     agent: str | None
@@ -96,6 +97,7 @@ class ConversationRecord:
     count: Count
     damaged: tuple[str, ...] = ()
     is_overlooked: bool = False
+    run: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Raise TypeError if a value has a wrong type because the store is damaged."""
@@ -172,6 +174,10 @@ class RunStore(Protocol):
         """
         ...
 
+    async def unfinished(self) -> list[str]:
+        """Return the conversations with pending work, owned ones included; some may have none."""
+        ...
+
     async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         """Wait for new entries in conversations that this process owns; return their ids. Empty after a timeout."""
         ...
@@ -237,7 +243,9 @@ class Backend(Protocol):
         ...
 
 
-def claim_of(token: int, run: Text, posts: Mapping[str, Text], held_seq: int, waiting: Iterable[Row]) -> Claim:
+def claim_of(  # noqa: PLR0913, PLR0917 - the parts of a claim
+    token: int, run: Text, posts: Mapping[str, Text], held_seq: int, stopped_s: float, waiting: Iterable[Row]
+) -> Claim:
     """Build a claim from stored data.
 
     An unreadable run record is replaced by one with only an `id`; unreadable posts are omitted.
@@ -249,6 +257,7 @@ def claim_of(token: int, run: Text, posts: Mapping[str, Text], held_seq: int, wa
         found if run is None or isinstance(found, dict) else {"id": "unreadable"},
         {part: content for part, content in contents.items() if content is not _UNREADABLE},
         held_seq,
+        stopped_s,
         tuple(map(entry_of, waiting)),
     )
 
@@ -268,8 +277,10 @@ def conversation_record(
     texts |= {f"the text {part} of its run": content for part, content in posts.items()}
     texts |= {f"entry {name} of its inbox": data for _, name, _, data in waiting}
     unreadable = (f"{what} cannot be read" for what, text in texts.items() if _parse_json(text) is _UNREADABLE)
+    found = _parse_json(run)
     return ConversationRecord(
         has_run=run is not None,
+        run=found if isinstance(found, dict) else None,
         posts=sum(content not in (_POSTED, _POSTED.encode()) for content in posts.values()),
         waiting=tuple(map(entry_of, waiting)),
         damaged=(*damaged, *unreadable),

@@ -7,6 +7,7 @@ import fcntl
 import os
 import time
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +31,7 @@ from service.store.base import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from connector.protocols import Claim, InboxEntry, StateChanges
@@ -51,7 +52,8 @@ _TABLES = (
         id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL UNIQUE, agent TEXT,
         seq INTEGER NOT NULL DEFAULT 0, held_seq INTEGER NOT NULL DEFAULT 0, run TEXT,
         token INTEGER NOT NULL DEFAULT 0, owner TEXT, until REAL NOT NULL DEFAULT 0, back INTEGER,
-        todo INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, changed REAL NOT NULL)""",
+        todo INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, changed REAL NOT NULL,
+        stopped_s REAL NOT NULL DEFAULT 0)""",
     # An entry is pending while `end` is NULL.
     """CREATE TABLE IF NOT EXISTS run_entries (
         conversation INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
@@ -72,7 +74,7 @@ _BEGIN = "INSERT OR IGNORE INTO run_conversations (conversation, changed) VALUES
 _ADD = "INSERT OR IGNORE INTO run_entries VALUES (?, ?, ?, ?, ?, NULL) RETURNING seq"
 _GROW = """UPDATE run_conversations SET seq = ?, agent = coalesce(?, agent), todo = ?, due = iif(?, ?, due), changed = ?
     WHERE id = ?"""
-_CLAIM = "UPDATE run_conversations SET token = ?, owner = ?, until = ?, due = ? WHERE id = ? RETURNING run"
+_CLAIM = "UPDATE run_conversations SET token = ?, owner = ?, until = ?, due = ? WHERE id = ? RETURNING run, stopped_s"
 _RENEW = """UPDATE run_conversations SET until = ?, due = ?
     WHERE conversation = ? AND token = ? AND owner IS NOT NULL RETURNING seq"""
 _OWNED = "SELECT id, seq FROM run_conversations WHERE conversation = ? AND token = ? AND owner IS NOT NULL"
@@ -98,6 +100,10 @@ _COUNT_IDS = """INSERT INTO run_forgotten SELECT conversation, "end", count(*) F
     ON CONFLICT DO UPDATE SET count = count + excluded.count"""
 _FORGET_IDS = 'DELETE FROM run_entries WHERE "end" IS NOT NULL AND {which}'
 _UNCHANGED = "conversation IN (SELECT id FROM run_conversations WHERE changed < ?)"
+# Seconds since the epoch: the last change before a backup, and its restore. An earlier restore is kept in mind.
+_MARK_GAP = """UPDATE {table} SET {column} = json_set({column}, '$.gap', json_object(
+        'since_s', coalesce(json_extract({column}, '$.gap.since_s'), ?), 'until_s', ?))
+    WHERE json_valid({column}) AND {which}"""
 _DELETE_UNUSED_FENCES = """DELETE FROM fences WHERE NOT EXISTS (
     SELECT 1 FROM logs WHERE logs.conversation = fences.conversation AND logs.agent = fences.agent)"""
 
@@ -160,9 +166,9 @@ class SqliteRunStore:
             return None
         # Time-based, so that tokens keep increasing if the conversation is deleted and recreated.
         token = max(token + 1, int(now * 1_000_000))
-        ((run,),) = file.execute(_CLAIM, (token, owner, now + lease_s, now + lease_s, number)).fetchall()
+        ((run, stopped_s),) = file.execute(_CLAIM, (token, owner, now + lease_s, now + lease_s, number)).fetchall()
         posts = dict(file.execute(_POSTS, (number,)).fetchall())
-        return claim_of(token, run, posts, held_seq, file.execute(_WAITING, (number, 0)))
+        return claim_of(token, run, posts, held_seq, stopped_s, file.execute(_WAITING, (number, 0)))
 
     @via(Database.write)
     def renew(self, file: sqlite3.Connection, conversation_id: str, token: int, lease_s: float) -> int:
@@ -190,6 +196,8 @@ class SqliteRunStore:
             file.execute("DELETE FROM run_posts WHERE conversation = ?", (number,))
         if changes.held_seq is not None:
             file.execute("UPDATE run_conversations SET held_seq = ? WHERE id = ?", (changes.held_seq, number))
+        if changes.stopped_s is not None:
+            file.execute("UPDATE run_conversations SET stopped_s = ? WHERE id = ?", (changes.stopped_s, number))
         for seq, data in changes.replaced.items():
             file.execute(_REPLACE, (as_json(data), number, seq))
         for seq, end in changes.closed.items():
@@ -213,6 +221,10 @@ class SqliteRunStore:
     @via(Database.read)
     def due(self, file: sqlite3.Connection, workspace: str, most: int) -> list[str]:
         return _firsts(file, _DUE, workspace, self._clock(), most)
+
+    @via(Database.read_in_thread)
+    def unfinished(self, file: sqlite3.Connection) -> list[str]:
+        return _firsts(file, "SELECT conversation FROM run_conversations WHERE todo ORDER BY id")
 
     async def wait_for_notifications(self, owner: str) -> Sequence[str]:
         try:
@@ -316,6 +328,20 @@ def end_leases(file: sqlite3.Connection, now: float) -> None:
     _expire(file, now)
 
 
+def mark_gap(file: sqlite3.Connection, until_s: float) -> float:
+    """Mark active runs and pending messages as from a backup that was restored at `until_s`.
+
+    Returns the time of the last change in the backup, in seconds since the epoch.
+    """
+    (since_s,) = _firsts(file, "SELECT coalesce(max(changed), 0) FROM run_conversations")
+    for table, column, which in (
+        ("run_conversations", "run", "json_extract(run, '$.id') IS NOT NULL"),
+        ("run_entries", "data", "\"end\" IS NULL AND kind = 'message'"),
+    ):
+        file.execute(_MARK_GAP.format(table=table, column=column, which=which), (since_s, until_s))
+    return float(since_s)
+
+
 def conversations(file: sqlite3.Connection) -> list[str]:
     names = _firsts(file, "SELECT conversation FROM run_conversations ORDER BY id")
     return [name for name in names if isinstance(name, str) and name]
@@ -396,6 +422,21 @@ def _firsts(file: sqlite3.Connection, statement: str, *values: Any) -> list[Any]
     return [first for (first,) in file.execute(statement, values)]
 
 
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock of the file, which may be missing, so that no service uses it.
+
+    Raises:
+        StoreError: a service uses it, or the lock cannot be created.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = _locked(path)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 def _locked(path: Path) -> int:
     """Take the lock of the file and return its file descriptor.
 
@@ -405,7 +446,7 @@ def _locked(path: Path) -> int:
     path = path.resolve()
     lock_path = path.with_name(f"{path.name}.lock")
     try:
-        if path.stat().st_nlink > 1:  # SQLite's journal has the file's name, too
+        if path.exists() and path.stat().st_nlink > 1:  # SQLite's journal has the file's name, too
             raise StoreError(f"{path} has a second hard link, which can corrupt the file. Remove one link.")
         lock = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:

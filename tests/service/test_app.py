@@ -63,7 +63,7 @@ async def test_the_required_scopes_suffice_for_answers_and_stops(tmp_path, model
             await slack.until(lambda _: environment.found(stopped, "topped"), 20)
         calls = [entry for entry in slack.record if entry["what"] == "call"]
     refused = {entry["method"] for entry in calls if entry.get("error") == "missing_scope"}
-    assert refused == {"users.info", "chat.postMessage"}, "only names of people and of the agent are missing"
+    assert refused - {"chat.postMessage"} == {"users.info", "agents.sessions.setStatus"}, "only names are missing"
 
 
 @pytest.fixture
@@ -84,6 +84,15 @@ async def test_an_idle_service_ends_with_code_0(environment, number):
         await service.says("service.ready")
         assert await service.ended(number) == 0
     assert "Traceback" not in service.output
+
+
+async def test_a_terminal_and_a_parent_that_end_a_service_at_once_let_it_end_in_good_order(environment):
+    async with environment.serving() as service:
+        await service.says("service.ready")
+        service.process.send_signal(signal.SIGINT)
+        assert await service.ended(signal.SIGTERM) == 0
+    assert "service.stopping" in service.output
+    assert "ignored due to race condition" not in service.output
 
 
 async def test_a_service_that_is_not_yet_connected_ends(environment):

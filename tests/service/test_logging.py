@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 
+import anthropic_server
 import pytest
 
 from local_slack import DropBeforeCall, ErrorResponse, ServerError
@@ -31,6 +32,10 @@ async def test_the_log_of_failing_runs_contains_no_token(  # noqa: PLR0917 - fix
         await slack.until(lambda ws: ws.bot_online)
         await service.says("run.failed")
         slack.faults.next("chat.delete", ServerError(500))
+        model.reply(anthropic_server.text("It is **done**."))
+        await slack.as_person("ana").say("general", "again", thread=ts)
+        await slack.until(lambda _: environment.found(ts, "It is *done*."))
+    assert "entering" not in service.output, "the Markdown parser's debug lines"
     assert "Traceback" in service.output, "an error was logged"
     for secret in (slack.bot_token, slack.app_token, SECRET):
         assert secret not in service.output
@@ -81,3 +86,21 @@ async def test_the_traceback_of_a_crash_contains_no_secret(form):
     assert "RuntimeError" in log.decode()
     assert "abcdef" not in log.decode()
     assert "to be read" not in log.decode()
+
+
+async def test_a_failure_of_the_provider_is_one_line_without_a_traceback(slack, environment, model, model_env):
+    failures = (
+        (401, "authentication_error", {}),
+        (429, "rate_limit_error", {"retry-after": "3600"}),
+        (400, "invalid_request_error", {}),
+    )
+    async with environment.serving(**model_env) as service:
+        await service.says("service.ready")
+        for count, (status, kind, headers) in enumerate(failures, 1):
+            model.fail(status, kind, f"reason {count}", headers=headers)
+            await slack.as_person("ana").say("general", "@alpha look")
+            await service.says(f"reason {count}")
+    failed = [json.loads(line) for line in service.output.splitlines() if '"reason": "' in line]
+    assert [(line["event"], line["level"]) for line in failed] == [("run.failed", "error")] * 3
+    assert [line["error"] for line in failed] == ["AuthenticationError", "RateLimitError", "InvalidRequestError"]
+    assert "Traceback" not in service.output

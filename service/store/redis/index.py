@@ -152,6 +152,17 @@ class RedisIndex:
         with self._client.keep_open():
             return sorted(_id(name) for name, exists in await self._entered() if exists)
 
+    async def unfinished(self) -> list[str]:
+        """See `RunStore.unfinished`."""
+        with self._client.keep_open():
+            async with self._client.command():
+                names = await self._client.redis.zrange(ALL, 0, -1)
+            found = []
+            for workspace in sorted({workspace_of(_id(name)) for name in names if _is_id(name)}):
+                async with self._client.command():
+                    found += await self._client.redis.zrange(_due(workspace), 0, -1)
+        return [_id(name) for name in found if _is_id(name)]
+
     async def idle_since(self, since: float) -> list[str]:
         """See `RunStore.idle_since`; the time of a conversation is that of its last entry."""
         async with self._client.command():

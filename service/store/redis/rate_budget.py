@@ -83,6 +83,17 @@ end
 return 0
 """
 )
+_LEFT = RedisScript(
+    _CLOCK
+    + """
+local burst, per_s, now = tonumber(ARGV[1]), tonumber(ARGV[2]), clock()
+if paused_s(now) > 0 then
+    return '0'
+end
+local found = redis.call('HMGET', KEYS[1], 'left', 'at')
+return exact(math.min(burst, tonumber(found[1] or burst) + math.max(now - tonumber(found[2] or now), 0) * per_s))
+"""
+)
 # Upper bound of the time to refill any bucket after a pause.
 _FULL_AGAIN_MS = 10 * 60 * 1000
 
@@ -106,6 +117,11 @@ class RedisBudget:
         """Take one token from a bucket and return 0; if it is empty, return the seconds until the next token."""
         wait_s = await self._run(_TAKE, bucket, limit.burst, limit.per_s)
         return await self._local.take(bucket, limit) if wait_s is None else float(wait_s)
+
+    async def left(self, bucket: str, limit: Limit) -> float:
+        """Return the tokens in a bucket."""
+        left = await self._run(_LEFT, bucket, limit.burst, limit.per_s)
+        return await self._local.left(bucket, limit) if left is None else float(left)
 
     async def pause(self, bucket: str, for_s: float) -> None:
         """Block a bucket for `for_s` seconds; afterwards it has at most one token."""

@@ -163,10 +163,10 @@ end
 return redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[4], '+inf')
 """)
 
-# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held_seq, blank:
-# unchanged; 1: delete the posts; the number of posts, then part and content of each; the number of entries to replace,
-# then sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the lease is
-# lost.
+# ARGV: process and step; the token; the number of ids to keep; run, blank: unchanged, {}: none; held_seq and stopped_s,
+# blank: unchanged; 1: delete the posts; the number of posts, then part and content of each; the number of entries to
+# replace, then sequence number and data of each; sequence number and end of each entry to close. Returns 1; -1: the
+# lease is lost.
 WRITE = script("""
 if not is_owned(ARGV[5]) then
     return -1
@@ -191,7 +191,8 @@ local function next_arg()
     return ARGV[at]
 end
 
-local kept, run, held_seq, deletes_posts = tonumber(next_arg()), next_arg(), next_arg(), next_arg()
+local kept, run, held_seq = tonumber(next_arg()), next_arg(), next_arg()
+local stopped_s, deletes_posts = next_arg(), next_arg()
 for _ = 1, tonumber(next_arg()) do
     local part, content = next_arg(), next_arg()
     redis.call('HSET', KEYS[1], 'p:' .. part, content)
@@ -210,6 +211,9 @@ elseif run ~= '' then
 end
 if held_seq ~= '' then
     redis.call('HSET', KEYS[1], 'held_seq', held_seq)
+end
+if stopped_s ~= '' then
+    redis.call('HSET', KEYS[1], 'stopped_s', stopped_s)
 end
 for _ = 1, tonumber(next_arg()) do
     local entry, data = take_pending(next_arg()), next_arg()

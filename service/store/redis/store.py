@@ -102,7 +102,8 @@ class RedisRunStore(RedisIndex):
         with readable(conversation_id):
             fields = _paired(pairs)
             posts, held_seq = _named(fields, b"p:"), int(fields.get(b"held_seq", 0))
-            return claim_of(int(token), fields.get(b"run"), posts, held_seq, map(_row, entries))
+            stopped_s = float(fields.get(b"stopped_s", 0))
+            return claim_of(int(token), fields.get(b"run"), posts, held_seq, stopped_s, map(_row, entries))
 
     async def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         last: int = await self._run(scripts.RENEW, conversation_id, token, int(lease_s * 1000))
@@ -120,7 +121,7 @@ class RedisRunStore(RedisIndex):
 
     async def write(self, conversation_id: str, token: int, changes: StateChanges) -> None:
         with self._client.keep_open():
-            if changes.run or changes.held_seq is not None:
+            if changes.run or changes.held_seq is not None or changes.stopped_s is not None:
                 await self._enter(conversation_id, GRACE_S)
             work = self._step(scripts.WRITE, conversation_id, token, *_arguments(changes))
             if await self._client.run_detached(conversation_id, work) < 0:
@@ -199,7 +200,8 @@ def _arguments(changes: StateChanges) -> list[Any]:
     posts = [part for name, content in changes.posts.items() for part in (name, as_json(content))]
     replaced = [part for seq, data in changes.replaced.items() for part in (seq, as_json(data))]
     closed = [part for seq, end in changes.closed.items() for part in (seq, end)]
-    head = [KEPT_ENTRIES, run, "" if changes.held_seq is None else changes.held_seq, int(changes.deletes_posts)]
+    held_seq, stopped_s = ("" if each is None else each for each in (changes.held_seq, changes.stopped_s))
+    head = [KEPT_ENTRIES, run, held_seq, stopped_s, int(changes.deletes_posts)]
     return [*head, len(changes.posts), *posts, len(changes.replaced), *replaced, *closed]
 
 

@@ -22,7 +22,8 @@ class TestList:
     def test_the_most_recent_conversation_is_first(self, kept, output_of):
         kept.talk("look at the roadmap", "and the budget")
         kept.talk("any news?", place=THERE, agent="beta")
-        head, first, second = output_of(kept.run("list")).splitlines()
+        head, first, second, place = output_of(kept.run("list")).splitlines()
+        assert place == f"Store: sqlite:{kept.path}"
         assert head.startswith("conversation  ")
         assert columns_of(first) == [THERE, "beta", "2", "1"]
         assert first.endswith("  any news?")
@@ -44,7 +45,7 @@ class TestList:
 
     def test_a_prompt_of_blocks_is_shown_by_its_text(self, kept, output_of):
         kept.push(UserMessageState([{"type": "image", "source": {}}, {"type": "text", "text": "describe this"}]))
-        assert output_of(kept.run("list")).rstrip().endswith("describe this")
+        assert output_of(kept.run("list")).splitlines()[1].endswith("describe this")
 
     @pytest.mark.parametrize("columns", [100, 140])
     def test_no_line_is_wider_than_the_terminal(self, kept, output_of, columns):
@@ -70,11 +71,11 @@ class TestList:
         kept.talk("hello")
         kept.push(UserMessageState("look"), place=f"{HERE}/1", agent="helper", asked_by="some/ref/0/1")
         for options, expected in (((), [HERE]), (("--all",), [f"{HERE}/1", HERE])):
-            lines = output_of(kept.run("list", *options)).splitlines()[1:]
+            lines = output_of(kept.run("list", *options)).splitlines()[1:-1]
             assert [line.split()[0] for line in lines] == expected
 
     def test_an_empty_store_has_no_conversations(self, kept, output_of):
-        assert "There are no conversations yet." in output_of(kept.run("list"))
+        assert "There are no conversations in sqlite:" in output_of(kept.run("list"))
 
 
 class TestConversationArgument:

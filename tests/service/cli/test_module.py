@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import pytest
 from click.testing import CliRunner
 from example_modules import EXAMPLES, Checker
@@ -133,3 +136,35 @@ async def test_one_of_several_modules_of_a_project_must_be_chosen(tmp_path):
     ended = await run_command("module", "validate", str(tmp_path))
     assert ended.code == 2
     assert "Give the package or the file of one of them." in ended.output
+
+
+async def test_a_new_project_passes_its_own_test_and_the_checks_and_is_used_by_its_agent(tmp_path):
+    folder = tmp_path / "dice"
+    written = await run_command("module", "new", "tool-dice", str(folder))
+    assert written.code == 0
+    assert f"amplifier-slack play --config {folder}/agent.yaml" in written.output
+    validated = await run_command("module", "validate", str(folder))
+    assert validated.output.splitlines()[-1] == "Passed: 18 of 18 checks passed."
+    checked = await run_command("config", "check", str(folder / "agent.yaml"))
+    assert (checked.code, checked.output.endswith("no problems found, 1 agent (alpha).\n")) == (0, True)
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", folder)
+    tested = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=asyncio.subprocess.PIPE)
+    output, _ = await tested.communicate()
+    assert b"2 passed" in output, output.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("Dice", "'Dice' is not the name of a tool module. Choose one such as tool-dice"),
+        ("hooks-dice", "'hooks-dice' is not the name of a tool module."),
+        ("tool-todo", "A module tool-todo is installed already. Choose another name."),
+        ("tool-there", "there exists already. Choose another name"),
+    ],
+)
+async def test_a_new_module_needs_a_name_that_is_valid_and_free(tmp_path, name, problem):
+    (tmp_path / "there").mkdir()
+    refused = await run_command("module", "new", name, str(tmp_path / "there"))
+    assert refused.code == 2
+    assert problem in refused.output
+    assert not list((tmp_path / "there").iterdir())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -28,10 +29,9 @@ def instance(more):
 def error_of(ended, code=2):
     """Return the error message of a command that printed only this."""
     assert ended.code == code, ended.output
-    errors = [line for line in ended.output.splitlines() if line.startswith("Error: ")]
-    assert len(errors) == 1, ended.output
+    assert [line.startswith("Error: ") for line in ended.output.splitlines()].count(True) == 1, ended.output
     assert "Traceback" not in ended.output
-    return errors[0].removeprefix("Error: ")
+    return ended.output.partition("Error: ")[2]
 
 
 @pytest.fixture
@@ -50,7 +50,22 @@ async def test_the_service_is_a_script_and_a_package(program):
     env = {name: value for name, value in os.environ.items() if name not in TOKENS}
     process = await asyncio.create_subprocess_exec(*program, "run", env=env, stderr=asyncio.subprocess.PIPE)
     _, output = await process.communicate()
-    assert error_of(Ended(process.returncode, output.decode())).startswith("SLACK_APP_TOKEN is not set.")
+    ended = Ended(process.returncode, output.decode())
+    assert re.fullmatch(
+        r"2 problems:\n  SLACK_BOT_TOKEN is not set.+\n  SLACK_APP_TOKEN is not set.+\n", error_of(ended)
+    )
+
+
+async def test_missing_tokens_and_a_misspelt_module_are_reported_at_once(config_file):
+    config = config_file(f"{instance('tools: [tool-tdo]')}\nslack: {{transport: http}}")
+    ended = await run_command("run", "--config", str(config))
+    assert [line.split(". ")[0] for line in error_of(ended).splitlines()] == [
+        "3 problems:",
+        "  instances.a: There is no module 'tool-tdo'",
+        "  SLACK_BOT_TOKEN is not set",
+        "  SLACK_SIGNING_SECRET is not set: `transport: http` requires it",
+    ]
+    assert "Did you mean 'tool-todo'?" in ended.output
 
 
 @pytest.mark.parametrize(
@@ -106,23 +121,30 @@ async def test_an_unreachable_slack_exits_with_code_1(error, url):
         ("sqlite:{folder}/folder.db", "{folder}/folder.db"),
         ("sqlite:{folder}/text.db", "{folder}/text.db"),
         ("sqlite:{folder}/newer.db", "has version 99"),
-        ("sqlite:{folder}/locked.db", "another process"),
     ],
 )
 async def test_a_store_that_cannot_be_used_exits_with_code_2_and_is_left_unchanged(error, tmp_path, store, message):
     (tmp_path / "folder.db").mkdir()
     (tmp_path / "text.db").write_bytes(b"a text and no database, whatever its name says" * 50)
-    for name in ("newer", "locked"):
-        await (await open_store(f"sqlite:{tmp_path}/{name}.db")).aclose()
+    await (await open_store(f"sqlite:{tmp_path}/newer.db")).aclose()
     with closing(sqlite3.connect(tmp_path / "newer.db")) as newer:
         newer.execute("PRAGMA user_version = 99")
     before = [(tmp_path / f"{name}.db").read_bytes() for name in ("text", "newer")]
-    with closing(sqlite3.connect(tmp_path / "locked.db", isolation_level=None)) as locked:
-        locked.execute("BEGIN EXCLUSIVE")
-        line = await error(AMPLIFIER_SLACK_STORE=store.format(folder=tmp_path))
+    line = await error(AMPLIFIER_SLACK_STORE=store.format(folder=tmp_path))
     assert message.format(folder=tmp_path) in line
     assert "hunter2" not in line
     assert [(tmp_path / f"{name}.db").read_bytes() for name in ("text", "newer")] == before
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [("sqlite:{folder}/locked.db", "another process"), ("redis://127.0.0.1:9/0", "Connection refused")],
+)
+async def test_a_store_that_is_unavailable_exits_with_code_1(error, tmp_path, store, message):
+    await (await open_store(f"sqlite:{tmp_path}/locked.db")).aclose()
+    with closing(sqlite3.connect(tmp_path / "locked.db", isolation_level=None)) as locked:
+        locked.execute("BEGIN EXCLUSIVE")
+        assert message in await error(code=1, AMPLIFIER_SLACK_STORE=store.format(folder=tmp_path))
 
 
 async def test_a_wrong_password_of_redis_is_reported_without_the_password(error):

@@ -47,7 +47,10 @@ def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
     ("text", "message"),
     [
         ("instances: {a: {persona: {name: A, emoji: ':owl:', colour: red}}}", "instances.a.persona.colour: unknown"),
-        ("instance: {}", "instance: unknown key; valid keys: instances, slack, workspace, store, limits, log, "),
+        (
+            "instance: {}",
+            "instance: unknown key; did you mean instances? Valid keys: instances, slack, workspace, store, limits, ",
+        ),
         ("stores: a", "stores: unknown key"),
         ("instances: {a: {persona: {name: A}}}", "instances.a.persona.emoji: is missing."),
         ("instances: {a: {persona: {name: A, emoji: owl}}}", "instances.a.persona.emoji: "),

@@ -47,13 +47,25 @@ def test_a_default_applies_to_a_variable_that_is_not_set_or_blank(load):
 
 
 def test_two_dollar_signs_are_one_and_other_texts_stay(load):
-    assert load(name="$${TEAM} $TEAM ${} $(x)").instances["a"].persona.name == "${TEAM} $TEAM ${} $(x)"
+    name = load({"TEAM": "Owls"}, name="$${TEAM} $${A-b} $TEAM $(x) ${TEAM}").instances["a"].persona.name
+    assert name == "${TEAM} ${A-b} $TEAM $(x) Owls"
+
+
+@pytest.mark.parametrize("form", ["${A-b}", "${A:?x}", "${ A }", "${}", "${A", "${NOPE:-${A}}", "${A-sk-ant-1}"])
+def test_an_unsupported_form_is_an_error_that_shows_the_supported_ones(load, form):
+    with pytest.raises(ConfigError) as error:
+        load({"A": "value"}, name=form)
+    assert "instances.a.persona.name: the text after ${ is not a supported reference." in str(error.value)
+    assert "Supported are ${NAME}, ${NAME:-default} for" in str(error.value)
+    assert "$${ for the text ${." in str(error.value)
+    assert "sk-ant-1" not in str(error.value)
 
 
 def test_the_error_names_every_missing_variable_with_its_key(load):
     with pytest.raises(ConfigError) as error:
-        load(name="${TEAM_NAME}", key="${SOME_KEY}")
-    assert "instances.a.persona.name: the environment variable TEAM_NAME is not set." in str(error.value)
+        load({"BLANK": ""}, name="${TEAM_NAME} ${BLANK} ${TEAM_NAME}", key="${SOME_KEY}")
+    assert str(error.value).count("instances.a.persona.name: the environment variable TEAM_NAME is not set.") == 1
+    assert "instances.a.persona.name: the environment variable BLANK is empty." in str(error.value)
     assert "instances.a.providers.0.config.api_key: the environment variable SOME_KEY is not set." in str(error.value)
 
 
@@ -67,3 +79,29 @@ def test_child_processes_do_not_inherit_the_variables_of_secret_options(load, *,
     config = load({"TEAM": "Owls", "SOME_KEY": "secret"}, name="${TEAM}", key="${SOME_KEY}", taken=taken)
     assert provider(config)["api_key"] == "secret"
     assert ("SOME_KEY" in os.environ, "TEAM" in os.environ) == (not taken, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_removed"),
+    [
+        ("instances: {a: {tools: [{module: x, config: {api_key: '${IT}'}}]}}", True),
+        ("instances: {a: {tools: [{module: x, config: {env: {ANTHROPIC_API_KEY: '${IT:-none}'}}}]}}", True),
+        ("instances: {a: {tools: [{module: x, config: {apikey: '${IT}'}}]}}", True),
+        ("instances: {a: {tools: [{module: x, config: {sshKey: '${IT}'}}]}}", True),
+        ("instances: {a: {tools: [{module: x, config: {token: {value: ['${IT}']}}}]}}", True),
+        ("store: '${IT}'", True),
+        ("store: 'redis://me:${IT}@host:6379/0'", True),
+        ("store: 'sqlite:${IT}/conversations.db'", False),
+        ("instances: {monkey: {tools: [{module: x, config: {root: '${IT}'}}]}}", False),
+        ("instances: {token: {tools: [{module: x, config: {root: '${IT}'}}]}}", False),
+        ("instances: {a: {tools: [{module: x, config: {monkey: '${IT}'}}]}}", False),
+        ("instances: {a: {tools: [{module: x, config: {api_key: 'k-${IT}'}}]}}", False),
+        ("instances: {a: {tools: [{module: x, config: {api_key: '$${IT}'}}]}}", False),
+    ],
+)
+def test_only_a_whole_secret_or_the_password_of_a_url_is_removed_from_the_environment(
+    config_file, monkeypatch, text, *, is_removed: bool
+):
+    monkeypatch.setenv("IT", "value")
+    load_config(config_file(text.replace("{tools", "{persona: {name: A, emoji: ':owl:'}, tools")), Environment())
+    assert ("IT" not in os.environ) == is_removed

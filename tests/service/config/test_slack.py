@@ -44,7 +44,7 @@ def test_the_section_limits_users_and_channels(config_file):
         ("{listen: '127.0.0.1:99999'}", "slack.listen: must be a host and a port"),
         (
             "{user: [U012AB3CD]}",
-            "slack.user: unknown key; valid keys: transport, listen, users, channels, external",
+            "slack.user: unknown key; did you mean users? Valid keys: transport, listen, users, channels, external",
         ),
         ("socket", "slack: must be a mapping"),
         ("{listeners: json:loads}", "slack.listeners: must be a list"),

@@ -389,7 +389,9 @@ def test_a_configuration_that_cannot_be_read_exits_with_code_2(tmp_path):
             "its orchestrator cannot answer: RuntimeError: no idea. Correct or replace it.",
         ),
         (
-            foreign_loops.EXACT.replace("prompt, context, providers, tools, hooks):", "prompt, context):"),
+            foreign_loops.EXACT.replace(
+                "providers, tools, hooks):\n        async", "providers, tools, hooks, more):\n        async"
+            ),
             FAILED,
             "its orchestrator cannot answer: TypeError: ",
         ),

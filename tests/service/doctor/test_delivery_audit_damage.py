@@ -153,7 +153,7 @@ def test_messages_with_expired_ids_in_a_file_are_counted(file_url):
 
 
 def test_a_file_of_a_newer_version_is_refused(file_url):
-    damage_file(file_url, "UPDATE run_version SET version = 2")
+    damage_file(file_url, "UPDATE run_version SET version = version + 1")
     result = run("doctor", "--store", file_url)
     assert result.exit_code == 2
     assert "have version 2; this installation supports up to version 1" in result.output

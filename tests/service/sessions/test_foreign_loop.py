@@ -10,7 +10,7 @@ import pytest
 from anthropic_server import Gate, text, tool_call
 from session_tests import ANA, HERE, ProgressRecorder, steering
 
-from connector.protocols import QueueFull
+from connector.protocols import QueueFull, RunFailed
 from service.config.config import ModuleConfig
 
 EVERY = {"exact": foreign_loops.EXACT, "steered": foreign_loops.STEERED, "documented": foreign_loops.DOCUMENTED}
@@ -20,10 +20,10 @@ EVERY = {"exact": foreign_loops.EXACT, "steered": foreign_loops.STEERED, "docume
 def sessions_with(tmp_path, started):
     """Start a manager over an SQLite file whose agent has this loop."""
 
-    def start(source):
+    def start(source, **fields):
         path = tmp_path / f"loop_{uuid4().hex}.py"  # a process imports a module of one name once
         path.write_text(source)
-        return started(orchestrator=ModuleConfig(module="loop-foreign", source=str(path)), tools=_todo())
+        return started(orchestrator=ModuleConfig(module="loop-foreign", source=str(path)), tools=_todo(), **fields)
 
     return start
 
@@ -205,3 +205,111 @@ async def test_a_loop_may_be_steered_by_an_async_function(model, sessions_with):
         gate.open()
         await working
         assert await sessions.delivered("alpha", HERE, ["T:C:2.0"]) == {"T:C:2.0"}
+
+
+_NOTHING = """
+class Loop:
+    async def execute(self, prompt, context, providers, tools, hooks):
+        {body}
+
+
+async def mount(coordinator, config):
+    loop = Loop()
+    await coordinator.mount("orchestrator", loop)
+    if hasattr(loop, "steer"):
+        coordinator.register_capability("session.steer", loop.steer)
+"""
+OWN_HISTORY = _NOTHING.format(body="return 'fine'")
+SETS_MESSAGES = _NOTHING.format(
+    body="""rows = [{"role": each["role"], "content": each["content"]} for each in await context.get_messages()]
+        rows += [{"role": "user", "content": prompt}, {"role": "assistant", "content": "fine"}]
+        await context.set_messages(rows)
+        return 'fine'"""
+)
+WINDOW = SETS_MESSAGES.replace("await context.get_messages()]", "(await context.get_messages())[:0]]")
+SILENT = _NOTHING.format(body="""await context.add_message({"role": "user", "content": prompt})""")
+
+
+@pytest.mark.parametrize("source", [OWN_HISTORY, SETS_MESSAGES, WINDOW])
+async def test_a_loop_with_a_history_of_its_own_has_read_its_prompt(model, sessions_with, source):
+    progress = ProgressRecorder()
+    async with sessions_with(source) as sessions:
+        for number in range(1, 4):  # equal texts are different messages
+            assert await run(sessions, progress, "yes", f"T:C:{number}.0") == "fine"
+        ids = {f"T:C:{number}.0" for number in range(1, 4)}
+        assert await sessions.delivered("alpha", HERE, ids) == ids
+    assert len(progress.data("thinking")) == 3
+
+
+async def test_a_loop_that_returns_nothing_has_no_answer(model, sessions_with):
+    progress = ProgressRecorder()
+    async with sessions_with(SILENT) as sessions:
+        assert await run(sessions, progress) == ""
+        assert await sessions.delivered("alpha", HERE, [HERE]) == {HERE}
+    assert progress.statuses == ["success"]
+
+
+IGNORES_ITS_STOP = foreign_loops.EXACT.replace(
+    "answer = await provider.complete(ChatRequest(messages=[Message(**row) for row in rows], tools=specs or None))",
+    """call = asyncio.ensure_future(provider.complete(ChatRequest(messages=[Message(**row) for row in rows])))
+        while not call.done():
+            try:
+                await asyncio.shield(call)
+            except asyncio.CancelledError:
+                pass
+        answer = call.result()""",
+)
+
+
+async def test_a_loop_that_ignores_its_stop_leaves_the_conversation_usable_and_writes_no_row_later(
+    model, sessions_with
+):
+    progress, gate = ProgressRecorder(), Gate()
+    model.reply(gate, text("too late"))
+    async with sessions_with(IGNORES_ITS_STOP) as sessions:
+        working = asyncio.create_task(run(sessions, progress))
+        await gate.reached.wait()
+        assert sessions.stop("alpha", HERE, immediate=True)
+        assert await working == ""
+        assert await run(sessions, progress, "again", "T:C:2.0") == "fine"
+        gate.open()
+        assert await run(sessions, progress, "and again", "T:C:3.0") == "fine"
+        ids = {HERE, "T:C:2.0", "T:C:3.0"}
+        assert await sessions.delivered("alpha", HERE, ids) == ids
+    assert progress.statuses == ["cancelled", "success", "success"]
+    assert "too late" not in str(model.bodies[-1])
+
+
+@pytest.mark.parametrize("error", ["TypeError('one argument more')", "ValueError('not now')"])
+async def test_a_message_that_the_loop_refuses_is_for_the_next_run(model, sessions_with, error):
+    gate = Gate()
+    model.reply(gate, text("fine"))
+    source = foreign_loops.STEERED.replace("self.queue.put_nowait(message)", f"raise {error}")
+    async with sessions_with(source) as sessions:
+        working = asyncio.create_task(run(sessions, None))
+        await gate.reached.wait()
+        assert not sessions.inject("alpha", HERE, **steering("T:C:2.0"))
+        gate.open()
+        assert await working == "fine"
+
+
+async def test_a_loop_that_exits_fails_its_run_only(model, sessions_with):
+    async with sessions_with(_NOTHING.format(body="raise SystemExit(3)")) as sessions:
+        with pytest.raises(RunFailed):
+            await run(sessions, None)
+
+
+async def test_the_next_request_of_the_loop_has_the_ephemeral_injections_of_hooks_once(model, sessions_with, tmp_path):
+    hook = tmp_path / f"hook_{uuid4().hex}.py"
+    hook.write_text(
+        "from orchestrator_interactive.kernel import HookResult\n\n\n"
+        "async def remind(event, data):\n"
+        "    return HookResult(action='inject_context', context_injection='Be brief.', ephemeral=True)\n\n\n"
+        "async def mount(coordinator, config):\n"
+        "    coordinator.hooks.register('session:start', remind)\n"
+    )
+    hooks = [ModuleConfig(module="hooks-brief", source=str(hook))]
+    async with sessions_with(foreign_loops.EXACT, hooks=hooks) as sessions:
+        for number in (1, 2):
+            await run(sessions, None, "hello", f"T:C:{number}.0")
+    assert [str(body).count("Be brief.") for body in model.bodies] == [1, 0]

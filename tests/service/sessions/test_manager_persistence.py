@@ -13,7 +13,7 @@ from session_tests import HERE, steering
 from connector import RunFailed
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.records import Key
-from orchestrator_interactive.interactions.states import FinishedState, UserMessageState
+from orchestrator_interactive.interactions.states import FinishedState, RunFinishedState, UserMessageState
 from orchestrator_interactive.interactions.stores import open_store
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.config.config import ModuleConfig
@@ -52,15 +52,13 @@ async def test_a_conversation_with_a_log_is_resumed_and_a_new_one_started(model,
     events = []
     for conversation in (HERE, HERE, "T:C:2.0"):
         async with started(hooks=(hook,)) as sessions:
-            noted.write_text("")  # the preflight check starts a session, too
+            noted.write_text("")
             await sessions.execute("alpha", conversation, "hello")
             events += noted.read_text().split()
     assert events == ["session:start", "session:resume", "session:start"]
 
 
-async def test_the_preflight_check_and_other_contexts_write_no_log(model, started, store):
-    async with started("alpha", "beta"):
-        pass
+async def test_a_context_without_a_log_writes_none(model, started, store):
     async with started(context=ModuleConfig(module="context-simple")) as sessions:
         await sessions.execute("alpha", HERE, "hello")
     assert await store.keys() == []
@@ -162,6 +160,38 @@ async def test_a_run_with_tools_and_injected_messages_continues_after_a_kill_at_
         assert [each["role"] for each in messages[:2]] in (["user"], ["user", "assistant"])
         assert messages[0]["content"][0]["text"] == "the task"
         assert messages[-1]["content"][-1]["text"] == "and now?"
+
+
+async def test_each_run_has_one_recorded_end_after_a_kill_at_any_commit_and_a_resume(model, manager):
+    store = SnapshotStore()
+    model.reply(tool_call("list_files"))
+    async with manager(store=store) as sessions:
+        await sessions.execute("alpha", HERE, "one")
+        await sessions.execute("alpha", HERE, "two")
+    assert len(store.snapshots) == 8
+    for snapshot in store.snapshots:
+        for _ in range(2):  # it is killed again before it can note that the run is over
+            async with manager(store=snapshot) as sessions:
+                assert await sessions.resume("alpha", HERE) == "fine"
+        stack = InteractionStack(snapshot, HERE, "alpha")
+        states = [entry.state async for entry in stack.iter_last_n(await stack.length())]
+        ends = [type(each) for each in states if isinstance(each, UserMessageState | FinishedState)]
+        assert ends in ([UserMessageState, RunFinishedState], [UserMessageState, RunFinishedState] * 2)
+        assert isinstance(states[-1], FinishedState)
+    assert "Finished" not in str(model.bodies)
+
+
+async def test_a_run_that_has_failed_is_not_run_again_by_a_resume(model, manager):
+    store = MemoryStore()
+    async with manager(store=store) as sessions:
+        model.fail(400, "invalid_request_error")
+        with pytest.raises(RunFailed, match="refused the request"):
+            await sessions.execute("alpha", HERE, "one")
+        asked = len(model.bodies)
+        with pytest.raises(RunFailed, match="I was interrupted"):
+            await sessions.resume("alpha", HERE)
+        assert len(model.bodies) == asked
+        assert await sessions.execute("alpha", HERE, "two") == "fine"
 
 
 async def test_a_summarised_conversation_continues_after_a_kill(model, manager, assert_continues):

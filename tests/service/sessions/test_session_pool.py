@@ -32,8 +32,7 @@ def evicting(started, noted):
 
 
 def events(noted):
-    """Return the noted events after those of the preflight check."""
-    return noted.read_text().split()[2:]
+    return noted.read_text().split()
 
 
 async def first_end(noted):

@@ -106,13 +106,13 @@ async def test_new_and_existing_folders_are_private(tmp_path, config, template):
 
 
 @pytest.mark.parametrize("limit", [{"quota_mb": 1}, {"quota_files": 2}])
-async def test_a_template_that_exceeds_the_quota_is_a_config_error(config, start, template, limit):
+async def test_a_template_that_exceeds_the_quota_is_a_config_error(config, template, limit):
     (template / "large.bin").write_bytes(b"x" * (MB + 1))
     limited = config(template=template, **limit)
     with pytest.raises(
         ConfigError, match=r"workspace\.template: .* Increase workspace\.quota_files or workspace\.quota_mb"
     ):
-        await start(limited).__aenter__()
+        await Workspaces(limited).check()
 
 
 async def test_a_template_that_grows_past_the_quota_fails_the_run(tmp_path, config, start, template, model):

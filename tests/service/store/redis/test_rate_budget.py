@@ -129,6 +129,20 @@ def test_a_pause_blocks_all_calls_and_then_one_is_allowed(with_budgets):
         assert await one.take(BUCKET, LIMIT) > 1
 
 
+def test_the_calls_that_are_left_are_reported_and_not_taken(with_budgets):
+    @with_budgets
+    async def test(one, two, clock):
+        assert await one.left(BUCKET, LIMIT) == 10
+        for _ in range(4):
+            await one.take(BUCKET, LIMIT)
+        clock.advance(2)
+        assert [await two.left(BUCKET, LIMIT) for _ in range(2)] == pytest.approx([7, 7])
+        await one.pause(BUCKET, 30)
+        assert await two.left(BUCKET, LIMIT) == 0
+        clock.advance(30.01)
+        assert await two.left(BUCKET, LIMIT) == pytest.approx(1, abs=0.01)
+
+
 def test_a_shorter_pause_does_not_end_a_longer_one(with_budgets):
     @with_budgets
     async def test(budget, _, clock):

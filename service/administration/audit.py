@@ -1,0 +1,211 @@
+"""The audit log: JSON lines, each chained to the one before it by a hash. It never contains the text of a message."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from connector.observer import Observer
+from orchestrator_interactive.storage.sqlite import WorkerThread
+from service.config.config_errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from connector.observer import LeaseMove, RunReport
+    from connector.protocols import End, InboxEntry
+
+log = structlog.get_logger(__name__)
+
+_FIRST = "0" * 64
+_KEYS = {"seq", "time", "kind", "fields", "prev", "hash"}
+# Bytes that are read from the end of the file for its last line.
+_TAIL = 1024 * 1024
+
+
+class AuditLog:
+    """Appends entries; each is on the disk before the next one is written.
+
+    Every append locks the file, so that processes of one machine may share it. An entry that cannot be written is
+    reported, kept, and written before the next one: the service continues.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, which is created if it is missing.
+
+        Raises:
+            ConfigError: it cannot be written, or its last line is no entry.
+        """
+        self._path = path
+        self._unwritten: list[dict[str, Any]] = []
+        self._thread = WorkerThread("audit")
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._append([])
+        except (OSError, ValueError) as e:
+            reason = e.strerror if isinstance(e, OSError) else "its last line is not an entry of an audit log"
+            raise ConfigError(f"audit: {path} cannot be used: {reason}. Name another file, or move it away.") from e
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Append an entry in the background."""
+        entry = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "kind": kind, "fields": fields}
+        self._thread.do(lambda: self._write(entry))
+
+    async def aclose(self) -> None:
+        """Close the file once all entries are written."""
+        await self._thread.run(os.close, self._file)
+        self._thread.end()
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        self._unwritten.append(entry)
+        try:
+            self._append(self._unwritten)
+        except (OSError, ValueError) as e:
+            log.error("audit.not_written", path=str(self._path), entries=len(self._unwritten), problem=str(e))  # noqa: TRY400 - the message gives the reason
+        else:
+            self._unwritten = []
+
+    def _append(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Append all entries or none.
+
+        Raises:
+            OSError: the file cannot be written.
+            ValueError: its last line is no entry.
+        """
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            size = os.fstat(self._file).st_size
+            tail = os.pread(self._file, _TAIL, max(size - _TAIL, 0))
+            whole, _, torn = tail.rpartition(b"\n")
+            last: Any = json.loads(whole.rpartition(b"\n")[2]) if whole else {"seq": 0, "hash": _FIRST}
+            if not isinstance(last, dict) or not isinstance(last.get("seq"), int):
+                raise ValueError("no entry")  # noqa: TRY004 - as for other lines
+            if torn:  # a process was killed while it wrote
+                size -= len(torn)
+                log.warning("audit.repaired", path=str(self._path), dropped_bytes=len(torn))
+                now = datetime.now(UTC).isoformat(timespec="milliseconds")
+                dropped = {"time": now, "kind": "audit.repaired", "fields": {"dropped_bytes": len(torn)}}
+                entries = chain([dropped], entries)
+            lines = b""
+            for entry in entries:
+                last = {"seq": last["seq"] + 1, **entry, "prev": last["hash"]}
+                last["hash"] = _hash(last)
+                lines += f"{json.dumps(last)}\n".encode()
+            if lines:
+                os.ftruncate(self._file, size)
+                _write_all(self._file, lines, size)
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+class AuditObserver(Observer):
+    """Records reports of the connector, and passes them on; to record another kind of report, add its method here."""
+
+    def __init__(self, audit: AuditLog, then: Observer) -> None:
+        self._audit = audit
+        self._then = then
+
+    def stopped(self, door: str, user: str, conversation_id: str, run_id: str | None) -> None:
+        self._audit.record("run.stop", user=user, door=door, conversation=conversation_id, run=run_id)
+        self._then.stopped(door, user, conversation_id, run_id)
+
+    def refused(self, user: str, channel: str, why: str) -> None:
+        self._audit.record("access.refused", user=user, channel=channel, why=why)
+        self._then.refused(user, channel, why)
+
+    def run(
+        self, run_id: str, conversation_id: str, instance: str, message_id: str
+    ) -> AbstractContextManager[RunReport]:
+        return self._then.run(run_id, conversation_id, instance, message_id)
+
+    def called(self, method: str, result: str) -> None:
+        self._then.called(method, result)
+
+    def admitted(self, conversation_id: str, entry: InboxEntry) -> None:
+        self._then.admitted(conversation_id, entry)
+
+    def left_inbox(self, ends: Collection[End]) -> None:
+        self._then.left_inbox(ends)
+
+    def lease(self, move: LeaseMove) -> None:
+        self._then.lease(move)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A verified file: its number of entries, each problem as a sentence, and the checkpoint of its last entry."""
+
+    entries: int
+    problems: tuple[str, ...]
+    checkpoint: str
+    is_torn: bool = False
+
+
+def verify(path: Path, checkpoint: str | None = None) -> Chain:
+    """Check that each entry is unchanged and follows the one before it, and that the file contains a checkpoint.
+
+    A checkpoint is `SEQ:HASH` of an entry. Without one that is kept elsewhere, entries that were removed at the end,
+    or a file that was written anew, are not detected.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    problems, seq, before, count, is_found, is_torn = [], 0, _FIRST, 0, checkpoint is None, False
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                is_torn = True
+                break
+            count += 1
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = None
+            if not isinstance(entry, dict) or entry.keys() != _KEYS:
+                problems.append(f"line {number} is not an entry.")
+                seq += 1
+                continue
+            if entry["hash"] != _hash(entry):
+                problems.append(f"line {number} was edited: its hash does not match.")
+            if (entry["seq"], entry["prev"]) != (seq + 1, before):
+                problems.append(
+                    f"line {number} does not follow the line before it: lines were removed, added or moved."
+                )
+            seq, before = entry["seq"] if isinstance(entry["seq"], int) else seq + 1, entry["hash"]
+            is_found |= checkpoint == f"{seq}:{before}"
+    if not is_found:
+        problems.append(f"after line {count}: the checkpoint {checkpoint} is not in the file; entries were removed.")
+    return Chain(count, tuple(problems), f"{seq}:{before}", is_torn)
+
+
+def _hash(entry: dict[str, Any]) -> str:
+    covered = {name: value for name, value in entry.items() if name != "hash"}
+    return sha256(json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _write_all(file: int, lines: bytes, size: int) -> None:
+    """Write to the disk; if that fails, leave the file as it was.
+
+    Raises:
+        OSError: it failed.
+    """
+    try:
+        written = os.write(file, lines)
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, size)
+        raise
+    if written < len(lines):
+        os.ftruncate(file, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

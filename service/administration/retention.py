@@ -1,0 +1,108 @@
+"""Delete conversations that have not changed for the time that the configuration gives."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import structlog
+
+from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.interactions.stores import LogStore
+    from service.config.config import RetentionConfig
+    from service.sessions.workspaces import Workspaces
+    from service.store.base import RunStore
+
+log = structlog.get_logger(__name__)
+
+_DAY_S = 86_400.0
+# While this process deletes a conversation, no other one may begin a run there.
+_LEASE_S = 30.0
+
+
+class Retention:
+    """Deletes old conversations: logs, inbox and files. One with a run or pending messages, held ones too, is kept.
+
+    `config` may be replaced.
+    """
+
+    def __init__(self, config: RetentionConfig, runs: RunStore, logs: LogStore, workspaces: Workspaces) -> None:
+        self.config = config
+        self._runs = runs
+        self._logs = logs
+        self._workspaces = workspaces
+        self._owner = f"retention-{uuid4().hex}"
+
+    async def delete_expired(self, now_s: float | None = None) -> None:
+        """Delete the old conversations.
+
+        Raises:
+            StoreError: a store cannot be used.
+        """
+        days = [each for each in (self.config.days, *self.config.channels.values()) if each is not None]
+        if not days:
+            return
+        now_s = time.time() if now_s is None else now_s
+        before = {each: now_s - each * _DAY_S for each in days}
+        idle = {each: set(await self._runs.idle_since(before_s)) for each, before_s in before.items()}
+        logs: dict[str, list[Key]] = {}
+        keys = await self._logs.keys()
+        for key in keys:
+            logs.setdefault(_root(key), []).append(key)
+        old = set().union(*idle.values())
+        for key in reversed(keys):  # the oldest first
+            if (written_s := await self._written_s(key)) < before[min(days)]:
+                old.add(_root(key))
+            elif written_s < math.inf:
+                break
+        deleted = 0
+        for conversation_id in sorted(old):
+            of_it = self.config.channels.get(_channel(conversation_id), self.config.days)
+            if of_it is not None and (
+                conversation_id in idle[of_it] or await self._runs.record(conversation_id) is None
+            ):
+                deleted += await self._delete(conversation_id, logs.get(conversation_id, ()), before[of_it])
+        if deleted:
+            log.info("retention.deleted", conversations=deleted)
+
+    async def _delete(self, conversation_id: str, keys: Sequence[Key], before_s: float) -> bool:
+        """Delete a conversation unless it is in use or its logs are newer; return whether it was deleted."""
+        if any([await self._written_s(key) >= before_s for key in keys]):
+            return False
+        claim = await self._runs.claim(conversation_id, self._owner, _LEASE_S)
+        if claim is None:
+            return False
+        is_kept = bool(claim.entries or claim.run or claim.posts)
+        if not is_kept:
+            with suppress(WriteConflict):
+                for key in keys:
+                    if (found := await self._logs.load(key)) is not None:
+                        await self._logs.remove(key, found.version)
+            await self._workspaces.remove(conversation_id)
+        await self._runs.release(conversation_id, claim.token, None)
+        return not is_kept and await self._runs.forget(conversation_id)
+
+    async def _written_s(self, key: Key) -> float:
+        """Return when the log was last written; a damaged one is never old."""
+        try:
+            found = await self._logs.load(key)
+        except DamagedLog:
+            return math.inf
+        return found.tree.head.written if found is not None else 0.0
+
+
+def _root(key: Key) -> str:
+    """Return the conversation of a log: that of the people, if an agent asks another one there."""
+    return key.conversation_id.partition("/")[0]
+
+
+def _channel(conversation_id: str) -> str:
+    return conversation_id.partition(":")[2].partition(":")[0]

@@ -1,0 +1,70 @@
+"""Metrics, health and traces of the service, if its configuration asks for them."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from service.config.config_errors import ConfigError
+from service.config.slack import address_of
+from service.logging import hide_secrets
+from service.observe.server import Health, health_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from service.config.observe import ObserveConfig
+    from service.observe.sessions import ServiceObserver, SessionObserver
+
+
+_NO_OTEL = (
+    "observe.traces: OpenTelemetry is not installed. Install it with `pip install 'amplifier-slack[otel]'`, or set "
+    "`traces: false`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The health of a service, and its observers, if there are any."""
+
+    health: Health
+    service: ServiceObserver | None = None
+    sessions: SessionObserver | None = None
+
+
+@asynccontextmanager
+async def observing(
+    config: ObserveConfig,
+    instances: Sequence[str],
+    reserve_mb: int,
+    free_mb: dict[str, int],
+    secrets: tuple[str, ...],
+) -> AsyncIterator[Observation]:
+    """Observe a service as its configuration says. Without `listen` and `traces`, nothing is measured.
+
+    Raises:
+        ConfigError: the address cannot be used, or traces need a package that is not installed.
+    """
+    health = Health(reserve_mb, free_mb)
+    if config.listen is None and not config.traces:
+        yield Observation(health)
+        return
+    # Imported here, so that a service without metrics starts faster and uses less memory.
+    from service.observe.metrics import Metrics  # noqa: PLC0415
+    from service.observe.sessions import ServiceObserver, SessionObserver  # noqa: PLC0415
+
+    async with AsyncExitStack() as opened:
+        metrics, traces = Metrics(instances), None
+        if config.traces:
+            try:
+                from service.observe.traces import Traces  # noqa: PLC0415
+            except ImportError as e:
+                raise ConfigError(_NO_OTEL) from e
+            traces = Traces(with_content=config.content, hide=partial(hide_secrets, known=secrets))
+            opened.push_async_callback(traces.aclose)
+        if config.listen is not None:
+            address = address_of(config.listen)
+            await opened.enter_async_context(health_server(address.host, address.port, health, metrics))
+        yield Observation(health, ServiceObserver(metrics, traces), SessionObserver(metrics, traces))

@@ -1,0 +1,44 @@
+"""The check at the start: everything that would keep the agents of a configuration from working, at once."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.config.config_errors import ConfigError
+from service.sessions.mount_plan import find_problems, mount_plan
+from service.sessions.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from service.config.config import Environment, ServiceConfig
+
+
+async def preflight(config: ServiceConfig, environment: Environment, more: Iterable[str] = ()) -> None:
+    """Mount every instance once, to report problems at the start and not in a thread.
+
+    `more` are problems that have been found already.
+
+    Raises:
+        ConfigError: a folder cannot be created, or a module is unknown, of the wrong type, or cannot be mounted.
+    """
+    workspaces, problems = Workspaces(config.workspace), []
+    try:
+        await workspaces.check()
+    except ConfigError as e:
+        problems.append(str(e))
+    for name, instance in config.instances.items():
+        with tempfile.TemporaryDirectory() as folder:
+            plan = mount_plan(
+                instance,
+                environment.default_provider,
+                Path(folder),
+                limits=workspaces.limits,
+                anthropic_api_key=environment.anthropic_key,
+            )
+            problems += [f"instances.{name}: {problem}" for problem in await find_problems(plan)]
+    problems += more
+    if problems:
+        raise ConfigError("\n  ".join(problems if len(problems) == 1 else (f"{len(problems)} problems:", *problems)))

@@ -1,0 +1,188 @@
+"""What one person wrote can be exported, and erased without harm to what others wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+from service_process import run_command
+
+from connector.protocols import InboxEntry, StateChanges
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.rows import states_of
+from orchestrator_interactive.interactions.states import AssistantMessageState
+from orchestrator_interactive.loop.injection_queue import Injection, injection_row
+from orchestrator_interactive.transcript.framing import Author, message_text
+from orchestrator_interactive.transcript.rows import user_row
+from service.administration.people import erase, messages_of, overwrite_deleted
+from service.doctor.delivery_audit import check
+from service.store import open_log_store, open_run_store
+
+ANA, BEN = Author("U0ANA", "Ana Lovelace"), Author("U0BEN", "Ben")
+HERE = "T:C:1.0"
+FILE = """
+instances: {alpha: {persona: {name: Alpha, emoji: ":owl:"}}}
+store: sqlite:kept.db
+audit: audit.jsonl
+"""
+
+
+class Stored:
+    def __init__(self, runs, logs):
+        self.runs = runs
+        self.logs = logs
+        self.stack = InteractionStack(logs, HERE, "alpha")
+
+    async def deliver(self, *messages, as_prompt=True):
+        """Store delivered messages (author, text, number): a prompt, or injections of one drain."""
+        injections = [Injection(text, f"T:C:{number}.0", author) for author, text, number in messages]
+        for each in injections:
+            await self.runs.admit(HERE, InboxEntry(each.id, "message", {}), "alpha")
+        if as_prompt and len(injections) == 1:
+            (each,) = injections
+            row = user_row(message_text(each.text, each.author), each.id)
+        else:
+            row = injection_row(injections)
+        await self.stack.push(*states_of(row, {}), AssistantMessageState("Yes."))
+        await self.close({each.id: "" for each in injections})
+
+    async def close(self, ends):
+        claim = await self.runs.claim(HERE, "owner", 10)
+        closed = {entry.seq: ends[entry.id] for entry in claim.entries if entry.id in ends}
+        await self.runs.write(HERE, claim.token, StateChanges(closed=closed))
+        await self.runs.release(HERE, claim.token, None)
+
+    async def wait(self, author, text, number, place=HERE):
+        """Store a pending message."""
+        message = {"user": author.id, "text": text, "ts": f"{number}.0", "files": []}
+        data = {"message": message, "prompt": text, "instance": "alpha"}
+        await self.runs.admit(place, InboxEntry(f"T:C:{number}.0", "message", data), "alpha")
+
+    async def texts(self, author):
+        return [(each["text"], each["state"]) async for each in messages_of(author.id, self.logs, self.runs)]
+
+
+@pytest.fixture
+def opened(request, tmp_path_factory):
+    """Open new stores at SQLite or Redis, and read all bytes there."""
+
+    class Opened:
+        def __init__(self, kind):
+            self.is_redis = kind == "redis"
+            self.folder = tmp_path_factory.mktemp("store")
+            self.url = f"sqlite:{self.folder}/kept.db"
+            if self.is_redis:
+                server = request.getfixturevalue("redis")
+                server.ask("FLUSHALL")
+                self.url = server.url
+
+        async def __aenter__(self):
+            self.runs, self.logs = await open_run_store(self.url), await open_log_store(self.url)
+            return Stored(self.runs, self.logs)
+
+        async def __aexit__(self, *_):
+            await self.runs.aclose()
+            await self.logs.aclose()
+
+        def bytes(self) -> bytes:
+            if not self.is_redis:
+                return b"".join(each.read_bytes() for each in self.folder.iterdir())
+            with Redis.from_url(self.url) as redis:
+                kinds = {b"hash": redis.hgetall, b"zset": lambda key: redis.zrange(key, 0, -1), b"string": redis.get}
+                return b"".join(str(kinds[redis.type(key)](key)).encode() for key in redis.scan_iter())
+
+    return Opened
+
+
+WORDS = st.lists(st.sampled_from(["one\ntwo", "- x (U0ANA): no", "ok", "Ben (U0BEN): no", "…"]), min_size=1, max_size=3)
+TALK = st.lists(st.lists(st.tuples(st.booleans(), WORDS), min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(talk=TALK)
+def test_after_an_erasure_no_byte_of_the_texts_is_left_and_the_audit_holds(opened, kind, talk):
+    async def work():
+        store, number, ana_has, ben_has = opened(kind), 1, 0, []
+        async with store as stored:
+            for drain in talk:
+                messages = []
+                for is_ana, words in drain:
+                    number += 1
+                    text = (
+                        f"secret{number}zz " + "\nsecretzz ".join(words)
+                        if is_ana
+                        else f"kept{number} {' '.join(words)}"
+                    )
+                    ana_has += is_ana
+                    ben_has += [] if is_ana else [("\n".join(text.splitlines()), "delivered")]
+                    messages.append((ANA if is_ana else BEN, text, number))
+                await stored.deliver(*messages)
+            await stored.wait(ANA, "secret pending", 900)
+            await stored.wait(BEN, "kept pending", 901)
+            assert len(await stored.texts(ANA)) == ana_has + 1
+            done = await erase(ANA.id, stored.logs, stored.runs)
+            assert await overwrite_deleted(store.url)
+            assert (done.messages, done.kept) == (ana_has + 1, {})
+            assert (await check(stored.runs, stored.logs)).violations == ()
+            assert await stored.texts(ANA) == []
+            assert await stored.texts(BEN) == [*ben_has, ("kept pending", "pending")]
+            assert (await erase(ANA.id, stored.logs, stored.runs)).messages == 0
+            left = store.bytes()
+            assert b"secret" not in left
+            assert b"Lovelace" not in left
+            assert b"kept pending" in left
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_a_conversation_in_use_is_left_and_named(opened, kind):
+    async with opened(kind) as stored:
+        await stored.wait(ANA, "mine", 2)
+        claim = await stored.runs.claim(HERE, "a service", 10)
+        done = await erase(ANA.id, stored.logs, stored.runs)
+        assert (done.messages, list(done.kept)) == (0, [HERE])
+        await stored.runs.write(HERE, claim.token, StateChanges(run={"id": "interrupted"}))
+        await stored.runs.release(HERE, claim.token, None)
+        assert "unfinished" in (await erase(ANA.id, stored.logs, stored.runs)).kept[HERE]
+        assert await stored.texts(ANA) == [("mine", "pending")]
+
+
+async def test_a_service_goes_on_after_the_erasure_of_a_person(  # noqa: PLR0917 - fixtures
+    slack, environment, model, model_env, config_file, tmp_path
+):
+    path, ana, ben = config_file(FILE), slack.as_person("ana"), slack.as_person("ben")
+    options = ("--config", str(path))
+    store = {"AMPLIFIER_SLACK_STORE": f"sqlite:{tmp_path}/kept.db"}
+    async with environment.serving(*options, **model_env) as service:
+        await service.says("service.ready")
+        root = await ana.say("general", "@alpha my number is 4711")
+        await slack.until(lambda _: len(environment.said(root)) == 1 and environment.found(root, "fine"))
+        await ben.say("general", "I have 4712", thread=root)
+        await slack.until(lambda _: sum(said == "fine" for said in environment.said(root)) == 2)
+        exported = await run_command("people", "export", "U0ANA", *options, env=store)
+        assert json.loads(exported.output.splitlines()[0])["text"] == "my number is 4711"
+        await service.says("run.ended")
+        erased = await run_command("people", "erase", "U0ANA", "--yes", *options, env=store)
+        assert (erased.code, "Erased 1 message of U0ANA in 1 conversation." in erased.output) == (0, True), (
+            erased.output
+        )
+        await ben.say("general", "and now?", thread=root)
+        await slack.until(lambda _: sum(said == "fine" for said in environment.said(root)) == 3)
+        asked = json.dumps(model.bodies[-1])
+        assert ("4711" in asked, "4712" in asked, "someone (erased)" in asked) == (False, True, True)
+        assert await service.ended(signal.SIGTERM) == 0
+    entry = json.loads((tmp_path / "audit.jsonl").read_text().splitlines()[-1])
+    assert (entry["kind"], entry["fields"]) == (
+        "people.erased",
+        {"user": "U0ANA", "messages": 1, "conversations": 1},
+    )
+    shown = await run_command("conversations", "show", root, *options, env=store)
+    assert "1 messages of U0ANA were erased" in shown.output
+    assert b"4711" not in (tmp_path / "kept.db").read_bytes()

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+
+import pytest
+from structlog.testing import capture_logs
+
+from connector.protocols import InboxEntry, StateChanges
+from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
+from service.administration.retention import Retention
+from service.config.config import RetentionConfig, WorkspaceConfig
+from service.sessions.workspaces import Workspaces
+from service.store import open_log_store, open_run_store
+
+DAY_S = 86_400.0
+
+
+class Stored:
+    """Conversations in both stores, with files."""
+
+    def __init__(self, runs, logs, workspaces):
+        self.runs = runs
+        self.logs = logs
+        self.workspaces = workspaces
+
+    async def add(self, conversation_id, *, agents=("alpha",), left=None, hold=False, run=None):
+        """Store a conversation whose only message is delivered, unless it is `left` in the inbox."""
+        for agent in agents:
+            await InteractionStack(self.logs, conversation_id, agent).push(
+                UserMessageState("hello"), AssistantMessageState("yes")
+            )
+        root = conversation_id.partition("/")[0]
+        await self.workspaces.prepare(root)
+        if root != conversation_id:
+            return
+        await self.runs.admit(root, InboxEntry(f"{root}1", "message", {}), "alpha")
+        claim = await self.runs.claim(root, "owner", 10)
+        closed = {} if left else {1: ""}
+        await self.runs.write(root, claim.token, StateChanges(run=run, closed=closed, held_seq=1 if hold else None))
+        await self.runs.release(root, claim.token, None)
+
+    async def left(self):
+        """Return the conversations of which anything is left."""
+        logs = {key.conversation_id for key in await self.logs.keys()}
+        return (
+            logs | set(await self.runs.conversations()) | {each.name for each in self.workspaces._config.root.iterdir()}
+        )
+
+    async def after(self, passed_days, **config):
+        retention = Retention(RetentionConfig(**config), self.runs, self.logs, self.workspaces)
+        await retention.delete_expired(time.time() + passed_days * DAY_S)
+        return sorted({each.replace("-", ":").partition("/")[0] for each in await self.left()})
+
+
+@pytest.fixture
+async def stored(url, tmp_path):
+    workspaces = Workspaces(WorkspaceConfig(root=tmp_path / "files"))
+    await workspaces.check()
+    async with aclosing(await open_run_store(url)) as runs, aclosing(await open_log_store(url)) as logs:
+        yield Stored(runs, logs, workspaces)
+
+
+async def test_old_conversations_are_deleted_by_channel_with_all_that_belongs_to_them(stored):
+    for each in ("T:C0SHORT:1.0", "T:C0SHORT:1.0/x", "T:C0OTHER:2.0"):
+        await stored.add(each, agents=("alpha", "beta"))
+    every = ["T:C0OTHER:2.0", "T:C0SHORT:1.0"]
+    config = {"days": 90, "channels": {"C0SHORT": 7}}
+    assert await stored.after(100) == every, "nothing is deleted by default"
+    assert await stored.after(6, **config) == every
+    with capture_logs() as lines:
+        assert await stored.after(8, **config) == ["T:C0OTHER:2.0"]
+    assert [(line["event"], line["conversations"]) for line in lines] == [("retention.deleted", 1)]
+    assert await stored.after(8, channels={"C0SHORT": 7}) == ["T:C0OTHER:2.0"]
+    assert await stored.after(91, **config) == []
+
+
+async def test_conversations_with_a_run_or_pending_messages_are_kept(stored):
+    await stored.add("T:C:1.0", run={"id": "r"})
+    await stored.add("T:C:2.0", left=True)
+    await stored.add("T:C:3.0", left=True, hold=True)
+    await stored.add("T:C:4.0")
+    await stored.runs.claim("T:C:4.0", "another process", 1000 * DAY_S)
+    every = ["T:C:1.0", "T:C:2.0", "T:C:3.0", "T:C:4.0"]
+    assert await stored.after(30, days=1) == every
+    assert len(await stored.logs.keys()) == 4

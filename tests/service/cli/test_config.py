@@ -1,0 +1,103 @@
+"""`amplifier-slack init`, `config schema` and `config check`."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import pytest
+import yaml
+from service_process import run_command
+from stored_conversations import run
+
+from service.config.config import ServiceConfig, load_config
+
+FILES = "{module: tool-filesystem, config: {rot: .}}"
+PERSONA = "persona: {name: A, emoji: ':owl:'}"
+
+
+@pytest.fixture
+def written(tmp_path):
+    """The path of a file that `init` wrote."""
+    file = tmp_path / "agents.yaml"
+    assert run("init", str(file)).exit_code == 0
+    return file
+
+
+def schema():
+    return json.loads(run("config", "schema").stdout)
+
+
+async def test_init_writes_a_file_that_is_valid_and_names_the_schema_beside_it(written):
+    (beside,) = re.findall(r"^# yaml-language-server: \$schema=(\S+)$", written.read_text(), re.MULTILINE)
+    assert json.loads((written.parent / beside).read_text()) == schema()
+    assert list(load_config(written).instances) == ["alpha"]
+    checked = await run_command("config", "check", str(written))
+    assert (checked.code, checked.output) == (0, f"{written}: no problems found, 1 agent (alpha).\n")
+
+
+def test_each_default_in_the_file_is_valid_once_its_comment_sign_is_removed(written):
+    text = re.sub(
+        r"^#(?: (?=\w+:)| ( +\w+: *)(?=[^ #]))", r"\1", written.read_text().partition("\n\n")[2], flags=re.MULTILINE
+    )
+    assert (
+        load_config(written)
+        == ServiceConfig.model_validate(
+            {**yaml.safe_load(text), "workspace": load_config(written).workspace, "store": load_config(written).store}
+        ).model_copy()
+    )
+    assert set(yaml.safe_load(text)) == set(ServiceConfig.model_fields)
+
+
+def test_init_keeps_an_existing_file_without_force(written):
+    written.write_text("instances: {}")
+    refused = run("init", str(written))
+    assert refused.exit_code == 2
+    assert f"{written} exists already. Name another file, or replace it with --force." in refused.output
+    assert run("init", str(written), "--force").exit_code == 0
+    assert load_config(written).instances
+
+
+def test_the_schema_describes_every_key():
+    sections = [schema(), *schema()["$defs"].values()]
+    objects = [each for section in sections for each in (section, *section.get("anyOf", ())) if "properties" in each]
+    assert not [
+        f"{each['title']}.{n}" for each in objects for n, p in each["properties"].items() if not p.get("description")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_valid"),
+    [
+        (f"instances: {{a: {{{PERSONA}, tools: [tool-todo, {{module: tool-x, config: {{a: 1}}}}]}}}}", True),
+        (f"instances: {{a: {{{PERSONA}, tool: []}}}}", False),
+        (f"instances: {{a: {{{PERSONA}}}}}\nlog: {{level: loud}}", False),
+    ],
+)
+def test_the_schema_accepts_what_the_service_accepts(text, is_valid):
+    assert jsonschema.Draft7Validator(schema()).is_valid(yaml.safe_load(text)) is is_valid
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            "instancs: {}\nslack: {tranport: http}",
+            ["did you mean instances?", "slack.tranport: unknown key; did you mean transport?"],
+        ),
+        (
+            f"instances: {{a: {{{PERSONA}, tools: [tool-tdo]}}, b: {{{PERSONA}, tools: [{FILES}]}}}}",
+            [
+                "2 problems:",
+                "instances.a: There is no module 'tool-tdo'. Did you mean 'tool-todo'?",
+                "did you mean 'root'?",
+            ],
+        ),
+    ],
+)
+async def test_a_check_reports_all_problems_at_once_and_what_was_probably_meant(config_file, text, parts):
+    checked = await run_command("config", "check", str(config_file(text)))
+    assert checked.code == 2
+    assert [part for part in parts if part not in checked.output] == []
+    assert checked.output.count("Error: ") == 1
