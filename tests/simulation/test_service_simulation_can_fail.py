@@ -16,13 +16,15 @@ from simulated.service.replica import Sessions, Slots
 from simulated.service.run_table import Conversation, RunTable
 from simulated.service.store_observer import OTHER_TEAM
 
-from connector.protocols import StateChanges
+from connector.protocols import MessageAuthor, StateChanges
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient, ThreadHistory
+from orchestrator_interactive.interactions.states import RunFinishedState
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
 from service.runs import StoredRuns
+from service.store.base import Admission
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,17 @@ def lose_every_third(self, conversation_id, entry, agent):
 def forget_id(self, conversation_id, entry, agent):
     self.conversations.setdefault(conversation_id, Conversation()).ends.pop(entry.id, None)
     return RunTable.admit(self, conversation_id, entry, agent)
+
+
+def lose_overtaking(kind):
+    """Lose the entry that an edit or a deletion stores under the id of its message, which is still on its way."""
+
+    def admit(self, conversation_id, entry, agent):
+        if entry.kind == kind and entry.data.get("edited_ts") and ":" not in entry.id.partition(".")[2]:
+            return Admission(is_new=False, owner=None)
+        return RunTable.admit(self, conversation_id, entry, agent)
+
+    return table(admit=admit)
 
 
 def change_stops(change):
@@ -140,7 +153,12 @@ def lose_end(_found, changes):
 
 
 def lose_held(_found, changes):
-    return replace(changes, held_seq=None) if "done" in changes.closed.values() else changes
+    held_seq = None if "done" in changes.closed.values() else changes.held_seq
+    return replace(changes, held_seq=held_seq, stopped_s=None)
+
+
+def lose_held_at_the_end(_found, changes):
+    return replace(changes, held_seq=None) if changes.run is not None and "id" not in changes.run else changes
 
 
 def withdraw_held(found, changes):
@@ -251,6 +269,25 @@ def swap_steers(self, *given, **more):
     return all(taken)
 
 
+async def execute_without_a_time(self, *given, **more):
+    return await Sessions.execute(self, *given, **{**more, "written_s": None})
+
+
+async def execute_without_notes(self, *given, **more):
+    return await Sessions.execute(self, *given, **{**more, "notes": None})
+
+
+async def execute_with_notes_in_the_run(self, *given, **more):
+    """Give the notes to the run like messages."""
+    notes, execute = more.pop("notes"), asyncio.create_task(Sessions.execute(self, *given, **more))
+    author = MessageAuthor("U1", "Code")
+    while notes and not execute.done():
+        await asyncio.sleep(0.02)
+        for note_id, text in notes.items():
+            Sessions.inject(self, *given[:2], text, message_id=note_id, author=author, written_s=9e9)
+    return await execute
+
+
 class WithoutResults:
     """A model that gets no tool results."""
 
@@ -275,6 +312,17 @@ async def new_session_without_results(self, key):
 
     for event in (events.SESSION_START, events.SESSION_RESUME):
         session.coordinator.hooks.register(event, wrap_the_model)
+    return session
+
+
+async def new_session_with_two_ends(self, key):
+    session = await Sessions._new_session(self, key)
+
+    async def end_again(_event, _data):
+        await session.coordinator.get_capability("interactions.stack").push(RunFinishedState())
+        return HookResult()
+
+    session.coordinator.hooks.register(events.EXECUTION_END, end_again)
     return session
 
 
@@ -317,13 +365,34 @@ DEFECTS = {
     "the loop gets the newer of two messages first": defect(
         "which was written and accepted earlier", "urgent steers", sessions=sessions(inject=swap_steers), seeds=(32,)
     ),
+    "a prompt is read before older messages that wait": defect(
+        *("which is older and was waiting", "few slots", "late events"),
+        without=DELAYS | {"short queue"},
+        sessions=sessions(execute=execute_without_a_time),
+        seeds=(53, 167),
+    ),
+    "a run does not read the notes before it": defect(
+        "did not read it", "notes", without=DELAYS, sessions=sessions(execute=execute_without_notes)
+    ),
+    "a run reads notes like messages": defect(
+        "was read during a run", "notes", sessions=sessions(execute=execute_with_notes_in_the_run)
+    ),
+    "a note is not posted": defect("is in the thread 0 times", "notes", client=notices_without("^📝 .*")),
     "a message does not wait for older ones": defect(
         *("which was acknowledged when", "existing threads", "late events", "slow Slack", "failing Slack"),
         without=("kills", "pauses", "two conversations"),
         tasks=partial(BackgroundTasks, older_first_s=0.0),
-        seeds=(382, 957),
+        seeds=(552,),
     ),
     "the store loses edits": defect("is the last accepted one", "edits", table=table(fetch=lose_edits)),
+    "a deletion that overtakes its message has no effect": defect(
+        *("was read after its deletion", "deletions", "late events"),
+        without=DELAYS,
+        table=lose_overtaking("withdrawal"),
+    ),
+    "an edit that overtakes its message has no effect": defect(
+        *("was read after version", "edits", "late events"), without=DELAYS, table=lose_overtaking("message")
+    ),
     "the store loses runs": defect("has not ended", "kills", table=change_claims(lose_run)),
     "the store marks pending posts as made": defect(
         *("is not in the thread", "kills", "slow Slack"),
@@ -333,6 +402,11 @@ DEFECTS = {
     "the store loses what a stop holds back": defect(
         *("began without a cause", "stops"),
         table=change_claims(lambda _, claim: replace(claim, held_seq=0), due=waiting_anywhere),
+    ),
+    "the store forgets the time of the last stop": defect(
+        *("began without a cause", "stops", "late events", "kills"),
+        table=change_claims(lambda _, claim: replace(claim, stopped_s=0.0)),
+        seeds=(23,),
     ),
     "the store reports no work": defect("still has work", "kills", table=table(due=lambda *_: [])),
     "the store wakes no process": defect(
@@ -353,20 +427,24 @@ DEFECTS = {
     ),
     "pending cleanup is lost": defect("is left", "kills", table=change_writes(lose_cleanup), seeds=(12,)),
     "the end of a run is lost": defect(
-        "had its end notice", "kills", "permanent model errors", table=change_writes(lose_end), seeds=(33,)
+        *("no later notice counts it", "kills", "permanent model errors"), table=change_writes(lose_end), seeds=(593,)
     ),
     "a stop holds nothing back": defect(
-        "began without a cause", "stops", "kills", table=change_writes(lose_held), seeds=(16,)
+        "began without a cause", "stops", "kills", table=change_writes(lose_held), seeds=(239,)
+    ),
+    "the end of a run does not store what its notice counts": defect(
+        "existed, and was posted again", "kills", table=change_writes(lose_held_at_the_end), seeds=(13,)
     ),
     "a held message is lost": defect(
         *("was held back, and a later stop", "stops", "slow store", "impatient people"),
         table=change_writes(withdraw_held),
-        seeds=(46,),
+        without=("reloads",),
+        seeds=(219,),
     ),
     "a stop is older than the run": defect(
         *("was stopped without a stop for it", "stops", "flaky store", "slow store", "late events"),
         table=change_stops(lambda data: {**data, "at": "9999999999.000000"}),
-        seeds=(37,),
+        seeds=(629,),
     ),
     "an unknown outcome is not posted": defect(
         "and no notice names it", "kills", client=notices_without("Outcome unknown: [^.]*[.]"), seeds=(20,)
@@ -410,7 +488,7 @@ DEFECTS = {
     "calls of a dead process are not awaited": defect(
         *("is left", "kills", "orphaned calls", "slow Slack"),
         tasks=partial(BackgroundTasks, calls_late_s=0.0),
-        seeds=(939,),
+        seeds=(3662,),
     ),
     "a second stop has no effect": defect(
         *("had to end at once", "stops"),
@@ -429,6 +507,9 @@ DEFECTS = {
     ),
     "the model gets no results": defect(
         "A provider would refuse", sessions=sessions(_new_session=new_session_without_results)
+    ),
+    "the end of a run is recorded twice": defect(
+        "has not one end for each run", sessions=sessions(_new_session=new_session_with_two_ends)
     ),
     "the log loses answers": defect("and not in the log", logs=override(MemoryStore, commit=commit_without_answers)),
     "the outbox does not look up posts": defect(

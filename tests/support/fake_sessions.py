@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,6 @@ class Injected:
     text: str
     author: MessageAuthor
     files: tuple[str, ...]
-    is_note: bool = False
 
 
 @dataclass
@@ -44,6 +43,7 @@ class FakeRun:
     read: set[str] = field(default_factory=set)
     author: MessageAuthor | None = None
     files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     fence: int | None = None
     resumed: bool = False
     suspended: bool = False
@@ -148,12 +148,15 @@ class FakeSessionManager:
         *,
         message_id: str | None = None,
         author: MessageAuthor | None = None,
+        written_s: float | None = None,
         files: tuple[str, ...] = (),
+        notes: Mapping[str, str] | None = None,
         fence: int | None = None,
     ) -> str:
         assert message_id is not None
+        assert written_s is not None
         run = self._run(instance_name, conversation_id, prompt, on_progress, fence)
-        run.author, run.files = author, files
+        run.author, run.files, run.notes = author, files, tuple((notes or {}).values())
         return await self._held(run, message_id)
 
     async def resume(
@@ -226,7 +229,6 @@ class FakeSessionManager:
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
-        is_note: bool = False,
     ) -> bool:
         run = self._active.get((instance_name, conversation_id))
         if run is None or not run.listening:
@@ -237,7 +239,7 @@ class FakeSessionManager:
             raise Refused("It has no words; send it with some.")
         if run.full:
             raise QueueFull
-        run.injections.append(Injected(message_id, prompt, author, files, is_note))
+        run.injections.append(Injected(message_id, prompt, author, files))
         self.injected.append(prompt)
         run.wake()
         return True

@@ -26,10 +26,10 @@ class FakeResponse(dict[str, Any]):
 class FakeWebClient:
     """A workspace with one thread, in which calls fail with `error`, or a method with its next `errors`.
 
-    Agent sessions are not available.
+    An error `None` is a success. Agent sessions are not available, unless they have errors.
     """
 
-    def __init__(self, error: str = "", errors: Mapping[str, Iterable[Mapping[str, Any]]] | None = None) -> None:
+    def __init__(self, error: str = "", errors: Mapping[str, Iterable[Mapping[str, Any] | None]] | None = None) -> None:
         self.error = error
         self.thread: list[dict[str, Any]] = [{"ts": "1.0"}]
         self.calls: list[tuple[str, dict[str, Any], float]] = []
@@ -38,7 +38,8 @@ class FakeWebClient:
     async def api_call(self, method: str, *, data: dict[str, Any]) -> FakeResponse:
         self.calls.append((method, data, round(asyncio.get_running_loop().time(), 3)))
         error = next(self._errors.get(method, iter(())), None)
-        if word := "feature_disabled" if method.startswith("agents.") else self.error:
+        is_missing = method.startswith("agents.") and method not in self._errors
+        if word := "feature_disabled" if is_missing else self.error:
             error = {"error": word}
         if error is not None:
             raise SlackApiError("refused", FakeResponse({"ok": False, **error}))

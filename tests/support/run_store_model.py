@@ -40,6 +40,7 @@ class Conversation:
     run: dict | None = None
     posts: dict = field(default_factory=dict)
     held_seq: int = 0
+    stopped_s: float = 0.0
     entries: list[InboxEntry] = field(default_factory=list)
     ends: dict[int, str] = field(default_factory=dict)
     at_once: bool = False
@@ -61,6 +62,7 @@ class Conversation:
             self.run = dict(changes.run) or None
             self.posts = self.posts if "id" in changes.run else {}
         self.held_seq = self.held_seq if changes.held_seq is None else changes.held_seq
+        self.stopped_s = self.stopped_s if changes.stopped_s is None else changes.stopped_s
         waiting = {each.seq for each in self.waiting}
         for seq, data in changes.replaced.items():
             if seq in waiting:
@@ -133,6 +135,7 @@ class RunStoreMachine(RuleBasedStateMachine):
             return
         assert claim.token > max(expected.tokens, default=0)
         assert (claim.run, claim.posts, claim.held_seq) == (expected.run, expected.posts, expected.held_seq)
+        assert claim.stopped_s == expected.stopped_s
         assert claim.entries == expected.waiting
         expected.exists = True
         expected.tokens.append(claim.token)
@@ -159,6 +162,7 @@ class RunStoreMachine(RuleBasedStateMachine):
             run=st.sampled_from([None, None, {}, {"id": 1}, {"id": "ü\n", "by": [{"x": 1.5}, None]}, {"left": ["x"]}]),
             posts=st.dictionaries(st.sampled_from(["1", "2", "stop\n="]), CONTENTS, max_size=2),
             held_seq=st.none() | PLACES,
+            stopped_s=st.none() | st.floats(0, 3e9),
             replaced=st.dictionaries(PLACES, st.builds(dict, text=TEXTS), max_size=2),
             closed=st.dictionaries(PLACES, st.sampled_from(["", "withdrawn", "refused", "done"]), max_size=3),
         ),

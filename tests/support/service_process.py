@@ -1,6 +1,6 @@
 """The real command `amplifier-slack` in its own processes, with the local Slack.
 
-They are forked, which saves the start of Python and its imports; `playing` runs `make play`.
+They are forked, which saves the start of Python and its imports; `playing` runs what `make play` does.
 """
 
 from __future__ import annotations
@@ -123,11 +123,10 @@ async def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> 
 
 
 @asynccontextmanager
-async def playing(config: Path) -> AsyncIterator[str]:
-    """The local Slack with the service in it, started as people start them, once it is ready; gives the page's URL."""
-    bot = [AMPLIFIER_SLACK, "run", "--config", str(config)]
+async def playing(folder: Path) -> AsyncIterator[str]:
+    """Run `amplifier-slack play` once it is ready; gives the page's URL."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "local_slack", "--port", "0", "--bot", "alpha", "--", *bot),
+        *(sys.executable, "-m", "amplifier_slack", "play", "--port", "0", "--folder", str(folder)),
         env=_environment({}),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -195,11 +194,9 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 async def _ready_url(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    url, seen = "", ""
+    seen = ""
     async for line in process.stdout:
         seen += line.decode()
-        if not url and (match := _URL.search(line.decode())):
-            url = match[0]
-        if "service.ready" in line.decode():
-            return url
+        if match := _URL.search(line.decode()):
+            return match[0]
     raise AssertionError(f"the service did not get ready:\n{seen}")

@@ -13,9 +13,10 @@ from service_process import playing
 from slack_environment import SlackEnvironment
 from tool_gate import GATED_TOOL, ToolGate
 
+import service
 from local_slack import LocalSlack
 
-ROOT = Path(__file__).parents[2]
+PLAY = Path(service.__file__).parent / "play"
 # A folder for screenshots of the browser tests.
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
 
@@ -76,6 +77,12 @@ async def browser(chromium_address: str) -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
+def open_page(browser: Browser) -> Callable[[str], Awaitable[SlackPage]]:
+    """Open the page of a local Slack at this URL."""
+    return lambda url: SlackPage.open(browser, url)
+
+
+@pytest.fixture
 async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
     """A Messages API whose responses the test controls; a service in this process uses it."""
     async with AnthropicServer() as server:
@@ -120,9 +127,9 @@ async def page(
 def play_config(folder: Path) -> Path:
     """Return a copy of the configuration of `make play` with workspaces of its own."""
     config = folder / "config.yaml"
-    text = (ROOT / "deploy/play/config.yaml").read_text()
+    text = (PLAY / "config.yaml").read_text()
     config.write_text(
-        text.replace("../../workspaces", "workspaces").replace("template: notes", f"template: {ROOT}/deploy/play/notes")
+        text.replace("template: notes", f"template: {PLAY}/notes").replace("level: warning", "level: info")
     )
     return config
 
@@ -130,5 +137,5 @@ def play_config(folder: Path) -> Path:
 @pytest.fixture
 async def playground(browser: Browser, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[SlackPage]]]:
     """Run what `make play` starts without a key; open its page."""
-    async with playing(play_config(tmp_path)) as url:
+    async with playing(tmp_path / "play") as url:
         yield lambda **size: SlackPage.open(browser, url, **size)

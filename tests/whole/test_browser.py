@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from pathlib import Path
+
 import pytest
 from anthropic_server import Gate, text, tool_call
 from playwright.async_api import expect
+from service_process import AMPLIFIER_SLACK
 
 pytestmark = pytest.mark.browser
 
@@ -81,7 +87,7 @@ async def test_an_urgent_message_interrupts_the_answer_and_a_stop_names_finished
     await half.reached.wait()
     await page.see(page.thread, "⚙️")
     await page.write(page.thread, "!only the budget, and run its tests")
-    await page.see(page.thread, "First, the roadmap. It")
+    await page.see(page.thread, "First, the roadmap.")
     await page.see_reaction(page.thread, "!only the budget", "eyes")
     await tests_tool.reached.wait()
     status = await page.see(page.thread, "Running the tests — 12 of 40 passed…")
@@ -105,3 +111,22 @@ async def test_a_rejected_key_is_reported_in_plain_words_and_the_next_message_wo
     model.reply(text("Here I am."))
     await page.write(page.thread, "and now?")
     await page.see(page.thread, "Here I am.")
+
+
+async def test_without_a_bot_the_page_gives_the_command_that_connects_one(open_page, environment, tmp_path):
+    page = await open_page(environment.slack.url)
+    note = page.by("offline-note")
+    await expect(note).to_contain_text("No bot is connected. Start one with")
+    command = await note.locator("code").inner_text()
+    assert f"SLACK_API_URL={environment.slack.api_url} " in command
+    path = f"{Path(AMPLIFIER_SLACK).parent}:{os.environ['PATH']}"
+    env = {"HOME": str(tmp_path), "PATH": path, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    bot = await asyncio.create_subprocess_shell(command, cwd=tmp_path, env=env, start_new_session=True)
+    try:
+        await expect(note).to_be_hidden(timeout=20_000)
+        await page.write(page.channel, "@alpha hello")
+        await page.see(page.thread, "offline demo")
+    finally:
+        os.killpg(bot.pid, signal.SIGTERM)
+        await bot.wait()
+    await expect(note).to_be_visible()

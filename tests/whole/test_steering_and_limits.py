@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anthropic_server import text, tool_call
+from imitations import user_texts
 
 CONTINUE = "Write “continue” and I will carry on."
 
@@ -21,6 +22,22 @@ async def test_an_urgent_message_is_answered_during_a_tool_call_which_continues(
         place.tests.open()
         assert await place.said(ts) == ["12 of 40 so far.", "All passed."]
     assert "all passed" in str(model.bodies[-1]["messages"][-1])
+
+
+async def test_after_a_stop_the_held_message_and_the_new_one_are_read_as_plain_messages(opened, model):
+    model.reply(tool_call("run_tests", {}), stop_reason="tool_use")
+    model.reply(text("Both, then."))
+    async with opened() as place:
+        ts = await place.ask()
+        await place.tests.reached.wait()
+        held = await place.ana.say("general", "look at b.md too", thread=ts)
+        await place.reacted(held, "incoming_envelope")
+        await place.ana.react("general", ts, "x")
+        await place.posted(ts, "Stopped by")
+        await place.ana.say("general", "and at c.md", thread=ts)
+        await place.posted(ts, "Both, then.")
+    words = [block for block in user_texts(model.bodies[-1]) if ".md" in block]
+    assert [each.split(": ", 1)[1] for each in words] == ["look at b.md too", "and at c.md"]
 
 
 async def test_a_run_that_reaches_its_step_limit_says_so_and_continues_when_it_is_asked_to(opened, model):

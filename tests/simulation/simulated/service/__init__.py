@@ -26,6 +26,7 @@ WANTED = (
     *("a row of a stale owner refused", "a change of a stale owner refused"),
     *("agent mentioned in an existing thread", "no look-ups"),
     *("Slack outage", "call of a dead process", "permanent model error", "run stopped again"),
+    *("reload in a tool", "reload during a model call", "reload between steps of a run"),
     *("run waits for a slot, shown", "run waits for a slot, parked"),
     *("deletion of a status", "deletion of a root with replies", "deletion of a root without replies"),
 )

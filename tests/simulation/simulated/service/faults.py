@@ -79,6 +79,7 @@ class Faults:
             "kills": lambda: self._repeat([1, 1, 2, 3], self._kill, (3, 8)),
             "terminations": lambda: self._repeat([1, 1, 2], self._terminate, (2, 6)),
             "pauses": self._pause_one,
+            "reloads": lambda: self._repeat([1, 2, 3], self._reload, (1, 4)),
             "store outages": self._store_outages,
             "Slack outages": lambda: self._outage("Slack", self._environment.slack, [5, 20, 60]),
             "no look-ups": self._no_threads,
@@ -171,6 +172,11 @@ class Faults:
         if not self._is_over and process in self.connected():
             self._happens("termination", process)
             process.terminate()
+
+    def _reload(self, process: Replica) -> None:
+        if not self._is_over and process in self.connected():
+            self._happens("reload", process)
+            process.reload()
 
     async def _pause_one(self) -> None:
         if (process := await self._some_process()) is not None:

@@ -259,6 +259,8 @@ class People:
                 self._edit(edited)
         elif sim.occurs("deletions", 0.15):
             self._delete(sim.rng.choice(thread[sim.rng.choice([0, 1, 1, 1]) :] or thread))
+        elif sim.occurs("stops", 0.1):  # of a pending message: it is withdrawn
+            self._react(own := sim.rng.choice(thread[-2:]).message, own.user)
         elif sim.occurs("deletions", 0.05):
             self._delete_status(thread_ts)
         else:
@@ -310,8 +312,8 @@ class People:
         self._post(WrittenMessage(self._slack.write(self._author(), word, thread_ts), word, is_stop=True))
         self._sim.count("stop word")
 
-    def _react(self, message: SlackMessage) -> None:
-        user = self._author()
+    def _react(self, message: SlackMessage, user: str = "") -> None:
+        user = user or self._author()
         self._sim.log(user, f"adds x to {message.ts}")
         self._sim.count("stop reaction")
         delivery = self._events.send(_reacted(message, user, self._slack.now_ts()))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +23,7 @@ from connector.slack_api.rate_limiter import RateLimiter
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig
+from service.notes import Notes
 from service.sessions.manager import InProcessSessionManager
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation
@@ -34,21 +37,18 @@ _INSTANCES = [Instance(name, Persona(name.title(), ":owl:")) for name in ("alpha
 _LOW_RATE_LIMITS = 0.4
 
 
-def _config(**options: int) -> dict[str, InstanceConfig]:
+def _config(instructions: str = "You help.", **options: int) -> dict[str, InstanceConfig]:
     loop = ModuleConfig(module="loop-interactive", config=options)
     return {
         each.name: InstanceConfig(
             persona=PersonaConfig(name=each.persona.name, emoji=each.persona.emoji),
+            instructions=instructions,
             providers=(_AGENT,),
             tools=(),
             orchestrator=loop,
         )
         for each in _INSTANCES
     }
-
-
-_CONFIG = _config()
-_CONFIG_WITH_A_SHORT_QUEUE = _config(max_waiting=1)
 
 
 class _Workspaces:
@@ -108,7 +108,7 @@ class Slots(RunSlots):
 
 
 class Sessions(InProcessSessionManager):
-    """Sessions without a preflight, which would take most of a seed's time. Each run must have a slot."""
+    """Sessions in which each run must have a slot."""
 
     def watch(self, sim: Simulation, slots: Slots) -> None:
         self._sim, self._slots = sim, slots
@@ -117,9 +117,6 @@ class Sessions(InProcessSessionManager):
         if not self._slots.is_granted(conversation_id):
             self._sim.violation(f"A run began in {conversation_id} without a slot.")
         return await super().execute(instance_name, conversation_id, *given, **more)
-
-    async def _preflight(self) -> None:
-        """The configuration is valid."""
 
 
 class Replica:
@@ -130,9 +127,12 @@ class Replica:
         self.number = number
         self.is_connected = False
         self.intake: Intake | None = None
+        self.notes: Notes | None = None
+        # Takes over another configuration; the instructions change, so that each session becomes outdated.
+        self.reload: Callable[[], object] = lambda: None
         is_tight = "few slots" in sim.features
-        limits = RunLimits(runs_per_person=1, runs_per_channel=2) if is_tight else RunLimits()
-        self.slots = environment.parts.slots(sim, limits, sim.seed % 2 if is_tight else 5)
+        self._limits = RunLimits(runs_per_person=1, runs_per_channel=2) if is_tight else RunLimits()
+        self.slots = environment.parts.slots(sim, self._limits, sim.seed % 2 if is_tight else 5)
         self._environment = environment
         self._ended = asyncio.Event()
 
@@ -168,13 +168,13 @@ class Replica:
         scale = _LOW_RATE_LIMITS if sim.occurs("low rate limits", 1) else 1.0
         web: Any = WebClient(sim, environment.slack, self.number)
         workspaces: Any = _Workspaces()
-        config = _CONFIG_WITH_A_SHORT_QUEUE if sim.occurs("short queue", 1) else _CONFIG
+        options = {"max_waiting": 1} if sim.occurs("short queue", 1) else {}
         runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
         router = Router(_INSTANCES, runs, TEAM, BOT)
         logs = retrying(log_store, policy)
         async with (
             runs,
-            parts.sessions(config, "staged", workspaces, logs, environment.idle_evict_s) as sessions,
+            parts.sessions(_config(**options), "staged", workspaces, logs, environment.idle_evict_s) as sessions,
             RateLimiter(TEAM, scale=scale) as limiter,
             parts.tasks(parts.client(web, limiter)) as tasks,
             WorkerPool(
@@ -187,6 +187,13 @@ class Replica:
         ):
             sessions.watch(sim, self.slots)
             self.intake = Intake(context, runs, workers, admitter, BOT)
+            self.notes = Notes(runs.admit, [each.name for each in _INSTANCES])
+            reloads = itertools.count(1)
+            self.reload = lambda: (
+                sessions.configure(_config(f"Reload {next(reloads)}.", **options), ()),
+                router.configure(_INSTANCES),
+                self.slots.configure(self._limits),
+            )
             self.is_connected = True
             sim.log("process", f"{self.number} is connected")
             await self._ended.wait()

@@ -28,6 +28,7 @@ class Conversation:
     run: Mapping[str, Any] | None = None
     posts: dict[str, Any] = field(default_factory=dict)
     held_seq: int = 0
+    stopped_s: float = 0.0
     waiting: dict[int, InboxEntry] = field(default_factory=dict)
     ends: dict[str, str] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
@@ -72,7 +73,8 @@ class RunTable:
             return None
         found.owner, found.token, found.expires_s = owner, next(self._tokens), self._now() + lease_s
         found.due_s = found.expires_s
-        return Claim(found.token, found.run, dict(found.posts), found.held_seq, tuple(found.waiting.values()))
+        entries = tuple(found.waiting.values())
+        return Claim(found.token, found.run, dict(found.posts), found.held_seq, found.stopped_s, entries)
 
     def renew(self, conversation_id: str, token: int, lease_s: float) -> int:
         found = self._owned(conversation_id, token)
@@ -92,6 +94,8 @@ class RunTable:
             found.posts = {}
         if changes.held_seq is not None:
             found.held_seq = changes.held_seq
+        if changes.stopped_s is not None:
+            found.stopped_s = changes.stopped_s
         for seq, data in changes.replaced.items():
             if seq in found.waiting:
                 found.waiting[seq] = replace(found.waiting[seq], data=data)

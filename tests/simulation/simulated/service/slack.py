@@ -214,7 +214,6 @@ _METHODS = {
     "conversations.history": Slack._history,
     "users.info": Slack._user,
     "agents.sessions.setStatus": Slack._agent_session,
-    "agents.sessions.rename": Slack._agent_session,
 }
 
 

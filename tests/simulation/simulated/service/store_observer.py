@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from connector.protocols import Claim, InboxEntry, StateChanges
@@ -18,6 +19,7 @@ from simulated.simulation import Simulation
 OTHER_TEAM = "T2"
 OTHER_PROCESSES = 1001
 _MESSAGE_ID = re.compile(r"T1:C1:\d+\.\d+")
+_ENTRY_ID = re.compile(r"T1:C1:\d+\.\d+(?::edit:\d+\.\d+|:deleted)?")
 # The beginnings of posts about the end of a run that has no answer.
 END_NOTICES = ("🛑", "⚠️", "⏸️", "I am done and have nothing to add.")
 # Steps that were about to start may start this long after a stop.
@@ -68,8 +70,11 @@ class ConversationState:
         first: the message that the active run began with.
         posts: the posts of that run, by part: whether they are still to be made.
         waiting: the sequence numbers of the open inbox entries.
+        notes: those of notes, which start no run.
         stops: the times of the stops among them.
+        stopped_s: the time of the latest stop that had an effect; it holds back older messages that come later, too.
         written: the time of each entry.
+        changed: the time of each entry, or of the edit that it contains.
         held: entries up to this number are held back.
         holds: the sequence number and time of each stop that had an effect. It holds back what was accepted before it
             and is not newer. What one stop leaves free stays free, whatever the time of another.
@@ -83,13 +88,17 @@ class ConversationState:
     holds: dict[int, str] = field(default_factory=dict)
     posts: dict[str, bool] = field(default_factory=dict)
     stops: dict[int, str] = field(default_factory=dict)
+    stopped_s: float = 0.0
     written: dict[int, str] = field(default_factory=dict)
+    changed: dict[int, float] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
+    notes: set[int] = field(default_factory=set)
 
     @property
     def starts_a_run(self) -> bool:
         """Whether an entry waits that no stop holds back."""
-        return not all(map(self.is_held, self.waiting))
+        waiting = self.waiting - self.notes
+        return any(not self.is_held(seq) and self.changed.get(seq, inf) > self.stopped_s for seq in waiting)
 
     def is_held(self, seq: int) -> bool:
         written = self.written.get(seq, "")
@@ -104,6 +113,7 @@ class StoreObserver:
         self.runs: dict[str, ObservedRun] = {}
         self.commits: list[Commit] = []
         self.admitted_s: dict[str, float] = {}
+        self.read_s: dict[str, float] = {}
         self.delivered: set[str] = set()
         self.claims_s: dict[tuple[str, int], list[float]] = defaultdict(list)
         self.idle_stops: set[str] = set()
@@ -118,10 +128,13 @@ class StoreObserver:
             self.idle_stops.add(entry.id)
         if entry.kind != "catch_up":
             state.waiting.add(seq)
+        if entry.kind in ("note", "notice"):
+            state.notes.add(seq)
         if entry.kind == "stop":
             state.stops[seq] = entry.data.get("at", "")
         elif entry.kind != "catch_up":
-            state.written[seq] = entry.data.get("message", {}).get("ts", "")
+            ts = state.written[seq] = entry.data.get("message", {}).get("ts", "")
+            state.changed[seq] = float(max(ts, entry.data.get("edited_ts", "")) or inf)
         run = self.runs.get(state.run or "")
         if run is not None and entry.kind == "stop" and "message" in entry.data:
             is_older = entry.data["message"]["ts"] < run.first.split(":")[2]  # it is for an earlier run
@@ -151,6 +164,7 @@ class StoreObserver:
         is_started = state.starts_a_run
         state.posts |= {part: bool(post) for part, post in changes.posts.items()}
         state.holds |= {seq: state.stops[seq] for seq in self._effective_stops(state, changes)}
+        state.stopped_s = max(state.stopped_s, changes.stopped_s or 0.0)
         if not changes.closed:  # the owner releases the conversation with nothing but late changes left
             state.held = max(state.held, changes.held_seq or 0)
         run = self.runs.get(state.run or "")
@@ -205,7 +219,10 @@ class StoreObserver:
         if run is not None:
             run.last_step_s = self._sim.now()
         kinds = ", ".join(node.envelope["t"].removesuffix("State") for node in change.nodes)
-        self.delivered |= {each for node in change.nodes for each in _MESSAGE_ID.findall(str(node.envelope["data"]))}
+        data = [str(node.envelope["data"]) for node in change.nodes]
+        self.delivered |= {found for each in data for found in _MESSAGE_ID.findall(each)}
+        for found in (found for each in data for found in _ENTRY_ID.findall(each)):
+            self.read_s.setdefault(found, self._sim.now())
         self._sim.log("log", f"commits for {process}: {kinds or 'branches'}")
 
     def _run_of(self, conversation_id: str, process: int) -> ObservedRun | None:
@@ -215,8 +232,10 @@ class StoreObserver:
 
     def _effective_stops(self, state: ConversationState, changes: StateChanges) -> set[int]:
         """Return the stops that had an effect: no older message before them starts a run by itself."""
-        is_stopped = changes.run is not None and changes.run.get("stopped_by") is not None
-        has_effect = is_stopped or changes.held_seq is not None or "withdrawn" in changes.closed.values()
+        run = changes.run or {}
+        is_stopped = run.get("stopped_by") is not None or changes.held_seq is not None
+        # A stop before its run; the notice of a withdrawn message has another key.
+        has_effect = is_stopped or any(str(item.get("key")).endswith(":stopped") for item in run.get("cleanup", ()))
         return state.stops.keys() & changes.closed.keys() if has_effect else set()
 
     def _note_run(self, conversation_id: str, process: int, record: Mapping[str, Any], *, is_started: bool) -> None:

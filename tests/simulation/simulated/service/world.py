@@ -18,6 +18,7 @@ from .agent import AGENTS, AgentState, Tool
 from .faults import Faults, OtherWorkspace
 from .invariants import check_conversations
 from .network import NetworkStores
+from .notes import Reports
 from .people import Events, People
 from .replica import Sessions, Slots
 from .run_table import RunTable
@@ -60,9 +61,11 @@ FEATURES = {
     "existing threads": 0.25,
     # Slack refuses to return threads.
     "no look-ups": 0.2,
+    "notes": 0.3,
+    "reloads": 0.2,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
-_DRAWN_SEPARATELY = ("few slots", "existing threads", "no look-ups")
+_DRAWN_SEPARATELY = ("few slots", "existing threads", "no look-ups", "notes", "reloads")
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0
 _AFTER_REST_S = 20.0
@@ -127,6 +130,7 @@ class World:
         self._faults = Faults(self._environment)
         self._events = Events(sim, self._faults.connected)
         self._people = People(sim, self._environment.slack, self._events)
+        self._reports = Reports(sim, self._people, self._faults.connected)
 
     async def play(self) -> None:
         sim = self._sim
@@ -136,6 +140,8 @@ class World:
             sim.spawn(OtherWorkspace(self._environment).live(), "the other workspace")
         count = 3 if "few slots" in sim.features else 2 if "two conversations" in sim.features else 1
         people = [sim.spawn(self._people.converse(), f"people {number}") for number in range(count)]
+        if "notes" in sim.features:
+            people.append(sim.spawn(self._reports.report(), "reports"))
         await asyncio.wait(people)
         for each in people:
             each.result()
@@ -147,7 +153,7 @@ class World:
             await asyncio.sleep(_AFTER_REST_S)
         else:
             sim.violation(f"After {_REST_WITHIN_S:.0f} s of calm: {await self._unfinished()}.")
-        await check_conversations(self._environment, self._people)
+        await check_conversations(self._environment, self._people, self._reports.notes)
 
     def on_log(self, event: str, fields: str) -> None:
         self._sim.log(f"service {PROCESS.get()}", f"logs {event}{fields}")

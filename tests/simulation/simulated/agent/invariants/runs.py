@@ -156,9 +156,7 @@ class Events(Invariant):
             cut = "" if run.cut_s is None else " that was stopped or cancelled"
             self.violation(f"A run{cut} reports the status '{status}' (error: {run.error!r}).")
         for source, names in _STATUSES.items():
-            # A run that is cut while it reports its end may have another status than its session.
-            is_certain = source != "session" or run.cut_s is None or status == "cancelled"
-            if is_certain and run.statuses.get(source) != names.get(status):
+            if run.statuses.get(source) != names.get(status):
                 self.violation(f"The progress reports '{status}', {source} '{run.statuses.get(source)}'.")
 
 
@@ -265,12 +263,15 @@ class AfterRun(Invariant):
             if not task.cancelling():
                 self.violation(f"A task is left when the run has returned: {stack_of(task)}.")
         self.sim.loop.call_later(0.1, self._check_again, left)
+        reported = run.statuses.get("execution:end", "cancelled")
         if isinstance(run.error, asyncio.CancelledError):
             if run.cancelled_s is None:
                 self.violation("The run raised CancelledError without a cancellation.")
+            if reported != "cancelled":
+                self.violation(f"The run raised CancelledError, and reported its end as '{reported}'.")
         elif run.error is not None and not isinstance(run.error, LLMError | InjectedError):
             self.violation(f"The run failed with an unexpected error: {run.error!r}.")
-        elif run.error is None and run.cancelled_s is not None:
+        elif run.error is None and run.cancelled_s is not None and reported == "cancelled":
             self.violation("The task was cancelled, and the run returned normally.")
 
     def on_end(self) -> None:
@@ -295,7 +296,7 @@ _DECLINED = "[No answer: the request was refused.]"
 
 
 class ShownTexts(Invariant):
-    """Text of the model, except for remarks with tool calls, is shown to users once.
+    """Text of the model is shown to users once, except for remarks with tool calls that reply to no urgent message.
 
     An answer that was cut at its length limit and its continuation are one text for users.
     """
@@ -309,6 +310,7 @@ class ShownTexts(Invariant):
         self._shown: list[str] = []
         self._finish_reason: str | None = None
         self._store_failed = False
+        self._is_urgent = False
 
     def on_store_failure(self) -> None:
         self._store_failed = True
@@ -320,15 +322,20 @@ class ShownTexts(Invariant):
     def on_row(self, row: Row) -> None:
         metadata = metadata_of(row)
         if row["role"] == "assistant" and metadata.get("source") != "hook":
-            has_calls = bool(row.get("tool_calls"))
+            has_calls, is_reply = bool(row.get("tool_calls")), self._is_urgent
+            self._is_urgent = False
             if has_calls:
                 self._texts.append("")
-            if not has_calls or self._finish_reason == INTERRUPTED:
+            if not has_calls or self._finish_reason == INTERRUPTED or is_reply:
                 content = row["content"]
                 text = content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
                 self._texts[-1] += "" if text == _DECLINED else text
+            if has_calls and is_reply and self._finish_reason != INTERRUPTED:
+                self._texts.append("")
         elif "injections" in metadata or "results" in metadata:
             self._texts.append("")
+            if "injections" in metadata:
+                self._is_urgent = "!<m" in str(row["content"])
 
     def on_progress(self, event: str, data: Data) -> None:
         if event == "text":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
+from simulated.service.notes import ReportedNote
 from simulated.service.people import People
 from simulated.service.slack import BOT
 
-from . import deliveries, runs, thread
-from .evidence import Evidence, rows_of
+from . import deliveries, notes, runs, thread
+from .evidence import Evidence, rows_of, run_ends_of, states_of
 
 # Faults that delay a process or its reactions: a reaction may be missing, and a stop takes longer.
 DELAYS = frozenset(
@@ -23,14 +25,16 @@ DELAYS = frozenset(
 _SLACK_FAULTS = frozenset({"failing Slack", "Slack outages", "slow Slack", "low rate limits"})
 # With one of each kind, an ❌ may be lost: its process reads the thread and ends before the response.
 _NO_THREAD = _SLACK_FAULTS | {"no look-ups"}
+# An accepted message is in the queue of a run after this time; names are looked up first.
+_HANDED_ON_S = 1.0
 _PROCESS_FAULTS = frozenset({"kills", "terminations", "pauses"})
 
 __all__ = ["DELAYS", "check_conversations"]
 
 
-async def check_conversations(environment: Any, people: People) -> None:
+async def check_conversations(environment: Any, people: People, reported: Sequence[ReportedNote]) -> None:
     for conversation_id in dict.fromkeys(written.conversation for written in people.written):
-        case = await _evidence(conversation_id, environment, people)
+        case = await _evidence(conversation_id, environment, people, reported)
         if case is not None:
             for sentence in _check_conversation(case, environment):
                 environment.sim.violation(sentence)
@@ -48,16 +52,20 @@ def _check_conversation(case: Evidence, environment: Any) -> Iterator[str]:
     are_reactions_kept = _NO_THREAD.isdisjoint(features) or _PROCESS_FAULTS.isdisjoint(features)
     yield from deliveries.conservation(case)
     yield from deliveries.kept(case, are_reactions_kept=are_reactions_kept)
-    yield from deliveries.order(case)
+    yield from deliveries.order(case, within_s=inf if is_delayed or "short queue" in features else _HANDED_ON_S)
+    yield from deliveries.overtaken(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
+    yield from deliveries.crossed_out(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
     yield from deliveries.latest(case)
+    yield from runs.recorded_ends(case, may_lack_last="store outages" in features)
     yield from thread.remains(case)
     if case.has_thread:
         yield from thread.texts(case)
         yield from thread.keys(case)
+        yield from notes.shown(case)
         yield from thread.looked_up(case)
         yield from thread.owners(case)
         yield from runs.endings(case)
-        yield from runs.notices(case, are_users_named=_SLACK_FAULTS.isdisjoint(features))
+        yield from runs.notices(case, are_users_named=(_SLACK_FAULTS | {"pauses"}).isdisjoint(features))
         yield from runs.summaries(case)
         yield from runs.unknown(case)
         yield from deliveries.held(case)
@@ -66,6 +74,7 @@ def _check_conversation(case: Evidence, environment: Any) -> Iterator[str]:
         yield from deliveries.refusals(case)
     if not is_delayed:
         yield from thread.marks(case)
+    yield from notes.read(case, within_s=60.0 if is_delayed else 3.0)
     yield from runs.stopped(case)
     yield from runs.held_first(case)
     yield from runs.stops_heeded(case, within_s=60.0 if is_delayed else 3.0)
@@ -77,7 +86,9 @@ def _check_all(environment: Any) -> Iterator[str]:
     yield from runs.repeated(environment.agents.tool_calls)
 
 
-async def _evidence(conversation_id: str, environment: Any, people: People) -> Evidence | None:
+async def _evidence(
+    conversation_id: str, environment: Any, people: People, reported: Sequence[ReportedNote]
+) -> Evidence | None:
     observer, slack = environment.observer, environment.slack
     record = (await environment.stores.records()).get(conversation_id)
     if record is None:
@@ -88,16 +99,19 @@ async def _evidence(conversation_id: str, environment: Any, people: People) -> E
         runs_by_message[run.first].append(run.id)
     logs = environment.stores.logs
     agents = [key.agent_id for key in await logs.keys() if key.conversation_id == conversation_id]
+    states = {agent: await states_of(logs, conversation_id, agent) for agent in agents}
     claims_s: dict[int, list[float]] = defaultdict(list)
     for (claimed, process), times_s in observer.claims_s.items():
         claims_s[process] += times_s if claimed == conversation_id else []
     return Evidence(
         id=conversation_id,
         record=record,
-        rows={agent: await rows_of(logs, conversation_id, agent) for agent in agents},
+        rows={agent: rows_of(each) for agent, each in states.items()},
+        run_ends={agent: run_ends_of(each) for agent, each in states.items()},
         written=[written for written in people.written if written.conversation == conversation_id],
         reactions=[each for each in people.reactions if each.message.thread_ts == root],
         accepted_s=observer.admitted_s,
+        read_s=observer.read_s,
         posts=[post for post in slack.thread(root) if post.user == BOT],
         all_posts=[post for post in slack.messages.values() if post.user == BOT and post.thread_ts == root],
         has_thread=slack.has_thread(root),
@@ -105,4 +119,5 @@ async def _evidence(conversation_id: str, environment: Any, people: People) -> E
         claims_s=claims_s,
         executed={each.call for each in environment.agents.tool_calls if each.conversation == conversation_id},
         observed=[run for run in observer.runs.values() if run.conversation == conversation_id],
+        notes=[each for each in reported if each.conversation == conversation_id],
     )

@@ -76,8 +76,11 @@ def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
             yield f"The ❌ {reaction.id} was acknowledged and is lost."
 
 
-def order(case: Evidence) -> Iterator[str]:
-    """Each agent reads messages in the order of writing; in an existing thread, a mention is accepted first."""
+def order(case: Evidence, within_s: float) -> Iterator[str]:
+    """Each agent reads messages in the order of writing; in an existing thread, a mention is accepted first.
+
+    A message that was accepted `within_s` before a newer one was read is read first.
+    """
     in_order = sorted((each for each in case.written if each.id in case.seqs), key=lambda each: case.seqs[each.id])
     if in_order and in_order[0].in_existing_thread and f"<@{BOT}>" not in in_order[0].message.text:
         yield f"{in_order[0].word} was accepted before a mention of the agent."
@@ -93,6 +96,8 @@ def order(case: Evidence) -> Iterator[str]:
                 continue
             if case.seqs[other] < case.seqs[one]:
                 yield f"{agent} read {one} before {other}, which was written and accepted earlier."
+            elif case.accepted_s[other] + within_s < case.read_s[one]:
+                yield f"{agent} read {one} before {other}, which is older and was waiting."
             elif acked_s.get(other, inf) < written_s[one] and _must_be_first(case, other, one, written_s[other]):
                 yield f"{agent} read {one} before {other}, which was acknowledged when it was written."
 
@@ -107,12 +112,29 @@ def _must_be_first(case: Evidence, older: str, newer: str, older_s: float) -> bo
     return case.seqs[mention] < case.seqs[newer] and is_in_time and not after_urgent
 
 
+def overtaken(case: Evidence, within_s: float) -> Iterator[str]:
+    """A message is not read after its deletion, nor in an old version after an edit, whichever event arrived first.
+
+    The edit or deletion was accepted before the message was, or `within_s` before it was read.
+    """
+    for written in case.written:
+        deletion, versions = f"{written.id}:deleted", case.versions_read(written.word)
+        if not case.times_delivered(written.id) or not versions:
+            continue
+        until_s = max(case.accepted_s[written.id], case.read_s[written.id] - within_s)
+        if case.accepted_s.get(deletion, inf) < until_s:
+            yield f"{written.word} was read after its deletion."
+        for version, entry_id, _ in _accepted_edits(case, written):
+            if versions[0] < version and case.accepted_s[entry_id] < until_s:
+                yield f"Version {versions[0]} of {written.word} was read after version {version} was accepted."
+
+
 def latest(case: Evidence) -> Iterator[str]:
     """An agent knows the last version of each message that it has read, or its deletion."""
     for written in case.written:
         if written.is_stop or not case.times_delivered(written.id):
             continue
-        deletion, read = f"{written.id}:deleted", case.last_version(written.word)
+        deletion, read = f"{written.id}:deleted", next(reversed(case.versions_read(written.word)), None)
         version, edit = max((each[:2] for each in _accepted_edits(case, written)), default=(1, written.id))
         is_stopped = edit in case.waiting or case.end_of(edit) in ("withdrawn", "refused")
         if read != version and not is_stopped and deletion not in case.seqs:
@@ -177,12 +199,25 @@ def idle_stops(case: Evidence, idle: Collection[str]) -> Iterator[str]:
 
 
 def stopped_before_read(case: Evidence) -> Iterator[str]:
-    """If a message is stopped before it is read, one reply names the user who stopped it."""
+    """If a message is stopped before it is read, one reply names the user who stopped it or says it is withdrawn."""
     for written in case.written:
         if case.end_of(written.id) == "withdrawn" and f"{written.id}:deleted" not in case.seqs:
-            texts = [post.text for post in _replies(case, written, "🛑 Stopped by ")]
+            texts = [post.text for post in _replies(case, written, "🛑 Stopped by ", "🗑️ Withdrawn")]
             if len(texts) != 1:
                 yield f"{written.word} was stopped before it was read, and the replies are {texts}."
+
+
+def crossed_out(case: Evidence, within_s: float) -> Iterator[str]:
+    """A pending message with an ❌ of its author is withdrawn, and a notice of that has such an ❌."""
+    for written in case.written:
+        own = [each for each in case.reactions if each.message is written.message and each.user == written.message.user]
+        accepted_s = min((case.accepted_s[each.id] for each in own if each.id in case.seqs), default=inf)
+        if written.id in case.waiting and accepted_s < inf and not written.is_stop:
+            yield f"{written.word} is pending, and its author has withdrawn it."
+        if accepted_s + within_s < case.read_s.get(written.id, 0.0) and written.id not in case.runs_by_message:
+            yield f"{written.word} was read after its author had withdrawn it."
+        if not own and (replies := _replies(case, written, "🗑️ Withdrawn")):
+            yield f"{written.word} is called withdrawn, and its author did not withdraw it: {replies[0].text}"
 
 
 def refusals(case: Evidence) -> Iterator[str]:
@@ -198,10 +233,10 @@ def refusals(case: Evidence) -> Iterator[str]:
             yield f"{written.word} was refused several times: {texts}."
 
 
-def _replies(case: Evidence, written: WrittenMessage, start: str) -> list[SlackMessage]:
-    """Return the notices with this start for a message, or for a run that it was to begin."""
-    posts = (post for post in case.notices if post.text.startswith(start))
-    return [post for post in posts if post.key.startswith(f"{written.id}:") or _is_end_of_run(case, written, post)]
+def _replies(case: Evidence, written: WrittenMessage, *starts: str) -> list[SlackMessage]:
+    """Return the notices with one of these starts for a message, or for a run that it was to begin."""
+    posts = (post for post in case.notices if post.text.startswith(starts))
+    return [post for post in posts if f":{written.id}:" in f":{post.key}" or _is_end_of_run(case, written, post)]
 
 
 def _is_end_of_run(case: Evidence, written: WrittenMessage, post: SlackMessage) -> bool:

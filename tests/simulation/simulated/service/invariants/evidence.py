@@ -10,9 +10,11 @@ from typing import Any
 
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import row_of
+from orchestrator_interactive.interactions.states import BaseState, RunFinishedState
 from orchestrator_interactive.interactions.stores.base import LogStore
-from orchestrator_interactive.transcript.rows import delivered_ids_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in, is_prompt
 from service.store.base import ConversationRecord
+from simulated.service.notes import ReportedNote
 from simulated.service.people import StopReaction, WrittenMessage
 from simulated.service.slack import SlackMessage
 from simulated.service.store_observer import ObservedRun
@@ -31,7 +33,9 @@ class Evidence:
     Args:
         record: its inbox.
         rows: of each agent's log, on the current branch.
+        run_ends: of each agent's log: "prompt", and the status of each recorded end, in order.
         accepted_s: when each entry was accepted.
+        read_s: when a row with each entry was committed first.
         posts: the bot's messages that were not deleted, in the order of the thread.
         all_posts: the bot's messages in the thread, deleted ones included.
         has_thread: the thread exists.
@@ -39,14 +43,17 @@ class Evidence:
         claims_s: when each process claimed it.
         executed: the tool calls that were executed.
         observed: its runs as the store recorded them.
+        notes: that code reported to it.
     """
 
     id: str
     record: ConversationRecord
     rows: dict[str, list[Row]]
+    run_ends: dict[str, list[str]]
     written: list[WrittenMessage]
     reactions: list[StopReaction]
     accepted_s: dict[str, float]
+    read_s: dict[str, float]
     posts: list[SlackMessage]
     all_posts: list[SlackMessage]
     has_thread: bool
@@ -54,6 +61,7 @@ class Evidence:
     claims_s: Mapping[int, list[float]]
     executed: set[str]
     observed: list[ObservedRun]
+    notes: list[ReportedNote]
 
     @cached_property
     def delivered(self) -> dict[str, list[str]]:
@@ -114,11 +122,10 @@ class Evidence:
         posts = (post for post in self.lasting_posts if (post.username or "").lower() == agent)
         return [text for post in posts for text in _TEXT.findall(post.text)]
 
-    def last_version(self, word: str) -> int | None:
-        """The version of a message that an agent read last."""
+    def versions_read(self, word: str) -> list[int]:
+        """The versions of a message that an agent read, in order."""
         texts = (text_of(row) for row in self.all_rows if row["role"] == "user")
-        versions = [version for text in texts for version in re.findall(rf"\b{word}\.(\d+)\b", text)]
-        return int(versions[-1]) if versions else None
+        return [int(version) for text in texts for version in re.findall(rf"\b{word}\.(\d+)\b", text)]
 
 
 def text_of(row: Row) -> str:
@@ -128,8 +135,18 @@ def text_of(row: Row) -> str:
     return "\n".join(block.get("text", "") for block in content if block["type"] == "text")
 
 
-async def rows_of(logs: LogStore, conversation_id: str, agent: str) -> list[Row]:
-    """Return the rows on the current branch."""
+async def states_of(logs: LogStore, conversation_id: str, agent: str) -> list[BaseState]:
+    """Return the states on the current branch."""
     stack = InteractionStack(logs, conversation_id, agent)
     entries = [entry async for entry in stack.iter_last_n(await stack.length())]
-    return [row for entry in entries if entry.state is not None and (row := row_of(entry.state)) is not None]
+    return [entry.state for entry in entries if entry.state is not None]
+
+
+def rows_of(states: list[BaseState]) -> list[Row]:
+    return [row for state in states if (row := row_of(state)) is not None]
+
+
+def run_ends_of(states: list[BaseState]) -> list[str]:
+    """Return "prompt" for each prompt, and the status of each end of a run."""
+    ends = (state.status if isinstance(state, RunFinishedState) else is_prompt(row_of(state)) for state in states)
+    return [end if isinstance(end, str) else "prompt" for end in ends if end]

@@ -56,11 +56,18 @@ def _runs(case: Evidence) -> list[RunEvidence]:
     by_first = {run.first: run for run in case.observed}  # of several with one first message, only the last has rows
     rows: dict[str, list[Row]] = defaultdict(list)
     for log in case.rows.values():
-        current = ""
+        current, before = "", list[Row]()  # older messages are read right before the prompt of their run
         for row in log:
+            if "notices" in row.get("metadata", {}):  # it belongs to no run: the prompt of the next one follows
+                continue
             run = by_first.get(row.get("metadata", {}).get("message", ""))
+            if run is None and "injections" in row.get("metadata", {}):
+                before.append(row)
+                continue
             current = run.id if run is not None else current
-            rows[current].append(row)
+            rows[current] += [*before, row]
+            before.clear()
+        rows[current] += before
     posts = case.lasting_posts
     return [RunEvidence(run, rows[run.id], [p for p in posts if p.key.startswith(run.id)]) for run in case.observed]
 
@@ -75,6 +82,14 @@ def endings(case: Evidence) -> Iterator[str]:
             yield f"The run of {run.first} has several end notices: {texts}."
         elif not texts and not each.has_answered:
             yield f"The run of {run.first} has ended, and users do not see how."
+
+
+def recorded_ends(case: Evidence, *, may_lack_last: bool) -> Iterator[str]:
+    """The log of an agent has one end after each prompt; the next prompt adds one that an outage kept from the log."""
+    for agent, recorded in case.run_ends.items():
+        ends = [*recorded, "unknown"] if may_lack_last and recorded[-1:] == ["prompt"] else recorded
+        if [end == "prompt" for end in ends] != [True, False] * (len(ends) // 2):
+            yield f"The log of {agent} has not one end for each run: {', '.join(ends)}."
 
 
 def notices(case: Evidence, *, are_users_named: bool) -> Iterator[str]:

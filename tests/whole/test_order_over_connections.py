@@ -1,0 +1,100 @@
+"""The order of messages whose events arrive over two connections, one late."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import foreign_loops
+from anthropic_server import Gate, text, tool_call
+
+from local_slack import HeldUntil
+from service.config.config import ModuleConfig
+
+
+async def say_late(place, words: str, thread: str | None, channel: str = "general") -> tuple[str, asyncio.Event]:
+    """Write a message whose event stays on its way, over one of the two connections, until the event is set."""
+    assert place.slack.socket_mode.connections == 2
+    place.slack.deliveries.next(HeldUntil(arrives := asyncio.Event()))
+    return await place.ana.say(channel, words, thread=thread), arrives
+
+
+async def accepted(place, ts: str, channel: str = "general") -> None:
+    await place.slack.until(lambda ws: ws.message(channel, ts).reacted("incoming_envelope"))
+
+
+def words_in(body, *words: str) -> list[str]:
+    """Return those of the words that the model reads, in its order."""
+    read = str(body["messages"])
+    return sorted((each for each in words if each in read), key=read.index)
+
+
+async def test_messages_that_wait_are_read_in_the_order_of_writing_whichever_event_is_late(opened, model):
+    model.reply(tool_call("run_tests", {}), stop_reason="tool_use")
+    model.reply(text("All three."))
+    async with opened() as place:
+        root = await place.ask()
+        await place.tests.reached.wait()
+        first, arrives = await say_late(place, "the first", root)
+        for words in ("the second", "the third"):
+            await accepted(place, await place.ana.say("general", words, thread=root))
+        arrives.set()
+        await accepted(place, first)
+        place.tests.open()
+        await place.posted(root, "All three.")
+    assert words_in(model.bodies[-1], "the first", "the second", "the third") == [
+        "the first",
+        "the second",
+        "the third",
+    ]
+
+
+async def test_a_message_that_arrives_before_the_prompt_is_read_and_is_older_is_read_first(opened, model):
+    model.reply(text("Both."))
+    async with opened() as place:
+        await both_before_the_prompt(place, "Both.")
+    assert words_in(model.bodies[0], "the older", "the newer") == ["the older", "the newer"]
+    assert len(model.requests) == 1
+
+
+async def test_a_loop_without_steering_gets_them_in_the_order_of_writing_too(tmp_path, opened, model):
+    model.reply(text("Both."))
+    path = tmp_path / f"exact_{uuid4().hex}.py"
+    path.write_text(foreign_loops.EXACT)
+    async with opened(orchestrator=ModuleConfig(module="loop-foreign", source=str(path))) as place:
+        await both_before_the_prompt(place, "Both.")
+    assert words_in(model.bodies[0], "the older", "the newer") == ["the older", "the newer"]
+    assert len(model.requests) == 1
+
+
+async def both_before_the_prompt(place, answer: str) -> None:
+    """Let the newer of two direct messages begin a run, and the older one arrive during its set-up."""
+    place.set_up.close()
+    dm = await place.ana.open_dm("alpha")
+    older, arrives = await say_late(place, "the older", None, dm)
+    await place.ana.say(dm, "the newer")
+    await place.set_up.reached.wait()
+    arrives.set()
+    await accepted(place, older, dm)
+    place.set_up.open()
+    await place.slack.until(lambda ws: any(m.text == answer for m in ws.messages(dm)), 20)
+
+
+async def test_an_older_message_that_arrives_after_a_newer_one_was_read_comes_next(opened, model):
+    gate = Gate()
+    model.reply(tool_call("run_tests", {}), stop_reason="tool_use")
+    model.reply(gate, text("The newer."))
+    model.reply(text("And the older."))
+    async with opened() as place:
+        root = await place.ask()
+        await place.tests.reached.wait()
+        older, arrives = await say_late(place, "the older", root)
+        await accepted(place, await place.ana.say("general", "the newer", thread=root))
+        place.tests.open()
+        await gate.reached.wait()
+        arrives.set()
+        await accepted(place, older)
+        gate.open()
+        await place.posted(root, "And the older.")
+    assert words_in(model.bodies[-2], "the older", "the newer") == ["the newer"]
+    assert words_in(model.bodies[-1], "the older", "the newer") == ["the newer", "the older"]
