@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes .venv from a lock file (runtime | dev), or in it the environment of the benchmarks (bench); installs the system
-# packages of the tests (system), or makes the lock files anew (lock).
+# packages of the tests (system), lists the packages of an installed wheel (sbom), or makes the lock files anew (lock).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -75,6 +75,27 @@ system)
     PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q 'libatomic\.so\.1' || missing="$missing libatomic1"
     # shellcheck disable=SC2086 # one word per package
     [ -z "$missing" ] || apt $missing
+    # Only the look of the page needs it: without it emoji are empty boxes.
+    fc-list 2>/dev/null | grep -qi emoji || (apt fonts-noto-color-emoji) || true
+    ;;
+sbom)
+    # What an installed wheel has, at the locked versions; the tool that lists it has an environment of its own.
+    rm -rf .venv/sbom dist/sbom
+    mkdir -p .venv/sbom dist/sbom
+    sed -nE 's/^([A-Za-z0-9._-]+==[^ \\]+( ; [^\\]*)?).*/\1/p' requirements.lock >.venv/sbom/constraints.txt
+    .venv/bin/python -m hatchling build -t wheel -d dist >/dev/null
+    for name in runtime tool; do .venv/bin/python -m venv .venv/sbom/$name; done
+    .venv/sbom/tool/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom
+    .venv/sbom/runtime/bin/pip install --quiet --disable-pip-version-check -c .venv/sbom/constraints.txt dist/amplifier_slack-*.whl
+    .venv/sbom/runtime/bin/pip uninstall --quiet --yes --disable-pip-version-check setuptools pip
+    .venv/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-format JSON \
+        --output-file dist/sbom/sbom.json .venv/sbom/runtime
+    .venv/bin/python - <<'LICENCES' | tee dist/sbom/licences.txt
+import json
+for each in json.load(open("dist/sbom/sbom.json"))["components"]:
+    said = [found.get("expression") or found["license"].get("id") or found["license"]["name"] for found in each.get("licenses", ())]
+    print(f"{each['name']:<28} {each['version']:<12} {' / '.join(dict.fromkeys(said)) or 'unknown'}")
+LICENCES
     ;;
 lock)
     .venv/bin/pip install --quiet --disable-pip-version-check uv
@@ -91,7 +112,7 @@ lock)
     rm -f "$build"
     ;;
 *)
-    echo "Usage: deploy/setup.sh runtime | dev | bench | system | lock" >&2
+    echo "Usage: deploy/setup.sh runtime | dev | bench | system | sbom | lock" >&2
     exit 2
     ;;
 esac
