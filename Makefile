@@ -6,10 +6,10 @@ RUN := .venv/bin/python -m
 # Tests wait more than they compute; those that take long begin first.
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: play test simulate check format bench lock clean moved
+.PHONY: play test simulate check format bench sbom lock clean moved
 
 play: .venv/runtime.done
-	@$(RUN) local_slack --port $(PORT) --bot alpha -- deploy/play/agent.sh
+	@$(RUN) amplifier_slack play --port $(PORT) --folder workspaces/play
 
 test: .venv/dev.done
 	@deploy/setup.sh system
@@ -31,6 +31,9 @@ format: .venv/dev.done
 
 bench: .venv/bench.done
 	@.venv/bench/bin/python -m benchmarks --write docs
+
+sbom: .venv/runtime.done
+	@deploy/setup.sh sbom
 
 lock: .venv/dev.done
 	deploy/setup.sh lock

@@ -19,7 +19,7 @@ from service.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from benchmarks.harness import Operations
     from benchmarks.slack_process import SlackProcess
@@ -44,10 +44,12 @@ class BusySessions:
         *,
         message_id: str | None = None,
         author: MessageAuthor | None = None,
+        written_s: float | None = None,
         files: tuple[str, ...] = (),
+        notes: Mapping[str, str] | None = None,
         fence: int | None = None,
     ) -> str:
-        del instance_name, conversation_id, prompt, message_id, author, files, fence
+        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, fence
         if on_progress is not None:
             await on_progress("executing", {})
             await on_progress("thinking", {})

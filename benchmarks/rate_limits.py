@@ -27,7 +27,7 @@ from service.runs import StoredRuns
 from service.store import open_run_store
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from connector.protocols import MessageAuthor, ProgressCallback
     from local_slack import Workspace
@@ -81,10 +81,12 @@ class _Script(BusySessions):
         *,
         message_id: str | None = None,
         author: MessageAuthor | None = None,
+        written_s: float | None = None,
         files: tuple[str, ...] = (),
+        notes: Mapping[str, str] | None = None,
         fence: int | None = None,
     ) -> str:
-        del instance_name, conversation_id, prompt, message_id, author, files, fence
+        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, fence
         assert on_progress is not None  # noqa: S101 - the connector passes one
         name = f"r{len(self.runs)}"
         run = self.runs[name] = _Run(name)

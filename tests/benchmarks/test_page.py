@@ -52,6 +52,9 @@ def test_the_page_has_a_table_a_picture_and_notes(tmp_path):
     paths = write(tmp_path, [(BENCHMARK, RESULTS)], EFFORT)
     assert [path.name for path in paths] == ["benchmarks.md", "benchmarks.svg"]
     page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+    assert page.partition("\n\n")[2].startswith(
+        "A <sample> costs 2.00 µs in our loop, 1,000 (theirs) to 1,000 (theirs)"
+    )
     assert "Made by `make bench`" in page
     assert "1 x 2 rounds of 20 ms" in page
     assert "](benchmarks.svg)" in page
