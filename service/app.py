@@ -22,7 +22,7 @@ from connector import AccessRules, Instance, Persona, RunLimits, SlackOptions, c
 from connector.observer import Observer
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.administration.audit import AuditLog, AuditObserver
+from service.administration.audit import AuditObserver, audit_log
 from service.administration.reload import file_digest, reloading
 from service.administration.retention import Retention
 from service.config.config import store_of
@@ -98,8 +98,8 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             free_mb,
             secrets(environment, config),
         ) as observation,
-        _audited(config, file, observation) as (audit, observer),
-        _working(config, environment, url, free_mb, observation, observer, names) as (
+        _audited(config, file, observation) as (record, observer),
+        _working(config, environment, url, free_mb, observation, observer, record, names) as (
             sessions,
             runs,
             budget,
@@ -122,11 +122,11 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
         ) as connection,
     ):
         hidden = dict.fromkeys(secrets(environment, config))
-        live = _LiveParts(environment, file, sessions, names, retention, connection, audit, hidden)
+        live = _LiveParts(environment, sessions, names, retention, connection, hidden)
         observation.health.connection = connection
         gc.freeze()  # exclude start-up objects from later collections, which pause every run
         gc.enable()
-        async with reloading(file, config, environment, reload_asked, live.apply):
+        async with reloading(file, config, environment, reload_asked, apply=live.apply, record=record):
             log.info("service.ready", instances=names, default_provider=environment.default_provider)
             await ended.wait()
         observation.health.is_stopping = True
@@ -138,12 +138,10 @@ class _LiveParts:
     """The parts of a running service that a reload changes; `hidden` are all secrets so far."""
 
     environment: Environment
-    file: ConfigFile
     sessions: InProcessSessionManager
     names: list[str]
     retention: Retention
     connection: Connection
-    audit: AuditLog | None
     hidden: dict[str, None]
 
     def apply(self, change: ConfigChange) -> None:
@@ -153,9 +151,6 @@ class _LiveParts:
         self.names[:] = change.config.instances
         self.retention.config = change.config.retention
         self.connection.configure(*_connector_settings(change.config))
-        if self.audit is not None:
-            keys = {"applied": change.applied, "restart": change.restart}
-            self.audit.record("config.reloaded", digest=file_digest(self.file.path), **keys)
 
 
 def _connector_settings(config: ServiceConfig) -> tuple[list[Instance], AccessRules, RunLimits, SlackOptions]:
@@ -186,17 +181,12 @@ async def _checked(config: ServiceConfig, environment: Environment, free_mb: dic
 @asynccontextmanager
 async def _audited(
     config: ServiceConfig, file: ConfigFile, observation: Observation
-) -> AsyncIterator[tuple[AuditLog | None, Observer | None]]:
-    """Open the audit log, if there is one; yield also the observer of the connector, which writes to it."""
-    if config.audit is None:
-        yield None, observation.service
-        return
-    audit = AuditLog(config.audit)
-    audit.record("service.started", version=version("amplifier-slack"), digest=file_digest(file.path))
-    try:
-        yield audit, AuditObserver(audit, observation.service or Observer())
-    finally:
-        await audit.aclose()
+) -> AsyncIterator[tuple[Callable[..., None], Observer | None]]:
+    """Open the audit log, if there is one; yield its `record`, and the observer of the connector, which calls it."""
+    async with audit_log(config.audit) as record:
+        record("service.started", version=version("amplifier-slack"), digest=file_digest(file.path))
+        observer = observation.service
+        yield record, observer if config.audit is None else AuditObserver(record, observer or Observer())
 
 
 @asynccontextmanager
@@ -207,6 +197,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     free_mb: dict[str, int],
     observation: Observation,
     observer: Observer | None,
+    record: Callable[..., None],
     names: list[str],
 ) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns, RateBudget | None, Retention]]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
@@ -218,7 +209,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     async with (
         _stores(url) as (store, logs, budget),
         watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
-        expiring(store, logs, retention := Retention(config.retention, store, logs, workspaces)),
+        expiring(store, logs, retention := Retention(config.retention, store, logs, workspaces, record)),
         StoredRuns(store, owner, config.lease_s, retry, _boottime_s, most_owned, observer) as runs,
         InProcessSessionManager(
             config.instances,

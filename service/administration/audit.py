@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -19,7 +20,7 @@ from orchestrator_interactive.storage.sqlite import WorkerThread
 from service.config.config_errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -30,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 _FIRST = "0" * 64
 _KEYS = {"seq", "time", "kind", "fields", "prev", "hash"}
+_START = b'{"seq": '
+_NO_ENTRY = "its last line is not an entry of an audit log"
 # Bytes that are read from the end of the file for its last line.
 _TAIL = 1024 * 1024
 
@@ -45,7 +48,7 @@ class AuditLog:
         """Open the file, which is created if it is missing.
 
         Raises:
-            ConfigError: it cannot be written, or its last line is no entry.
+            ConfigError: it cannot be written, or its last line is neither an entry nor the beginning of one.
         """
         self._path = path
         self._unwritten: list[dict[str, Any]] = []
@@ -54,7 +57,7 @@ class AuditLog:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._append([])
         except (OSError, ValueError) as e:
-            reason = e.strerror if isinstance(e, OSError) else "its last line is not an entry of an audit log"
+            reason = e.strerror if isinstance(e, OSError) else _NO_ENTRY
             raise ConfigError(f"audit: {path} cannot be used: {reason}. Name another file, or move it away.") from e
 
     def record(self, kind: str, **fields: Any) -> None:
@@ -87,10 +90,12 @@ class AuditLog:
         try:
             size = os.fstat(self._file).st_size
             tail = os.pread(self._file, _TAIL, max(size - _TAIL, 0))
-            whole, _, torn = tail.rpartition(b"\n")
-            last: Any = json.loads(whole.rpartition(b"\n")[2]) if whole else {"seq": 0, "hash": _FIRST}
-            if not isinstance(last, dict) or not isinstance(last.get("seq"), int):
-                raise ValueError("no entry")  # noqa: TRY004 - as for other lines
+            whole, newline, torn = tail.rpartition(b"\n")
+            last: dict[str, Any] = {"seq": 0, "hash": _FIRST}
+            if newline or size > _TAIL:
+                last = _entry(whole.rpartition(b"\n")[2])
+            if torn[: len(_START)] != _START[: len(torn)]:
+                raise ValueError(_NO_ENTRY)
             if torn:  # a process was killed while it wrote
                 size -= len(torn)
                 log.warning("audit.repaired", path=str(self._path), dropped_bytes=len(torn))
@@ -109,19 +114,36 @@ class AuditLog:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
+@asynccontextmanager
+async def audit_log(path: Path | None) -> AsyncIterator[Callable[..., None]]:
+    """Open the audit log of a configuration, if it has one; yield its `record`, or a function that does nothing.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    if path is None:
+        yield lambda _kind, **_fields: None
+        return
+    audit = AuditLog(path)
+    try:
+        yield audit.record
+    finally:
+        await audit.aclose()
+
+
 class AuditObserver(Observer):
     """Records reports of the connector, and passes them on; to record another kind of report, add its method here."""
 
-    def __init__(self, audit: AuditLog, then: Observer) -> None:
-        self._audit = audit
+    def __init__(self, record: Callable[..., None], then: Observer) -> None:
+        self._record = record
         self._then = then
 
     def stopped(self, door: str, user: str, conversation_id: str, run_id: str | None) -> None:
-        self._audit.record("run.stop", user=user, door=door, conversation=conversation_id, run=run_id)
+        self._record("run.stop", user=user, door=door, conversation=conversation_id, run=run_id)
         self._then.stopped(door, user, conversation_id, run_id)
 
     def refused(self, user: str, channel: str, why: str) -> None:
-        self._audit.record("access.refused", user=user, channel=channel, why=why)
+        self._record("access.refused", user=user, channel=channel, why=why)
         self._then.refused(user, channel, why)
 
     def run(
@@ -152,6 +174,16 @@ class Chain:
     is_torn: bool = False
 
 
+def _entry(line: bytes) -> dict[str, Any]:
+    """Parse an entry. Raises ValueError."""
+    entry = json.loads(line)
+    if isinstance(entry, dict) and entry.keys() == _KEYS:
+        match entry:
+            case {"seq": int(), "hash": str()}:
+                return entry
+    raise ValueError(_NO_ENTRY)
+
+
 def verify(path: Path, checkpoint: str | None = None) -> Chain:
     """Check that each entry is unchanged and follows the one before it, and that the file contains a checkpoint.
 
@@ -169,10 +201,8 @@ def verify(path: Path, checkpoint: str | None = None) -> Chain:
                 break
             count += 1
             try:
-                entry = json.loads(line)
+                entry = _entry(line)
             except ValueError:
-                entry = None
-            if not isinstance(entry, dict) or entry.keys() != _KEYS:
                 problems.append(f"line {number} is not an entry.")
                 seq += 1
                 continue
@@ -182,7 +212,7 @@ def verify(path: Path, checkpoint: str | None = None) -> Chain:
                 problems.append(
                     f"line {number} does not follow the line before it: lines were removed, added or moved."
                 )
-            seq, before = entry["seq"] if isinstance(entry["seq"], int) else seq + 1, entry["hash"]
+            seq, before = entry["seq"], entry["hash"]
             is_found |= checkpoint == f"{seq}:{before}"
     if not is_found:
         problems.append(f"after line {count}: the checkpoint {checkpoint} is not in the file; entries were removed.")

@@ -135,13 +135,14 @@ async def _verified(copy: Path) -> DeliveryAudit:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Rename the file with what belongs to it; returns its new name."""
+    """Give the file a second name, which it keeps when a backup takes its place; returns that name."""
     if not path.exists():
         return None
     with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as file:
         file.execute("PRAGMA journal_mode = DELETE")  # puts everything into the one file
     aside = path.with_name(f"{path.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
-    for suffix in (*_SIDE_FILES, ""):
+    aside.hardlink_to(path)
+    for suffix in _SIDE_FILES:  # of a damaged file only
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
     return aside

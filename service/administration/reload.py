@@ -41,6 +41,8 @@ _LIVE = (
     "retention",
 )
 
+_UNEXPECTED = "an unexpected error, which is in the log of the service (config.reload_failed)"
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
@@ -67,14 +69,16 @@ class ConfigChange:
 
 
 @asynccontextmanager
-async def reloading(
+async def reloading(  # noqa: PLR0913 - the parts of a reload
     file: ConfigFile,
     config: ServiceConfig,
     environment: Environment,
     asked: asyncio.Event,
+    *,
     apply: Callable[[ConfigChange], None],
+    record: Callable[..., None],
 ) -> AsyncIterator[None]:
-    """Reload the configuration whenever `asked` is set; `apply` puts a change into effect.
+    """Reload the configuration whenever `asked` is set; `apply` puts a change into effect, `record` audits it.
 
     A file that cannot be used changes nothing.
     """
@@ -87,20 +91,23 @@ async def reloading(
             await preflight(change.config, environment)
         except ConfigError as e:
             log.error("config.not_reloaded", problem=" ".join(str(e).split()))  # noqa: TRY400 - sentences
+            record("config.not_reloaded", digest=file_digest(file.path))
             return {"problem": str(e)}
-        now = change.config
         apply(change)
+        now = change.config
         result = {"applied": change.applied, "restart": change.restart}
+        record("config.reloaded", digest=file_digest(file.path), **result)
         log.info("config.reloaded", **result)
         return result
 
     async def work(process: ServiceProcess | None) -> None:
         while await asked.wait():
             asked.clear()
+            result = {"problem": _UNEXPECTED}
             with error_boundary("config.reload_failed"):
                 result = await reload()
-                if process is not None:
-                    process.report(result)
+            if process is not None:
+                process.report(result)
 
     with registered(file.path) as process:
         task = asyncio.create_task(work(process))

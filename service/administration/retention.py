@@ -13,7 +13,7 @@ import structlog
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
@@ -31,14 +31,22 @@ _LEASE_S = 30.0
 class Retention:
     """Deletes old conversations: logs, inbox and files. One with a run or pending messages, held ones too, is kept.
 
-    `config` may be replaced.
+    `config` may be replaced; `record` audits each deletion.
     """
 
-    def __init__(self, config: RetentionConfig, runs: RunStore, logs: LogStore, workspaces: Workspaces) -> None:
+    def __init__(
+        self,
+        config: RetentionConfig,
+        runs: RunStore,
+        logs: LogStore,
+        workspaces: Workspaces,
+        record: Callable[..., None],
+    ) -> None:
         self.config = config
         self._runs = runs
         self._logs = logs
         self._workspaces = workspaces
+        self._record = record
         self._owner = f"retention-{uuid4().hex}"
 
     async def delete_expired(self, now_s: float | None = None) -> None:
@@ -72,6 +80,7 @@ class Retention:
                 deleted += await self._delete(conversation_id, logs.get(conversation_id, ()), before[of_it])
         if deleted:
             log.info("retention.deleted", conversations=deleted)
+            self._record("retention.deleted", conversations=deleted)
 
     async def _delete(self, conversation_id: str, keys: Sequence[Key], before_s: float) -> bool:
         """Delete a conversation unless it is in use or its logs are newer; return whether it was deleted."""

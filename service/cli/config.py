@@ -91,6 +91,8 @@ def init(file: Path, force: bool) -> None:
             click.echo(f"Wrote {path}.", err=True)
     except FileExistsError as e:
         raise NotUsable(f"{e.filename} exists already. Name another file, or replace it with --force.") from e
+    except FileNotFoundError as e:
+        raise NotUsable(f"There is no folder {file.parent}. Create it, or name another file.") from e
     except OSError as e:
         raise NotUsable(f"{e.filename} cannot be written: {e.strerror}. Name another file.") from e
     click.echo(f"Try it: amplifier-slack play --config {file}")

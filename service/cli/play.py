@@ -35,9 +35,8 @@ def play(port: int, folder: Path, config: Path | None) -> None:
     folder = folder.expanduser().absolute()
     bot, to = ("alpha", "the agent: the first message is suggested") if config is None else _addressed(config)
     held = _locked(folder, port)
-    for left in folder.glob("play.db*"):
-        if left.suffix != ".lock":
-            left.unlink()
+    for suffix in ("", "-wal", "-shm"):
+        (folder / f"play.db{suffix}").unlink(missing_ok=True)
     if config is None:
         shutil.copytree(_PLAY, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
         config = folder / "config.yaml"
@@ -71,10 +70,15 @@ def _locked(folder: Path, port: int) -> int:
     """Lock the folder and return the lock's file descriptor.
 
     Raises:
-        click.ClickException: another play uses it, the port is in use, or the folder cannot be written.
+        click.ClickException: another play uses it, it has files of others, it cannot be written, or the port is in use.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if any(folder.iterdir()) and not (folder / _LOCKED[0]).exists():
+            raise click.ClickException(
+                f"{folder} has files that are not of an earlier play, which a play would overwrite. Name an empty or a "
+                "new folder with --folder."
+            )
         locks = [os.open(folder / name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600) for name in _LOCKED]
     except OSError as e:
         raise click.ClickException(f"{folder} cannot be used: {e.strerror}. Choose another one with --folder.") from e

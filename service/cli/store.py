@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from service.administration.audit import AuditLog
+from service.administration.audit import audit_log
 from service.administration.backup import back_up
 from service.administration.backup import restore as put_back
 from service.administration.people import erase as erase_messages
@@ -23,6 +23,8 @@ from service.store import inspect_run_store
 from service.tables import counted, moment
 
 if TYPE_CHECKING:
+    from service.administration.backup import Restored
+    from service.config.config import ServiceConfig
     from service.doctor.delivery_audit import DeliveryAudit
 
 _LEFT = (
@@ -50,7 +52,7 @@ def backup(context: click.Context, file: Path, config_path: Path | None, url: st
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @config_option
 @store_option
 @click.pass_context
@@ -62,9 +64,17 @@ def restore(context: click.Context, file: Path, config_path: Path | None, url: s
 
     Exit codes: 0 restored, 1 restored, but the audit found violations, 2 nothing was changed.
     """
-    found = run_at(config_path, url, lambda store, _: put_back(store, file), may_be_new=True)
+
+    async def put(store: str, config: ServiceConfig) -> Restored:
+        async with audit_log(config.audit) as record:
+            found = await put_back(store, file)
+            record("store.restored", conversations=found.audit.tally.conversations)
+        return found
+
+    found = run_at(config_path, url, put, may_be_new=True)
     kept = f" The earlier store is {found.aside}." if found.aside else ""
-    click.echo(f"Restored {_found(found.audit)}; the last change is of {moment(found.since_s)}.{kept}")
+    last = f"; the last change is of {moment(found.since_s)}" if found.since_s else ""
+    click.echo(f"Restored {_found(found.audit)}{last}.{kept}")
     context.exit(_violations(found.audit))
 
 
@@ -121,17 +131,17 @@ async def erase(access: StoreAccess, user: str, yes: bool) -> None:
 
     Exit codes: 0 erased, 1 some conversations are in use: repeat the command later, 2 the store cannot be used.
     """
-    audit = AuditLog(access.audit_log) if access.audit_log is not None else None
-    async with aclosing(await inspect_run_store(access.url)) as runs:
+    async with (
+        audit_log(access.audit_log) as record,
+        aclosing(await inspect_run_store(access.url)) as runs,
+    ):
         if not yes:
             count = sum([1 async for _ in messages_of(user, access.store, runs)])
             click.confirm(f"Erase {counted(count, 'message')} of {user}? This cannot be undone.", abort=True)
         done = await erase_messages(user, access.store, runs)
+        record("people.erased", user=user, messages=done.messages, conversations=len(done.conversations))
     if not await overwrite_deleted(access.url):
         done.kept["the file"] = "it is in use, so deleted bytes may be left in it; repeat the command"
-    if audit is not None:
-        audit.record("people.erased", user=user, messages=done.messages, conversations=len(done.conversations))
-        await audit.aclose()
     where = counted(len(done.conversations), "conversation")
     click.echo(f"Erased {counted(done.messages, 'message')} of {user} in {where}.\n{_LEFT}")
     if done.kept:

@@ -134,6 +134,17 @@ async def test_a_torn_last_line_is_dropped_and_reported(tmp_path):
     assert (verify(path).problems, verify(path).is_torn) == ((), False)
 
 
+@pytest.mark.parametrize(
+    "content", ["my notes", "\n", '{"seq": 1}\n', '{"seq": "1", "hash": "a"}\n', "[1]\n", "x" * 2_000_000]
+)
+def test_a_file_of_something_else_is_refused_and_kept(tmp_path, content):
+    path = tmp_path / "audit.jsonl"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match="Name another file"):
+        AuditLog(path)
+    assert path.read_text() == content
+
+
 async def test_processes_may_share_a_file(tmp_path):
     path = tmp_path / "audit.jsonl"
     first, second = AuditLog(path), AuditLog(path)
@@ -151,7 +162,7 @@ async def test_an_entry_that_cannot_be_written_is_reported_and_kept(tmp_path):
     log = AuditLog(path)
     with capture_logs() as lines:
         with path.open("ab") as file:
-            file.write(b"not an entry\n")
+            file.write(b'{"seq": 2}\n')
         log.record("test", number=2)
         async with asyncio.timeout(10):
             while not lines:  # noqa: ASYNC110 - the writer's thread only logs
@@ -159,7 +170,7 @@ async def test_an_entry_that_cannot_be_written_is_reported_and_kept(tmp_path):
         assert [line["event"] for line in lines] == ["audit.not_written"]
         with pytest.raises(ConfigError, match="not an entry of an audit log"):
             AuditLog(path)
-        path.write_text(path.read_text().replace("not an entry\n", ""))
+        path.write_text(path.read_text().replace('{"seq": 2}\n', ""))
         log.record("test", number=3)
     await log.aclose()
     assert [each["fields"]["number"] for each in entries(path)] == [1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sqlite3
 from contextlib import closing
@@ -19,6 +20,7 @@ from service.store import inspect_run_store
 FILE = """
 instances: {{alpha: {{persona: {{name: Alpha, emoji: ":owl:"}}}}}}
 store: sqlite:kept.db
+audit: audit.jsonl
 limits: {{runs: {runs}}}
 """
 
@@ -117,7 +119,7 @@ def test_what_is_no_backup_changes_nothing(run, tmp_path, kept):
     before = kept.said()
     for source, why in (
         (other, "is not a store of a service"),
-        (tmp_path / "missing.db", "unable to open"),
+        (tmp_path / "missing.db", "missing.db' does not exist"),
         (damaged, "damaged.db"),
         (newer, "has version 99"),
     ):
@@ -134,11 +136,26 @@ def test_a_lost_store_is_restored_and_is_private(run, tmp_path, kept):
         left.unlink()
     restored = run("restore", str(backup))
     assert (restored.exit_code, "earlier store" in restored.output) == (0, False), restored.output
+    assert [each["kind"] for each in map(json.loads, (tmp_path / "audit.jsonl").read_text().splitlines())] == [
+        "store.restored"
+    ]
     assert kept.said() == ["hello"]
     assert {each.stat().st_mode & 0o777 for each in (backup, tmp_path / "kept.db")} == {0o600}
 
 
+def test_a_store_is_replaced_under_its_name_and_kept_under_another_one(run, tmp_path, kept):
+    empty = tmp_path / "empty.db"
+    assert run("backup", str(empty)).exit_code == 0
+    kept.talk("later")
+    restored = run("restore", str(empty))
+    assert (restored.exit_code, restored.output.count(". ")) == (0, 1), restored.output
+    (aside,) = tmp_path.glob("kept.db.before-*")
+    assert StoredConversations(aside).said() == ["hello", "later"]
+    assert kept.said() == ["hello"]
+
+
 def test_redis_has_its_own_backups(redis_url, tmp_path):
+    (tmp_path / "x").touch()
     for command in ("backup", "restore"):
         result = CliRunner().invoke(main, [command, str(tmp_path / "x"), "--store", redis_url])
         assert (result.exit_code, "redis-cli --rdb FILE" in result.output) == (2, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import signal
@@ -24,6 +25,7 @@ slack: {{stop_reaction: {reaction}}}
 limits: {{runs: {runs}}}
 store: "sqlite:{store}.db"
 log: {{level: {level}}}
+audit: audit.jsonl
 """
 
 
@@ -46,7 +48,7 @@ def system_of(model) -> str:
 
 
 async def test_a_run_survives_a_reload_and_the_next_run_has_the_new_configuration(  # noqa: PLR0917 - fixtures
-    slack, environment, model, model_env, write, alone
+    slack, environment, model, model_env, write, alone, tmp_path
 ):
     path, ana, held = write(), slack.as_person("ana"), Gate()
     async with environment.serving("--config", str(path), **model_env, **alone) as service:
@@ -89,6 +91,8 @@ async def test_a_run_survives_a_reload_and_the_next_run_has_the_new_configuratio
         write(**changed)  # the store of the start: nothing is left for a restart
         assert "nothing has changed." in (await run_command("reload", "--config", str(path), env=alone)).output
         assert await service.ended(signal.SIGTERM) == 0
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert kinds == ["service.started", "config.reloaded", "config.not_reloaded", "config.reloaded"]
     ended = await run_command("reload", "--config", str(path), env=alone)
     assert (ended.code, "No service of this user runs with" in ended.output) == (1, True)
 

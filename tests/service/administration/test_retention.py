@@ -24,6 +24,7 @@ class Stored:
         self.runs = runs
         self.logs = logs
         self.workspaces = workspaces
+        self.audited = []
 
     async def add(self, conversation_id, *, agents=("alpha",), left=None, hold=False, run=None):
         """Store a conversation whose only message is delivered, unless it is `left` in the inbox."""
@@ -49,7 +50,10 @@ class Stored:
         )
 
     async def after(self, passed_days, **config):
-        retention = Retention(RetentionConfig(**config), self.runs, self.logs, self.workspaces)
+        def record(kind, **fields):
+            self.audited.append((kind, fields))
+
+        retention = Retention(RetentionConfig(**config), self.runs, self.logs, self.workspaces, record)
         await retention.delete_expired(time.time() + passed_days * DAY_S)
         return sorted({each.replace("-", ":").partition("/")[0] for each in await self.left()})
 
@@ -72,6 +76,7 @@ async def test_old_conversations_are_deleted_by_channel_with_all_that_belongs_to
     with capture_logs() as lines:
         assert await stored.after(8, **config) == ["T:C0OTHER:2.0"]
     assert [(line["event"], line["conversations"]) for line in lines] == [("retention.deleted", 1)]
+    assert stored.audited == [("retention.deleted", {"conversations": 1})]
     assert await stored.after(8, channels={"C0SHORT": 7}) == ["T:C0OTHER:2.0"]
     assert await stored.after(91, **config) == []
 

@@ -50,6 +50,11 @@ def test_each_default_in_the_file_is_valid_once_its_comment_sign_is_removed(writ
     assert set(yaml.safe_load(text)) == set(ServiceConfig.model_fields)
 
 
+def test_init_names_a_missing_folder(tmp_path):
+    refused = run("init", str(tmp_path / "none/agents.yaml"))
+    assert (refused.exit_code, f"There is no folder {tmp_path}/none." in refused.output) == (2, True)
+
+
 def test_init_keeps_an_existing_file_without_force(written):
     written.write_text("instances: {}")
     refused = run("init", str(written))

@@ -112,6 +112,15 @@ def test_own_agents_are_played_in_a_fresh_store(folder, tmp_path):
     assert (folder / "play.db").exists()
 
 
+async def test_a_folder_with_files_of_its_own_is_not_overwritten(folder):
+    folder.mkdir()
+    for name in ("config.yaml", "play.db"):
+        (folder / name).write_text("mine")
+    ended = await run_command("play", "--port", "0", "--folder", str(folder))
+    assert (ended.code, "Name an empty or a new folder with --folder." in ended.output) == (1, True)
+    assert {each.name: each.read_text() for each in folder.iterdir()} == {"config.yaml": "mine", "play.db": "mine"}
+
+
 async def test_a_configuration_that_cannot_be_played_is_reported_before_the_workspace_starts(folder, tmp_path):
     config = tmp_path / "agents.yaml"
     config.write_text("slack: {transport: http}")
