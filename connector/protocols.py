@@ -133,6 +133,30 @@ class StateChanges:
         return self.run is not None and "id" not in self.run
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadFacts:
+    """What all processes know about a thread, without a lease.
+
+    Args:
+        agent: its current instance; `None`: no message there was addressed to an agent.
+        latest: by name, the greatest value ever stored, as text; each value is or begins with a ts. `person:USER`: a
+            message of this user to the agent; `talk`: a message that is not addressed to the agent; `muted`, `unmuted`;
+            `read:INSTANCE`: until when this instance has read the thread; `allowed:USER`: an owner of a run let this
+            user steer, followed by a space and the owner's id.
+    """
+
+    agent: str | None = None
+    latest: Mapping[str, str] = field(default_factory=dict)
+
+    def takes_part(self, user: str) -> bool:
+        """Return whether this user has addressed the agent here."""
+        return f"person:{user}" in self.latest
+
+    @property
+    def is_muted(self) -> bool:
+        return self.latest.get("muted", "") > self.latest.get("unmuted", "")
+
+
 class ConversationLease(Protocol):
     """This process's ownership of one conversation. Other processes may only add inbox entries.
 
@@ -201,12 +225,18 @@ class RunService(Protocol):
         Spurious calls are possible.
         """
 
-    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None = None) -> bool:
+    async def admit(
+        self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None
+    ) -> bool:
         """Append an entry to the inbox of its conversation, in call order. Returns False for a duplicate.
 
         The entry is durable on return. The owner of the conversation is notified, or this process if there is no owner.
-        `agent` becomes the current instance of the conversation. Waits while the store is unavailable.
+        `agent` becomes the current instance of the conversation; `facts` as in `learn`. Waits while the store is
+        unavailable.
         """
+
+    async def learn(self, conversation_id: str, facts: Mapping[str, str]) -> None:
+        """Store facts of a known thread: see `ThreadFacts.latest`. A lower value changes nothing."""
 
     async def claim(self, conversation_id: str) -> ConversationLease | None:
         """Take the lease of a conversation; `None`: another process holds it, or this one does not watch the workspace.
@@ -214,8 +244,8 @@ class RunService(Protocol):
         Waits while the store is unavailable.
         """
 
-    async def agent_of(self, conversation_id: str) -> str | None:
-        """Return the current instance of a conversation; `None`: no message there was addressed to an agent."""
+    async def thread_of(self, conversation_id: str) -> ThreadFacts:
+        """Return what is known about a thread; of an unknown one nothing."""
 
 
 class SessionManager(Protocol):

@@ -70,5 +70,5 @@ class Router:
 
     async def _known(self, message: SlackMessage) -> Instance | None:
         """Return the current instance of the conversation."""
-        name = await self._runs.agent_of(message.place.conversation_id)
+        name = (await self._runs.thread_of(message.place.conversation_id)).agent
         return None if name is None else self.instance(name)

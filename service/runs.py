@@ -18,10 +18,10 @@ from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.store.base import lost, workspace_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from types import TracebackType
 
-    from connector.protocols import Claim, InboxEntry, StateChanges
+    from connector.protocols import Claim, InboxEntry, StateChanges, ThreadFacts
     from service.store.base import RunStore
 
 log = structlog.get_logger(__name__)
@@ -240,7 +240,9 @@ class StoredRuns:
         self._listeners[workspace].append(on_work)
         self._is_watched.set()
 
-    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None = None) -> bool:
+    async def admit(
+        self, conversation_id: str, entry: InboxEntry, agent: str | None = None, facts: Mapping[str, str] | None = None
+    ) -> bool:
         """Append an entry to the conversation's inbox, in call order. Return False for a duplicate.
 
         Raises:
@@ -255,7 +257,7 @@ class StoredRuns:
         self._admitting += 1
         try:
             async with order:
-                admitted = await self._retry.call(lambda: self._store.admit(conversation_id, entry, agent))
+                admitted = await self._retry.call(lambda: self._store.admit(conversation_id, entry, agent, facts))
         finally:
             self._admitting -= 1
         if admitted.is_new:
@@ -279,9 +281,13 @@ class StoredRuns:
             self._held[conversation_id] = lease
         return lease
 
-    async def agent_of(self, conversation_id: str) -> str | None:
-        """Return the conversation's instance; `None` if no message there addressed an agent yet."""
-        return await self._retry.call(lambda: self._store.agent_of(conversation_id))
+    async def learn(self, conversation_id: str, facts: Mapping[str, str]) -> None:
+        """Store facts of a known thread: see `ThreadFacts.latest`."""
+        await self._retry.call(lambda: self._store.learn(conversation_id, facts))
+
+    async def thread_of(self, conversation_id: str) -> ThreadFacts:
+        """Return what is known about a thread."""
+        return await self._retry.call(lambda: self._store.thread_of(conversation_id))
 
     async def _claim_once(self, conversation_id: str) -> HeldLease | None:
         if await self._may_be_its_owners(conversation_id):

@@ -235,7 +235,7 @@ class Admitter:
         is_late = abs(self._now_s() - float(effective_ts)) > _LATE_S
         if is_late or self.unrouted.after(conversation_id, effective_ts):
             return True
-        return mention.thread_ts is not None and await self._runs.agent_of(conversation_id) is None
+        return mention.thread_ts is not None and (await self._runs.thread_of(conversation_id)).agent is None
 
     async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
         conversation_id = message.place.conversation_id

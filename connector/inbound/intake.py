@@ -242,7 +242,7 @@ class Intake:
             return True
         # The text of a deleted root, and with it the mention, is gone.
         is_root_gone = any(each.get("subtype") == "tombstone" for each in thread)
-        return is_root_gone and await self._runs.agent_of(message.place.conversation_id) is not None
+        return is_root_gone and (await self._runs.thread_of(message.place.conversation_id)).agent is not None
 
     async def on_deletion(self, deletion: MessageDeletion, actor: Actor) -> None:
         """Store the deletion of a message in a conversation with an agent."""
@@ -252,7 +252,7 @@ class Intake:
         await self._look_up_thread(message, actor)
         async with self._in_order(message.place.conversation_id):
             routed = await self._router.route(message)
-            has_agent = await self._runs.agent_of(message.place.conversation_id) is not None
+            has_agent = (await self._runs.thread_of(message.place.conversation_id)).agent is not None
             if not (routed or has_agent) or not await self._admitter.is_allowed(actor):
                 return
             if routed is not None:
@@ -285,7 +285,7 @@ class Intake:
         as_root = ThreadAddress(self._router.team, reaction.channel, None if is_direct else reaction.ts)
         may_be_root = not is_direct and not is_ours
         found: tuple[str, str | None] | None = self._conversations.running_at(reaction.channel, reaction.ts)
-        if found is None and may_be_root and await self._runs.agent_of(as_root.conversation_id) is not None:
+        if found is None and may_be_root and (await self._runs.thread_of(as_root.conversation_id)).agent is not None:
             found = as_root.conversation_id, None
         is_of_others = found is None and may_be_root and as_root.conversation_id in self._without_agent
         if is_of_others or not await self._admitter.is_allowed(actor):
@@ -330,7 +330,7 @@ class Intake:
         if float(reaction.event_ts) - float(reaction.ts) < _REDELIVERY_WINDOW_S:
             async with self._in_order(conversation_id):
                 await self._admitter.admit_found({**message, "channel": reaction.channel}, actor, with_replies=True)
-        if await self._runs.agent_of(conversation_id) is not None:
+        if (await self._runs.thread_of(conversation_id)).agent is not None:
             run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
             await self._stop(reaction, conversation_id, run_id if is_status else None)
 
@@ -343,7 +343,7 @@ class Intake:
         """Stop the run of a conversation, if an agent takes part in it."""
         conversation_id = place.conversation_id
         async with self._in_order(conversation_id):
-            has_agent = await self._runs.agent_of(conversation_id) is not None
+            has_agent = (await self._runs.thread_of(conversation_id)).agent is not None
             if has_agent and await self._admitter.is_allowed(actor):
                 await self._admitter.stop(conversation_id, stop)
 

@@ -103,7 +103,7 @@ class Health:
             return Check(ok=False, says="The store is not open.")
         try:
             async with asyncio.timeout(_STORE_WITHIN_S):
-                await self.store.agent_of("health:check:0")
+                await self.store.thread_of("health:check:0")
         except TimeoutError:
             return Check(ok=False, says=f"The store does not answer within {_STORE_WITHIN_S:g} s.")
         except StoreError as e:

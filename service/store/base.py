@@ -16,7 +16,7 @@ from orchestrator_interactive.interactions.errors import DamagedLog
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from connector.protocols import StateChanges
+    from connector.protocols import StateChanges, ThreadFacts
     from orchestrator_interactive.interactions.stores import LogStore
 
     Text = str | bytes | None
@@ -130,8 +130,10 @@ class RunStore(Protocol):
     Methods with a fencing token raise LeaseLost if another process has claimed the conversation.
     """
 
-    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
-        """Append an entry to the conversation's inbox and notify the owner. Ignore a duplicate id.
+    async def admit(
+        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+    ) -> Admission:
+        """Append an entry to the conversation's inbox and notify the owner. Ignore a duplicate id, with its facts.
 
         A conversation without an owner becomes due after two seconds, so that the admitting process can claim it
         first.
@@ -182,8 +184,12 @@ class RunStore(Protocol):
         """Wait for new entries in conversations that this process owns; return their ids. Empty after a timeout."""
         ...
 
-    async def agent_of(self, conversation_id: str) -> str | None:
-        """Return the agent of the last entry that had one; `None` if none had."""
+    async def learn(self, conversation_id: str, facts: Mapping[str, str]) -> None:
+        """Store facts of a conversation, if it exists. A value that is not greater than the stored one is ignored."""
+        ...
+
+    async def thread_of(self, conversation_id: str) -> ThreadFacts:
+        """Return the agent of the last entry that had one, and all facts."""
         ...
 
     async def conversations(self) -> list[str]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from connector.protocols import ThreadFacts
 from orchestrator_interactive.interactions.stores import open_store as open_logs
 from orchestrator_interactive.storage import sqlite as storage
 from orchestrator_interactive.storage.errors import StoreError
@@ -31,7 +32,7 @@ from service.store.base import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from connector.protocols import Claim, InboxEntry, StateChanges
@@ -60,6 +61,9 @@ _TABLES = (
         data TEXT, "end" TEXT, PRIMARY KEY (conversation, seq), UNIQUE (conversation, id))""",
     """CREATE TABLE IF NOT EXISTS run_posts (
         conversation INTEGER NOT NULL, part TEXT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (conversation, part))
+        WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS run_facts (
+        conversation INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (conversation, name))
         WITHOUT ROWID""",
     f"CREATE INDEX IF NOT EXISTS run_due_in ON run_conversations ({_WORKSPACE}, due) WHERE todo",
     'CREATE INDEX IF NOT EXISTS run_waiting ON run_entries (conversation, seq) WHERE "end" IS NULL',
@@ -93,6 +97,10 @@ _DUE = f"""SELECT conversation FROM run_conversations WHERE {_WORKSPACE} = ? AND
 _POSTS = "SELECT part, content FROM run_posts WHERE conversation = ?"
 _RECORD = "SELECT id, agent, owner, until, seq, held_seq, run, todo FROM run_conversations WHERE conversation = ?"
 _ENTRIES = 'SELECT seq, id, kind, data, "end" FROM run_entries WHERE conversation = ? ORDER BY seq'
+_LEARN = """INSERT INTO run_facts SELECT id, ?, ? FROM run_conversations WHERE conversation = ?
+    ON CONFLICT DO UPDATE SET value = max(value, excluded.value)"""
+_THREAD = """SELECT agent, name, value FROM run_conversations LEFT JOIN run_facts ON run_facts.conversation = id
+    WHERE run_conversations.conversation = ?"""
 _FORGOTTEN = 'SELECT "end", count FROM run_forgotten WHERE conversation = ?'
 _ORPHANS = "SELECT id FROM run_entries WHERE conversation NOT IN (SELECT id FROM run_conversations) ORDER BY rowid"
 _COUNT_IDS = """INSERT INTO run_forgotten SELECT conversation, "end", count(*) FROM run_entries
@@ -139,15 +147,24 @@ class SqliteRunStore:
         self._lock = _locked(path)
         await self.database.write_in_thread(lambda file: end_leases(file, self._clock()))
 
-    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
-        admission = await self._admit(conversation_id, entry, agent)
+    async def admit(
+        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+    ) -> Admission:
+        admission = await self._admit(conversation_id, entry, agent, facts)
         if admission.is_new and admission.owner is not None:
             self._news[admission.owner][conversation_id] = None
             self._has_news[admission.owner].set()
         return admission
 
     @via(Database.write)
-    def _admit(self, file: sqlite3.Connection, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
+    def _admit(
+        self,
+        file: sqlite3.Connection,
+        conversation_id: str,
+        entry: InboxEntry,
+        agent: str | None,
+        facts: Mapping[str, str] | None,
+    ) -> Admission:
         now = self._clock()
         number, last, held_seq, _, owner, until, todo = _found(file, conversation_id, now)
         valid = owner if until > now else None
@@ -155,6 +172,7 @@ class SqliteRunStore:
         if file.execute(_ADD, (number, seq, entry.id, entry.kind, as_json(entry.data))).fetchone() is None:
             return Admission(is_new=False, owner=valid)
         has_grace = valid is None and not todo
+        _learn(file, conversation_id, facts or {})
         file.execute(_GROW, (seq, agent, todo or seq > held_seq, has_grace, now + GRACE_S, now, number))
         return Admission(is_new=True, owner=valid)
 
@@ -236,9 +254,13 @@ class SqliteRunStore:
         return tuple(self._news.pop(owner, ()))
 
     @via(Database.read)
-    def agent_of(self, file: sqlite3.Connection, conversation_id: str) -> str | None:
-        row = file.execute("SELECT agent FROM run_conversations WHERE conversation = ?", (conversation_id,)).fetchone()
-        return row[0] if row else None
+    def thread_of(self, file: sqlite3.Connection, conversation_id: str) -> ThreadFacts:
+        rows = file.execute(_THREAD, (conversation_id,)).fetchall()
+        return ThreadFacts(rows[0][0], {name: value for _, name, value in rows if name}) if rows else ThreadFacts()
+
+    @via(Database.write)
+    def learn(self, file: sqlite3.Connection, conversation_id: str, facts: Mapping[str, str]) -> None:
+        _learn(file, conversation_id, facts)
 
     async def conversations(self) -> list[str]:
         return await self.database.read_in_thread(conversations)
@@ -267,7 +289,7 @@ class SqliteRunStore:
         if todo or (owner is not None and until > self._clock()):
             return False
         file.execute("DELETE FROM run_conversations WHERE id = ?", (number,))
-        for table in ("run_entries", "run_posts", "run_forgotten"):
+        for table in ("run_entries", "run_posts", "run_facts", "run_forgotten"):
             file.execute(f"DELETE FROM {table} WHERE conversation = ?", (number,))  # noqa: S608 - a constant
         return True
 
@@ -395,6 +417,10 @@ def _expire(file: sqlite3.Connection, now: float) -> None:
 def _forget_ids(file: sqlite3.Connection, which: str, *values: float) -> None:
     file.execute(_COUNT_IDS.format(which=which), values)
     file.execute(_FORGET_IDS.format(which=which), values)
+
+
+def _learn(file: sqlite3.Connection, conversation_id: str, facts: Mapping[str, str]) -> None:
+    file.executemany(_LEARN, [(*fact, conversation_id) for fact in facts.items()])
 
 
 def _found(file: sqlite3.Connection, conversation_id: str, now: float) -> Any:

@@ -34,8 +34,8 @@ async def test_the_process_that_stores_a_message_without_an_owner_is_woken(store
     async with process() as one, process() as two:
         await one.admit(1)
         assert one.woken == [HERE]
-        assert await two.runs.agent_of(HERE) == "alpha"
-        assert await two.runs.agent_of(THERE) is None
+        assert (await two.runs.thread_of(HERE)).agent == "alpha"
+        assert (await two.runs.thread_of(THERE)).agent is None
 
 
 async def test_only_the_owner_is_woken_by_a_message_stored_elsewhere_within_a_second(store, process):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from connector.protocols import EntryKind, InboxEntry, LeaseLost, StateChanges
+from connector.protocols import EntryKind, InboxEntry, LeaseLost, StateChanges, ThreadFacts
 from service.store.base import GRACE_S, MAX_DUE_IN_S, RunStore
 
 Case = Callable[[RunStore], Awaitable[None]]
@@ -229,15 +229,30 @@ async def nobody_hears_of_what_has_no_owner(store: RunStore) -> None:
 
 @_case
 async def the_agent_is_the_one_that_was_named_last(store: RunStore) -> None:
-    assert await store.agent_of(C) is None
+    assert (await store.thread_of(C)).agent is None
     await store.admit(C, entry(1), None)
-    assert await store.agent_of(C) is None
+    assert (await store.thread_of(C)).agent is None
     await store.admit(C, entry(2), "owl")
     await store.admit(C, entry(3), "fox")
     await store.admit(C, entry(4), None)
     await store.admit(C, entry(2), "owl")
-    assert await store.agent_of(C) == "fox"
-    assert await store.agent_of(D) is None
+    assert (await store.thread_of(C)).agent == "fox"
+    assert (await store.thread_of(D)).agent is None
+
+
+@_case
+async def facts_of_a_thread_only_grow(store: RunStore) -> None:
+    await store.learn(C, {"talk": "1.5"})
+    assert (await store.thread_of(C)).latest == {}, "the conversation is not known yet"
+    await store.admit(C, entry(1), None, {"person:U1": "1.0", "talk": "3.0"})
+    await store.admit(C, entry(1), None, {"talk": "9.0"})
+    await store.learn(C, {"talk": "2.0", "muted": "2.0", "person:U2": "4.0"})
+    found = await store.thread_of(C)
+    assert found.latest == {"person:U1": "1.0", "person:U2": "4.0", "talk": "3.0", "muted": "2.0"}
+    assert (found.takes_part("U1"), found.takes_part("U3"), found.is_muted) == (True, False, True)
+    await store.learn(C, {"unmuted": "3.0"})
+    assert not (await store.thread_of(C)).is_muted
+    assert (await store.thread_of(D)).latest == {}
 
 
 @_case
@@ -257,7 +272,7 @@ async def only_what_is_over_is_forgotten(store: RunStore) -> None:
     assert await store.forget(C)
     assert await store.record(C) is None
     assert await store.conversations() == []
-    assert await store.agent_of(C) is None
+    assert await store.thread_of(C) == ThreadFacts()
     assert not await store.forget(C)
     await admitted(store, C, 2)
     again = await store.claim(C, "b", LONG_S)

@@ -88,6 +88,16 @@ local function hold(length, ...)
     set_expiry()
 end
 
+-- Store facts, whose names and values begin at ARGV[first]; the greater value wins.
+local function learn(first)
+    for i = first, #ARGV, 2 do
+        local known = redis.call('HGET', KEYS[1], 'f:' .. ARGV[i])
+        if not known or known < ARGV[i + 1] then
+            redis.call('HSET', KEYS[1], 'f:' .. ARGV[i], ARGV[i + 1])
+        end
+    end
+end
+
 -- An inbox entry: sequence number, kind, length of the id, id and data.
 local function parsed(entry)
     local place, kind, length, rest = string.match(entry, '^(%d+)\\n([%l_]+)\\n(%d+)\\n(.*)$')
@@ -109,7 +119,7 @@ def script(text: str) -> RedisScript:
 # 0: no expiry.
 
 # ARGV: the entry's id, kind and data; the id of this call; the agent, blank: unchanged; the delay until a conversation
-# without an owner is due. Returns whether the entry is new, and the owner or a blank.
+# without an owner is due; name and value of each fact. Returns whether the entry is new, and the owner or a blank.
 ADMIT = script("""
 local now = clock()
 local owner = owner_at(now)
@@ -130,8 +140,29 @@ redis.call('ZADD', KEYS[4], place, ARGV[3])
 if ARGV[7] ~= '' then
     redis.call('HSET', KEYS[1], 'agent', ARGV[7])
 end
+learn(9)
 set_expiry()
 return {1, owner or ''}
+""")
+
+# ARGV: name and value of each fact.
+LEARN = script("""
+if redis.call('EXISTS', KEYS[1]) == 1 then
+    learn(3)
+end
+""")
+
+# Returns the agent and the facts: names and values of fields.
+THREAD = script("""
+local found = {}
+local fields = redis.call('HGETALL', KEYS[1])
+for i = 1, #fields, 2 do
+    if fields[i] == 'agent' or string.sub(fields[i], 1, 2) == 'f:' then
+        found[#found + 1] = fields[i]
+        found[#found + 1] = fields[i + 1]
+    end
+end
+return found
 """)
 
 # ARGV: process and step; the owner; the lease's duration. Returns nothing if another lease is valid, else the fencing

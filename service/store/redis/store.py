@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import secrets
 from collections import OrderedDict
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import structlog
 from redis.exceptions import ResponseError
 
+from connector.protocols import ThreadFacts
 from orchestrator_interactive.storage.errors import StoreUnavailable
 from orchestrator_interactive.storage.redis import RedisClient
 from service.store.base import (
@@ -55,7 +56,7 @@ class RedisRunStore(RedisIndex):
     def __init__(self, client: RedisClient) -> None:
         super().__init__(client)
         self._process = secrets.token_hex(8)
-        self._steps = itertools.count(1)
+        self._steps = count(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._uncertain_calls: OrderedDict[tuple[str, str], str] = OrderedDict()
 
@@ -76,10 +77,13 @@ class RedisRunStore(RedisIndex):
         if reasons:
             log.warning("store.not_durable", place=self._client.place, reason=reasons)
 
-    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
+    async def admit(
+        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+    ) -> Admission:
         # A retry after a lost answer has the same call id, so that the script returns the first result.
         call = self._uncertain_calls.pop((conversation_id, entry.id), None) or secrets.token_hex(4)
-        arguments = [entry.id, entry.kind, as_json(entry.data), call, agent or "", int(GRACE_S * 1000)]
+        of_entry = [entry.id, entry.kind, as_json(entry.data)]
+        arguments = [*of_entry, call, agent or "", int(GRACE_S * 1000), *chain(*(facts or {}).items())]
         with self._client.keep_open():
             with ExitStack() as on_failure:
                 on_failure.callback(self._remember_call, conversation_id, entry.id, call)
@@ -147,11 +151,15 @@ class RedisRunStore(RedisIndex):
             rest = await self._client.redis.lpop(_news(owner), _MOST_NEWS) or ()
         return tuple(dict.fromkeys(name.decode() for name in (first[1], *rest)))
 
-    async def agent_of(self, conversation_id: str) -> str | None:
-        async with self._client.command():
-            agent = await self._client.redis.hget(keys(conversation_id)[0], "agent")
+    async def learn(self, conversation_id: str, facts: Mapping[str, str]) -> None:
+        await self._run(scripts.LEARN, conversation_id, *chain(*facts.items()))
+
+    async def thread_of(self, conversation_id: str) -> ThreadFacts:
+        pairs = await self._run(scripts.THREAD, conversation_id)
         with readable(conversation_id):
-            return None if agent is None else agent.decode()
+            fields = _paired(pairs)
+            facts = {name: value.decode() for name, value in _named(fields, b"f:").items()}
+            return ThreadFacts(fields[b"agent"].decode() if b"agent" in fields else None, facts)
 
     async def record(self, conversation_id: str) -> ConversationRecord | None:
         await self._client.wait_for_detached(conversation_id)

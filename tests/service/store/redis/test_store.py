@@ -155,7 +155,7 @@ async def test_every_step_fails_during_an_outage_and_the_state_survives_it(durab
             store.write(C, claim.token, StateChanges(held_seq=1)),
             store.release(C, claim.token, 1),
             store.release(C, claim.token, None),
-            *(store.due(T1, 9), store.wait_for_notifications("a"), store.agent_of(C), store.conversations()),
+            *(store.due(T1, 9), store.wait_for_notifications("a"), store.thread_of(C), store.conversations()),
             *(store.record(C), store.forget(C), open_run_store(durable_redis.url)),
             return_exceptions=True,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -148,10 +148,13 @@ class NetworkRunStore:
         self._process = process
 
     renew, fetch, due, forget, record = map(_table_method, ("renew", "fetch", "due", "forget", "record"))
+    learn, thread_of = map(_table_method, ("learn", "thread_of"))
 
-    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
+    async def admit(
+        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+    ) -> Admission:
         def admit() -> Admission:
-            admission = self._table.admit(conversation_id, entry, agent)
+            admission = self._table.admit(conversation_id, entry, agent, facts)
             if admission.is_new:
                 seq = len(self._table.conversations[conversation_id].order)
                 self._observer.admitted(conversation_id, entry, seq)
@@ -198,10 +201,6 @@ class NetworkRunStore:
             return await news
         finally:
             timer.cancel()
-
-    async def agent_of(self, conversation_id: str) -> str | None:
-        found = await self.record(conversation_id)
-        return found.agent if found else None
 
     async def conversations(self) -> list[str]:
         return await self._connection.ask("conversations", lambda: list(self._table.conversations))

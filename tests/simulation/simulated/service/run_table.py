@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from connector.protocols import Claim, InboxEntry, LeaseLost, StateChanges
+from connector.protocols import Claim, InboxEntry, LeaseLost, StateChanges, ThreadFacts
 from service.store.base import Admission, ConversationRecord, Count, workspace_of
 
 _CLAIM_WITHIN_S = 2.0
@@ -32,6 +32,7 @@ class Conversation:
     waiting: dict[int, InboxEntry] = field(default_factory=dict)
     ends: dict[str, str] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
 
     @property
     def has_work(self) -> bool:
@@ -52,7 +53,9 @@ class RunTable:
         """Return the holder of a valid lease."""
         return conversation.owner if self._now() < conversation.expires_s else None
 
-    def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
+    def admit(
+        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+    ) -> Admission:
         found = self.conversations.setdefault(conversation_id, Conversation())
         owner = self.owner_of(found)
         if entry.id in found.ends or any(entry.id == each.id for each in found.waiting.values()):
@@ -63,9 +66,19 @@ class RunTable:
         seq = len(found.order)
         found.waiting[seq] = replace(entry, seq=seq)
         found.agent = agent or found.agent
+        self.learn(conversation_id, facts or {})
         if owner is not None:
             self._notify(owner, conversation_id)
         return Admission(is_new=True, owner=owner)
+
+    def learn(self, conversation_id: str, facts: Mapping[str, str]) -> None:
+        if (found := self.conversations.get(conversation_id)) is not None:
+            for name, value in facts.items():
+                found.facts[name] = max(value, found.facts.get(name, ""))
+
+    def thread_of(self, conversation_id: str) -> ThreadFacts:
+        found = self.conversations.get(conversation_id, Conversation())
+        return ThreadFacts(found.agent, dict(found.facts))
 
     def claim(self, conversation_id: str, owner: str, lease_s: float) -> Claim | None:
         found = self.conversations.setdefault(conversation_id, Conversation())
