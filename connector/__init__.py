@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from connector.inbound.access_policy import AccessRules
-from connector.protocols import Instance, Persona, Refused, RunFailed, SessionManager, SlackOptions
+from connector.protocols import (
+    ChannelRules,
+    Instance,
+    Participation,
+    Persona,
+    Refused,
+    RunFailed,
+    SessionManager,
+    SlackOptions,
+)
 from connector.runs.run_slots import RunLimits
 from connector.setup import ConnectionRefused, HttpTransport, SlackCredentials, SocketTransport
 
@@ -14,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessRules",
+    "ChannelRules",
     "ConnectionRefused",
     "HttpTransport",
     "Instance",
+    "Participation",
     "Persona",
     "Refused",
     "RunFailed",

@@ -28,12 +28,12 @@ from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from connector.inbound.access_policy import AccessRules
     from connector.inbound.dispatcher import AddListeners, Receive
-    from connector.protocols import Instance, RateBudget, RunService, SessionManager
+    from connector.protocols import ChannelRules, Instance, RateBudget, RunService, SessionManager
     from connector.runs.run_slots import RunLimits
     from connector.setup import SlackCredentials
     from connector.slack_api.errors import SlackCallFailed
@@ -60,10 +60,15 @@ class Connection:
     background: BackgroundTasks
 
     def configure(
-        self, instances: Sequence[Instance], policy: AccessRules, limits: RunLimits, options: SlackOptions
+        self,
+        instances: Sequence[Instance],
+        channels: Mapping[str, ChannelRules],
+        policy: AccessRules,
+        limits: RunLimits,
+        options: SlackOptions,
     ) -> None:
         """Replace settings; see `connected`. An active run keeps its instance."""
-        self.router.configure(instances)
+        self.router.configure(instances, channels)
         self.admitter.policy.rules = policy
         self.slots.configure(limits)
         self.background.options = options
@@ -83,6 +88,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     calls_late_s: float = CALLS_LATE_S,
     limits: RunLimits | None = None,
     options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
+    channels: Mapping[str, ChannelRules] | None = None,
     tools_grace_s: float | None = None,
     listeners: Sequence[AddListeners] = (),
     observer: Observer | None = None,
@@ -92,7 +98,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     On exit, accept no more events and hand active runs over within `shutdown_grace_s`. `policy` decides which users may
     use the bot, and where. `budget` is the rate-limit budget shared with other processes; `rate_scale` is a factor on
     Slack's rate limits. `calls_late_s` is how long the calls of a killed process may still reach Slack. `limits` bounds
-    concurrent runs. Running tools may continue for `tools_grace_s` of `shutdown_grace_s`; by default all but
+    concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s` of `shutdown_grace_s`; by default all but
     the last two seconds. `listeners` add further Bolt listeners. `observer` gets reports of runs, stops and calls.
 
     Raises:
@@ -108,7 +114,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
         web_client = open_client(access.bot_token)
         async with RateLimiter("") as scheduler:
             identity = await preflight(access.api_url, SlackClient(web_client, scheduler))
-        router = Router(instances, runs, identity.team, identity.user)
+        router = Router(instances, runs, identity.team, identity.user, channels)
         async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
             client, open_transport = (
                 SlackClient(web_client, scheduler, observer),
@@ -120,7 +126,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                 )
                 slots = RunSlots(limits)
                 context = WorkspaceContext(
-                    sessions, background, router, admitter.catch_up, slots, observer or Observer()
+                    runs, sessions, background, router, admitter.catch_up, slots, observer or Observer()
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)

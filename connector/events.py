@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
@@ -21,6 +21,7 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own bot user, which posts reminders and automatic replies.
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
+ALLOW_ACTION, DENY_ACTION = "steer_allow", "steer_deny"
 # The user of stop requests by an operator of the service; no id of Slack.
 OPERATOR = "operator"
 
@@ -160,6 +161,26 @@ class StopRequest:
         return "button" if self.ts is None else "reaction"
 
 
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """A click on a button of the question whether a person may steer a run.
+
+    Args:
+        id: identity of the click.
+        run: the run's id.
+        user: the person who wants to steer; `by` clicked.
+        allows: whether `by` lets them.
+        ts: the message with the buttons.
+    """
+
+    id: str
+    run: str
+    user: str
+    by: str
+    allows: bool
+    ts: Ts
+
+
 def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
     """Parse a message event; `None` if it is not a new post by a person.
 
@@ -270,9 +291,10 @@ def session_stop_of(event: dict[str, Any], team: str) -> tuple[ThreadAddress, St
     return place, StopRequest(f"{place.conversation_id}:{user}:session_stopped:{at}", _id(user), checked_ts(at))
 
 
-def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequest] | None:
-    """Parse a click on the stop button of a status message; `None` for another button."""
-    action = next((each for each in body.get("actions") or () if each.get("action_id") == STOP_ACTION), None)
+def clicked_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequest | Consent] | None:
+    """Parse a click on a button of ours; `None` for another button."""
+    ours = (STOP_ACTION, ALLOW_ACTION, DENY_ACTION)
+    action = next((each for each in body.get("actions") or () if each.get("action_id") in ours), None)
     container, message = body.get("container") or {}, body.get("message") or {}
     channel = (body.get("channel") or {}).get("id") or container.get("channel_id")
     user, ts = (body.get("user") or {}).get("id"), message.get("ts") or container.get("message_ts")
@@ -280,8 +302,12 @@ def clicked_stop_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, Sto
         return None
     thread_ts = thread_of({"ts": checked_ts(ts), "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
     place = ThreadAddress(team, _id(channel), thread_ts or (None if channel.startswith("D") else ts))
-    at, run = checked_ts(str(action["action_ts"])), action.get("value")
-    return place, StopRequest(f"{channel}:{ts}:{user}:clicked:{at}", _id(user), at, run=str(run) if run else None)
+    at, value = checked_ts(str(action["action_ts"])), str(action.get("value") or "")
+    click_id = f"{channel}:{ts}:{user}:clicked:{at}"
+    if action["action_id"] == STOP_ACTION:
+        return place, StopRequest(click_id, _id(user), at, run=value or None)
+    run, _, asked_for = value.partition(":")
+    return place, Consent(click_id, run, _id(asked_for), _id(user), action["action_id"] == ALLOW_ACTION, ts)
 
 
 def plain_text(text: str, bot: str) -> str:
@@ -300,6 +326,24 @@ def plain_text(text: str, bot: str) -> str:
     # Slack escapes these three and nothing else.
     text = _ENTITY.sub(resolved, text).replace("&lt;", "<").replace("&gt;", ">")
     return text.replace("&amp;", "&").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCommand:
+    """A message that is a command for its thread: `!mute`, `!unmute` or `!instance NAME`."""
+
+    kind: Literal["mute", "unmute", "instance"]
+    name: str = ""
+
+
+def command_of(prompt: str) -> ThreadCommand | None:
+    """Parse a command; `None`: the prompt is none."""
+    match prompt.lower().split(), prompt.split():
+        case ["!mute" | "!unmute"] as words, _:
+            return ThreadCommand("mute" if words[0] == "!mute" else "unmute")
+        case ["!instance", _], [_, name]:
+            return ThreadCommand("instance", name.strip("@:,"))
+    return None
 
 
 def is_stop_word(prompt: str) -> bool:

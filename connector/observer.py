@@ -38,6 +38,9 @@ class Observer:
     def stopped(self, door: str, user: str, conversation_id: str, run_id: str | None) -> None:
         """Note a stop request: by reaction, button, word, operator, or deletion of the run's first message."""
 
+    def consented(self, by: str, user: str, conversation_id: str, run_id: str, *, allows: bool) -> None:
+        """Report that the owner of a run let a person steer it, or did not."""
+
     def refused(self, user: str, channel: str, why: str) -> None:
         """Note that the access rules refused a request of a user."""
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 # A mention consists of the bot's name alone. A catch-up asks to read later messages of a thread. A note is for the next
-# run, its notice for the thread.
-EntryKind = Literal["message", "edit", "withdrawal", "stop", "mention", "catch_up", "note", "notice"]
+# run, its notice for the thread. An aside is a message that only an active run reads. A consent lets a person steer.
+EntryKind = Literal[
+    "message", "edit", "withdrawal", "stop", "mention", "catch_up", "note", "notice", "aside", "consent"
+]
 # How an entry leaves its inbox: blank: delivered, which the log records; withdrawn by its author; refused with a reason
 # that its author sees; or done, for entries that are not messages.
 End = Literal["", "withdrawn", "refused", "done"]
@@ -42,10 +45,55 @@ class Persona:
     emoji: str
 
 
+# Which messages are answered, besides direct messages: those that mention the bot; also replies of people who take part
+# in the thread, unless they mention someone else; also each top-level message of the channel.
+Answers = Literal["mention", "thread", "every"]
+# Whose messages an active run reads: those of the person who began it; of all who take part in the thread; of anyone.
+Steerers = Literal["owner", "participants", "anyone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Participation:
+    """Who is answered and who may steer. `None`: not set here.
+
+    `asks_consent`: if a person who may not steer mentions the bot during a run, ask the owner of the run.
+    """
+
+    answers: Answers | None = None
+    steerers: Steerers | None = None
+    asks_consent: bool | None = None
+
+    def over(self, other: Participation) -> Participation:
+        """Return these settings, completed by other ones."""
+        return Participation(
+            self.answers or other.answers,
+            self.steerers or other.steerers,
+            other.asks_consent if self.asks_consent is None else self.asks_consent,
+        )
+
+
+DEFAULT_PARTICIPATION = Participation("thread", "participants", asks_consent=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     name: str
     persona: Persona
+    participation: Participation = DEFAULT_PARTICIPATION
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRules:
+    """Settings of one channel, which come before those of the instance.
+
+    Args:
+        instance: name of the instance that answers here; `None`: the default one.
+        pattern: `every` answers only top-level messages in which it is found; `None`: all.
+    """
+
+    instance: str | None = None
+    participation: Participation = Participation()
+    pattern: re.Pattern[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +187,17 @@ class ThreadFacts:
 
     Args:
         agent: its current instance; `None`: no message there was addressed to an agent.
-        latest: by name, the greatest value ever stored, as text; each value is or begins with a ts. `person:USER`: a
-            message of this user to the agent; `talk`: a message that is not addressed to the agent; `muted`, `unmuted`;
-            `read:INSTANCE`: until when this instance has read the thread; `allowed:USER`: an owner of a run let this
-            user steer, followed by a space and the owner's id.
+        latest: by name, the greatest value ever stored, as text: a ts. `talk`: a message that is not addressed to the
+            agent; `muted`, `unmuted`; `read:INSTANCE`: until when this instance has read the thread. Of `person:USER`,
+            the first message of this user to the agent, the least value is kept.
     """
 
     agent: str | None = None
     latest: Mapping[str, str] = field(default_factory=dict)
 
-    def takes_part(self, user: str) -> bool:
-        """Return whether this user has addressed the agent here."""
-        return f"person:{user}" in self.latest
+    def takes_part(self, user: str, ts: str) -> bool:
+        """Return whether this user had addressed the agent here by this time."""
+        return self.latest.get(f"person:{user}", "~") <= ts
 
     @property
     def is_muted(self) -> bool:

@@ -5,17 +5,16 @@ Inbox entries are accepted messages, stops, mentions without text, and requests 
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - of a field that pydantic reads
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import TypeAdapter
 
-from connector.events import SlackMessage, StopRequest, ThreadAddress, Ts
+from connector.events import Consent, SlackMessage, StopRequest, ThreadAddress, Ts
 from connector.formatting.content import use_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from connector.protocols import InboxEntry
 
 # Errors that parsing a record or an event of another format can raise.
@@ -43,6 +42,7 @@ class PendingMessage:
         seq: sequence number in the order of acceptance.
         edited_ts: ts of the latest edit or deletion; blank: never changed.
         is_marked_accepted: whether it has 📨 because it waits for a slot.
+        is_aside: whether only an active run reads it: its author does not take part in the thread.
         is_note: whether it reports an event to the next run; its `message` gives only the place and the time.
         gap: it was pending in a backup that was restored; it may have been answered since.
     """
@@ -54,8 +54,14 @@ class PendingMessage:
     seq: int = 0
     edited_ts: Ts | Literal[""] = ""
     is_marked_accepted: bool = False
+    is_aside: bool = False
     is_note: bool = False
     gap: BackupGap | None = None
+
+    @property
+    def starts_no_run(self) -> bool:
+        """Whether it waits for the next run, or is dropped, rather than start one."""
+        return self.is_late_change or self.is_aside
 
     @property
     def is_late_change(self) -> bool:
@@ -99,26 +105,33 @@ class ThreadCatchUp:
 
 @dataclass(frozen=True, slots=True)
 class ThreadNotice:
-    """A text to post where the message is; a mention without text has none, and gets the service's greeting."""
+    """A text to post where the message is; a mention without text has none, and gets the service's greeting.
+
+    `muted_ts` is the ts of a message that gets the reaction 🔇; the one at `unmuted_ts` loses it. Blank: none.
+    """
 
     message: SlackMessage
     text: str = ""
+    muted_ts: str = ""
+    unmuted_ts: str = ""
 
 
 _MESSAGE, _STOP, _NOTICE = TypeAdapter(PendingMessage), TypeAdapter(StopRequest), TypeAdapter(ThreadNotice)
-_CATCH_UP = TypeAdapter(ThreadCatchUp)
+_CATCH_UP, _CONSENT = TypeAdapter(ThreadCatchUp), TypeAdapter(Consent)
 
 
-def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | ThreadCatchUp | ThreadNotice:
-    """Return a new or changed message or a note, a stop, a catch-up, or a notice.
+def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | ThreadCatchUp | ThreadNotice | Consent:
+    """Return a new or changed message or a note, a stop, a catch-up, a notice, or a consent.
 
     Raises:
         UnreadableEntry: another version has written it.
     """
     try:
         match entry.kind:
-            case "message" | "edit" | "withdrawal" | "note":
+            case "message" | "edit" | "withdrawal" | "note" | "aside":
                 return _MESSAGE.validate_python({**entry.data, "id": entry.id, "seq": entry.seq})
+            case "consent":
+                return _CONSENT.validate_python(entry.data)
             case "stop":
                 return _STOP.validate_python({**entry.data, "id": entry.id})
             case "mention" | "notice":
@@ -205,6 +218,7 @@ class RunRecord:
         has_hourglass: whether its first message may have an hourglass.
         is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
         announced_seq: sequence number of the last pending message counted in the stop notice.
+        consents: by the user who mentioned the bot, whether the owner of the run lets them steer it.
         pending_cleanup: the artifacts to remove and the notices to post of earlier runs.
         was_taken_over: whether another process owned it before.
         gap: it began before a backup that was restored, or with a message from it; it may have gone on since.
@@ -220,6 +234,7 @@ class RunRecord:
     has_hourglass: bool = True
     is_over: bool = False
     announced_seq: int = 0
+    consents: Mapping[str, bool] = field(default_factory=dict)
     pending_cleanup: PendingCleanup = ()
     was_taken_over: bool = False
     gap: BackupGap | None = None

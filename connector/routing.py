@@ -7,15 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.events import plain_text
+from connector.protocols import DEFAULT_PARTICIPATION, ChannelRules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from connector.events import SlackMessage
-    from connector.protocols import Instance, RunService
+    from connector.protocols import Instance, Participation, RunService, ThreadFacts
 
 # A bare name may be any word of the sentence, so that an `@` before it or a `:` or `,` after it is required.
-_ADDRESS = re.compile(r"^(?:@(\w[\w-]*)[:,]?|(\w[\w-]*)[:,])\s+(?=\S)")
+_ADDRESS = re.compile(
+    r"^(?:(?:hey|hi|hello|ok|okay)[,!]?\s+)?(?:@(\w[\w-]*)[:,]?|(\w[\w-]*)[:,])\s+(?=\S)", re.IGNORECASE
+)
+
+_NO_RULES = ChannelRules()
 
 
 class Router:
@@ -24,16 +29,24 @@ class Router:
     The current instance of a conversation is read from the store each time: another process may have changed it.
     """
 
-    def __init__(self, instances: Sequence[Instance], runs: RunService, team: str, bot_user: str) -> None:
+    def __init__(
+        self,
+        instances: Sequence[Instance],
+        runs: RunService,
+        team: str,
+        bot_user: str,
+        channels: Mapping[str, ChannelRules] | None = None,
+    ) -> None:
         self.team = team
-        self.configure(instances)
+        self.configure(instances, channels or {})
         self._runs = runs
         self._bot_user = bot_user
 
-    def configure(self, instances: Sequence[Instance]) -> None:
-        """Replace the instances; the first one is the default."""
+    def configure(self, instances: Sequence[Instance], channels: Mapping[str, ChannelRules]) -> None:
+        """Replace the instances, of which the first one is the default, and the rules of channels by their ids."""
         self._instances = {instance.name.lower(): instance for instance in instances}
         self._default = instances[0]
+        self._channels = channels
 
     def instance(self, name: str) -> Instance:
         """Return the instance of this name; one that is no longer configured posts as the default instance does."""
@@ -46,29 +59,55 @@ class Router:
     async def route(self, message: SlackMessage) -> tuple[Instance, str] | None:
         """Return the instance and the prompt; `None` if the message is not addressed to the bot.
 
-        A message is addressed to the bot if it mentions it, is a direct message, or is a reply in a thread with an
-        agent and mentions no one.
+        A message is addressed to the bot if it mentions it, or is a direct message; by the policy of its instance and
+        channel also if it is a reply of a person who takes part in the thread, or a top-level message, and mentions no
+        one.
         """
-        if not self.is_addressed(message):
-            begins_a_thread = message.thread_ts is None
-            if begins_a_thread or message.mentions_anyone() or await self._known(message) is None:
-                return None
-        return await self.resolve(message)
+        thread = await self.thread_of(message)
+        routed = self._resolved(message, thread)
+        if self.is_addressed(message):
+            return routed
+        answers = self.participation(routed[0], message.channel).answers
+        if answers == "mention" or message.mentions_anyone():
+            return None
+        if message.thread_ts is None:
+            pattern = self._rules(message.channel).pattern
+            is_watched = answers == "every" and (pattern is None or pattern.search(message.text) is not None)
+            return routed if is_watched else None
+        takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
+        return routed if takes_part and not thread.is_muted else None
+
+    async def may_steer_only(self, message: SlackMessage) -> bool:
+        """Return whether a reply that is not answered is for an active run, because anyone may steer there."""
+        thread = await self.thread_of(message)
+        participation = self.participation(self._resolved(message, thread)[0], message.channel)
+        is_heard = participation.answers != "mention" and not thread.is_muted and not message.mentions_anyone()
+        return is_heard and participation.steerers == "anyone"
 
     async def resolve(self, message: SlackMessage) -> tuple[Instance, str]:
         """Return the instance and the prompt without checking that the message is still addressed to the bot."""
+        return self._resolved(message, await self.thread_of(message))
+
+    async def thread_of(self, message: SlackMessage) -> ThreadFacts:
+        """Return what is known about the thread of a message."""
+        return await self._runs.thread_of(message.place.conversation_id)
+
+    def participation(self, instance: Instance, channel: str) -> Participation:
+        """Return who is answered and who may steer in a channel."""
+        return self._rules(channel).participation.over(instance.participation).over(DEFAULT_PARTICIPATION)
+
+    def _rules(self, channel: str) -> ChannelRules:
+        return self._channels.get(channel, _NO_RULES)
+
+    def _resolved(self, message: SlackMessage, thread: ThreadFacts) -> tuple[Instance, str]:
         prompt = plain_text(message.text, self._bot_user)
         match = _ADDRESS.match(prompt)  # the prompt may name an instance: `beta: look at this`, `@beta look at this`
         named = self._instances.get((match[1] or match[2]).lower()) if match else None
         if match is not None and named is not None:
             return named, prompt[match.end() :]
-        return await self._known(message) or self._default, prompt
+        name = thread.agent or self._rules(message.channel).instance
+        return (self._default if name is None else self.instance(name)), prompt
 
     def is_addressed(self, message: SlackMessage) -> bool:
         """Return whether the message itself addresses the bot, regardless of its thread."""
         return message.direct or message.mentions(self._bot_user)
-
-    async def _known(self, message: SlackMessage) -> Instance | None:
-        """Return the current instance of the conversation."""
-        name = (await self._runs.thread_of(message.place.conversation_id)).agent
-        return None if name is None else self.instance(name)

@@ -40,6 +40,9 @@ DONE = "Done."
 NO_ANSWER = "I am done and have nothing to add."
 NOTHING_RUNS = "Nothing is running here."
 NO_TEXT = "Hi! Tell me what I can do for you."
+MUTED = "🔇 From now on I answer only messages that mention me here. `!unmute` ends this."
+UNMUTED = "🔔 I answer people who take part here again."
+NOT_MUTED = "Here I answer every message: a direct message cannot be muted."
 SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 UNREADABLE_RUN = "⚠️ I cannot resume a run that another version of this service started. Please send your request again."
 RESTORED = (
@@ -54,6 +57,28 @@ def stopped(by: str, summary: RunSummary, waiting: int, *, withdrawn: str = "") 
     """Return the notice of a stop; `withdrawn`: the message that would have begun the run."""
     left = f"Withdrawn: “{one_line(withdrawn, _LABEL_CHARS)}”." if withdrawn else ""
     return _join("🛑", f"Stopped by {by}.", left, _finished(summary), _unfinished(summary), _waiting(waiting))
+
+
+def handed_over(name: str) -> str:
+    return f"🤝 From now on, {name} answers in this thread."
+
+
+def no_instance(names: Sequence[str]) -> str:
+    return f"I know no agent of that name. There is {_listed(names, len(names))}"
+
+
+def may_steer(owner: str, name: str, prompt: str) -> str:
+    """Ask the owner of a run (a user id) in Slack's markup whether a person may steer it."""
+    wish = escape(one_line(prompt, _LABEL_CHARS))
+    return f"🙋 <@{owner}>, {escape(name)} writes: “{wish}”. Let {escape(name)} steer this run? If not, I read it next."
+
+
+def consented(owner: str, name: str, *, allows: bool) -> str:
+    return f"🙋 {owner} lets {name} steer this run." if allows else f"🙋 {owner} keeps this run: I read {name} next."
+
+
+NOT_YOUR_RUN = "Only the person who began this run can decide that."
+OVER_ALREADY = "🙋 This run has ended. What waited begins the next one."
 
 
 def withdrawn(prompt: str) -> str:
@@ -137,8 +162,8 @@ def _unfinished(summary: RunSummary) -> str:
     return _join(*(f"{what}: {_listed(labels)}" for what, labels in kinds if labels))
 
 
-def _listed(labels: Sequence[str]) -> str:
-    named = [one_line(label, _LABEL_CHARS) for label in labels[:_LABELS]]
+def _listed(labels: Sequence[str], most: int = _LABELS) -> str:
+    named = [one_line(label, _LABEL_CHARS) for label in labels[:most]]
     more = len(labels) - len(named)
     listed = f"{', '.join(named)} and {more} more" if more else " and ".join(named)
     return listed if listed.endswith((".", "…")) else f"{listed}."

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import structlog
 
-from connector import AccessRules, Instance, Persona, RunLimits, SlackOptions, connected
+from connector import AccessRules, ChannelRules, Instance, Persona, RunLimits, SlackOptions, connected
 from connector.observer import Observer
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
@@ -84,7 +84,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
     observe = config.observe.with_listen(environment.amplifier_slack_observe)
     access = await _checked(config, environment, free_mb)
     gc.disable()  # objects created during start-up are long-lived; collecting them is wasted time
-    instances, policy, limits, options = _connector_settings(config)
+    instances, channels, policy, limits, options = _connector_settings(config)
     names = list(config.instances)  # a reload changes them
     url = store_of(config, environment)
     grace_s = config.shutdown_grace_s
@@ -116,6 +116,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             rate_scale=config.slack.rate_scale,
             limits=limits,
             options=options,
+            channels=channels,
             tools_grace_s=config.shutdown_tools_s,
             listeners=config.slack.listeners,
             observer=observer,
@@ -153,14 +154,20 @@ class _LiveParts:
         self.connection.configure(*_connector_settings(change.config))
 
 
-def _connector_settings(config: ServiceConfig) -> tuple[list[Instance], AccessRules, RunLimits, SlackOptions]:
+def _connector_settings(
+    config: ServiceConfig,
+) -> tuple[list[Instance], dict[str, ChannelRules], AccessRules, RunLimits, SlackOptions]:
     """Return the settings of the connector that a reload may change."""
     slack = config.slack
     return (
         [
-            Instance(name, Persona(instance.persona.name, instance.persona.emoji))
+            Instance(name, Persona(instance.persona.name, instance.persona.emoji), instance.participation)
             for name, instance in config.instances.items()
         ],
+        {
+            channel: ChannelRules(rules.instance, rules.participation, rules.filter)
+            for channel, rules in config.channels.items()
+        },
         AccessRules(slack.users, slack.channels, slack.external, slack.guests == "allow"),
         RunLimits(**config.limits.model_dump()),
         SlackOptions(slack.stop_reaction, slack.status_interval_s),

@@ -7,13 +7,16 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from connector import texts
+from connector.formatting.content import Content
+from connector.formatting.inline import escape
 from connector.protocols import StateChanges
-from connector.records import Notice, RunSummary
+from connector.records import Notice, RunSummary, ThreadNotice
 from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
-    from connector.events import StopRequest
+    from connector.events import Consent, StopRequest
     from connector.protocols import End, InboxEntry
     from connector.records import PendingMessage
     from connector.runs.slack_run import SlackRun
@@ -98,9 +101,35 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
         if stop.ts is None and stop.run is None:  # older messages may wait for this run, or still arrive
             await state.hold(float(stop.at))
         if stop.message is not None and (run is None or is_before or is_meant):
-            state.cleanup.answer(entry, stop.message, texts.NOTHING_RUNS)
+            state.cleanup.answer(entry, ThreadNotice(stop.message, texts.NOTHING_RUNS))
         else:
             await state.close(entry)
+
+
+async def apply_consent(state: ConversationState, entry: InboxEntry, consent: Consent) -> None:
+    """Let a person steer the active run, or not, if its owner says so. Every click changes the question or is answered.
+
+    A click of somebody else gets a private answer.
+    """
+    run, background = state.run, state.workspace.background
+    place = state.somewhere
+    if run is None or run.record.id != consent.run or run.is_over:
+        text = texts.OVER_ALREADY
+        await state.close(entry)
+    elif consent.by != run.owner:
+        arguments = {"channel": place.channel, "user": consent.by, "text": texts.NOT_YOUR_RUN}
+        arguments |= {} if place.place.thread_ts is None else {"thread_ts": place.place.thread_ts}
+        background.spawn(background.client.call("chat.postEphemeral", arguments, CallSlot()))
+        await state.close(entry)
+        return
+    else:
+        if run.consent(consent):
+            state.workspace.observer.consented(consent.by, consent.user, state.id, run.record.id, allows=consent.allows)
+        await state.lease.write(StateChanges(run=asdict(run.record), closed={entry.seq: "done"}))
+        run.steering.flush()
+        names = [await background.users.known_name_of(user) for user in (run.owner, consent.user)]
+        text = texts.consented(*names, allows=run.record.consents[consent.user])
+    background.spawn(background.client.update(place.channel, consent.ts, lambda: Content(escape(text)), CallSlot()))
 
 
 async def _stop_run(state: ConversationState, run: SlackRun, entry: InboxEntry, user: str, at_s: float) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from connector import texts
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.protocols import StateChanges
@@ -22,9 +23,9 @@ from connector.slack_api.rate_limiter import CallSlot, Priority
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from connector.events import SlackMessage, ThreadAddress
+    from connector.events import ThreadAddress
     from connector.protocols import ConversationLease, End, InboxEntry
-    from connector.records import PendingCleanup
+    from connector.records import PendingCleanup, ThreadNotice
     from connector.runs.background_tasks import BackgroundTasks
 
     Item = RunArtifacts | Notice
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # How long the next run waits for the cleanup of the one before it.
 _RECENT_WITHIN_S = 2.0
+_MUTE = "mute"
 
 
 class Cleanup:
@@ -79,9 +81,9 @@ class Cleanup:
         await self._lease.write(StateChanges(run=record, closed=closed, held_seq=held_seq))
         self._begin(items)
 
-    def answer(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
+    def answer(self, entry: InboxEntry, answer: ThreadNotice) -> None:
         """Answer a message, and close its entry once Slack has accepted or rejected the answer."""
-        self._background.spawn(self._answer(entry, message, text), self._tasks)
+        self._background.spawn(self._answer(entry, answer), self._tasks)
 
     def catch_up(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
         """Run a catch-up, then close its entry. If it is cancelled or the process ends, the next owner repeats it."""
@@ -163,10 +165,15 @@ class Cleanup:
 
         await best_effort(self._background.client.retry_until_done(attempt))
 
-    async def _answer(self, entry: InboxEntry, message: SlackMessage, text: str) -> None:
+    async def _answer(self, entry: InboxEntry, answer: ThreadNotice) -> None:
+        client, message = self._background.client, answer.message
+        if answer.muted_ts:
+            await best_effort(client.react(message.channel, answer.muted_ts, _MUTE, CallSlot()))
+        if answer.unmuted_ts:
+            await best_effort(client.unreact(message.channel, answer.unmuted_ts, _MUTE))
         # An earlier owner may have answered an entry that was pending at the claim.
         is_inherited = any(entry.seq == each.seq for each in self._lease.claim.entries)
-        notice = Notice(message, f"{message.id}:reply", text, is_inherited)
+        notice = Notice(message, f"{message.id}:reply", answer.text or texts.NO_TEXT, is_inherited)
         await self._post(notice)
         if is_inherited:
             await self._undo_late_calls(notice)

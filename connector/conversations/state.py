@@ -82,7 +82,11 @@ class ConversationState:
         closed: dict[int, End] = {each.seq: "" for each in inbox.given.values() if each.id in read}
         if first.id not in read and not run.is_requeued:
             closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
-        inbox.remove([each for each in inbox.given.values() if each.seq in closed])
+        for aside in inbox.asides():
+            closed.setdefault(aside.seq, "done")
+            if aside.id not in read:
+                self.workspace.background.unmark_accepted(aside.message)
+        inbox.remove([each for each in (*inbox.given.values(), *inbox.waiting.values()) if each.seq in closed])
         inbox.take_back()
         late, self._late_notices = self._late_notices, []
         closed.update(self._late_closed)
@@ -92,6 +96,12 @@ class ConversationState:
         await self.cleanup.end_run(closed, (run.status.artifacts, *notices, *late), held_seq=inbox.held_seq)
         for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
             self.workspace.background.mark_delivered(message_id)
+
+    async def drop_asides(self) -> None:
+        """Close the messages that only an active run would have read; the next run reads them as talk."""
+        if asides := self.inbox.asides():
+            self.inbox.remove(asides)
+            await self.lease.write(StateChanges(closed={each.seq: "done" for each in asides}))
 
     async def hold(self, stopped_s: float) -> None:
         """Keep messages written up to the time of a stop from starting a run, also those that arrive later."""
@@ -122,7 +132,7 @@ class ConversationState:
         if entry.kind not in {"message", "note"}:
             await self.close(entry)
             return
-        notice = Notice(self._somewhere, f"{entry.id}:refused", texts.UNREADABLE_MESSAGE)
+        notice = Notice(self.somewhere, f"{entry.id}:refused", texts.UNREADABLE_MESSAGE)
         await self.announce(notice, {entry.seq: "refused"})
 
     async def announce(self, notice: Notice, closed: Mapping[int, End]) -> None:
@@ -175,7 +185,7 @@ class ConversationState:
 
     async def _abandon(self, run: Mapping[str, Any]) -> tuple[InboxEntry, ...]:
         """Abandon an unreadable run: post its pending outbox, and a notice that asks people to repeat the request."""
-        claim, where = self.lease.claim, self._somewhere
+        claim, where = self.lease.claim, self.somewhere
         run_id, posts = str(run.get("id") or claim.token), []
         for part, data in claim.posts.items():
             try:
@@ -206,7 +216,7 @@ class ConversationState:
         return tuple(entry for entry in entries if entry.id not in delivered_ids)
 
     @property
-    def _somewhere(self) -> SlackMessage:
+    def somewhere(self) -> SlackMessage:
         """A placeholder message that gives notices their place in this conversation."""
         team, channel, ts = self.id.split(":")
         is_dm = ts == "dm"

@@ -12,10 +12,9 @@ from uuid import uuid4
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from connector import texts
 from connector.conversations import changes
 from connector.conversations.state import ConversationState
-from connector.events import StopRequest
+from connector.events import Consent, StopRequest
 from connector.protocols import LeaseLost, StateChanges
 from connector.records import PendingMessage, RunRecord, ThreadCatchUp, ThreadNotice, UnreadableEntry, parse_entry
 
@@ -124,6 +123,8 @@ class ConversationWorker:
             await self._lease.hand_over()
             self.is_over = True
             return
+        if self._inbox.run_starter is None:
+            await self.state.drop_asides()
         await self.state.announce_held()
         slot = self._enter_queue()
         self._begin_catch_ups()
@@ -162,7 +163,7 @@ class ConversationWorker:
                 await self.state.refuse(entry)
                 continue
             match kind, found:
-                case "message" | "note", PendingMessage():
+                case "message" | "note" | "aside", PendingMessage():
                     self._on_message(found)
                 case "edit", PendingMessage():
                     await changes.apply_edit(self.state, entry, found)
@@ -170,11 +171,13 @@ class ConversationWorker:
                     await changes.apply_deletion(self.state, entry, found)
                 case _, StopRequest():
                     await changes.apply_stop(self.state, entry, found)
+                case _, Consent():
+                    await changes.apply_consent(self.state, entry, found)
                 case _, ThreadCatchUp():
                     self._inbox.unread_since[entry.id] = float(found.since)
                     self._catch_ups.append((entry, found))
                 case _, ThreadNotice():
-                    self._cleanup.answer(entry, found.message, found.text or texts.NO_TEXT)
+                    self._cleanup.answer(entry, found)
         self._begin_catch_ups()
 
     def _begin_catch_ups(self) -> None:
@@ -218,7 +221,7 @@ class ConversationWorker:
         if run is not None:
             self._marked_ids.add(inbound.id)
             run.steering.add(inbound)
-        elif not inbound.is_late_change and (self._inbox.is_held(inbound) or not self._inbox.may_be_read(inbound)):
+        elif not inbound.starts_no_run and (self._inbox.is_held(inbound) or not self._inbox.may_be_read(inbound)):
             self._marked_ids.add(inbound.id)
             self._background.mark_accepted(inbound.message)
         if inbound.is_urgent:
@@ -232,7 +235,9 @@ class ConversationWorker:
         slot = self._enter_queue()
         if slot is None or not slot.is_shown:
             return None
-        first, *others = [each for each in self._inbox.waiting.values() if not each.is_note]
+        pending = [each for each in self._inbox.waiting.values() if not each.is_note]
+        first = next(each for each in pending if not each.is_aside)
+        others = [each for each in pending if each is not first]
         record = RunRecord(
             uuid4().hex,
             first,
@@ -270,7 +275,7 @@ class ConversationWorker:
     async def _park(self) -> None:
         """Hand the conversation over until a slot is free; mark each pending message with 📨."""
         waiting = [
-            each for each in self._inbox.waiting.values() if not each.is_marked_accepted and not each.is_late_change
+            each for each in self._inbox.waiting.values() if not each.is_marked_accepted and not each.starts_no_run
         ]
         marked = [replace(each, is_marked_accepted=True) for each in waiting]
         if marked:

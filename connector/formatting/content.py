@@ -45,6 +45,22 @@ class Content:
         return {"text": self.text, "blocks": json.dumps(self.blocks)} if self.blocks else {"text": self.text}
 
 
+def section(text: str) -> dict[str, Any]:
+    """Return a block with a text in Slack's markup."""
+    return {"type": "section", "text": mrkdwn(text)}
+
+
+def mrkdwn(text: str) -> dict[str, Any]:
+    """Return a text object in Slack's markup. Verbatim: Slack does not turn URLs and names in it into links."""
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def button(action_id: str, label: str, value: str, **style: str) -> dict[str, Any]:
+    """Return a button; a click carries its action id and value."""
+    text = {"type": "plain_text", "text": label}
+    return {"type": "button", "action_id": action_id, "value": value, "text": text, **style}
+
+
 def one_line(text: str, most: int) -> str:
     """Put a text on one line, truncated to `most` characters."""
     line = " ".join(text.split())

@@ -11,11 +11,12 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from connector.events import StopRequest, edited_ts_of, home_of, is_stop_word, message_of
+from connector import texts
+from connector.events import StopRequest, ThreadCommand, edited_ts_of, home_of, is_stop_word, message_of
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.observer import Observer
 from connector.protocols import InboxEntry
-from connector.records import UNREADABLE, PendingMessage, ThreadCatchUp
+from connector.records import UNREADABLE, PendingMessage, ThreadCatchUp, ThreadNotice
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.events import SlackMessage
-    from connector.protocols import Instance, RunService
+    from connector.protocols import Instance, RunService, ThreadFacts
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
 
@@ -235,7 +236,8 @@ class Admitter:
         is_late = abs(self._now_s() - float(effective_ts)) > _LATE_S
         if is_late or self.unrouted.after(conversation_id, effective_ts):
             return True
-        return mention.thread_ts is not None and (await self._runs.thread_of(conversation_id)).agent is None
+        thread = await self._runs.thread_of(conversation_id)
+        return mention.thread_ts is not None and not (thread.agent and thread.takes_part(mention.user, mention.ts))
 
     async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
         conversation_id = message.place.conversation_id
@@ -245,16 +247,41 @@ class Admitter:
             await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
         else:
             mention = InboxEntry(f"{message.id}:mention", "mention", {"message": asdict(message)})
-            await self._runs.admit(conversation_id, mention)
+            await self._runs.admit(conversation_id, mention, routed[0].name, _takes_part(message))
 
     async def _store_message(self, inbound: PendingMessage) -> None:
-        entry = InboxEntry(inbound.id, "message", asdict(inbound))
-        await self._runs.admit(inbound.message.place.conversation_id, entry, inbound.instance)
+        entry, message = InboxEntry(inbound.id, "message", asdict(inbound)), inbound.message
+        await self._runs.admit(message.place.conversation_id, entry, inbound.instance, _takes_part(message))
         self.admitted[inbound.id] = None
+
+    async def command(self, message: SlackMessage, command: ThreadCommand, thread: ThreadFacts) -> None:
+        """Store a command of a person who takes part in the thread; it has effect from now on, at all processes."""
+        notice, agent, facts = ThreadNotice(message), None, _takes_part(message)
+        match command:
+            case ThreadCommand("instance", name) if name.lower() in map(str.lower, self._router.names()):
+                agent = self._router.instance(name).name
+                notice = replace(notice, text=texts.handed_over(self._router.instance(name).persona.name))
+            case ThreadCommand("instance"):
+                notice = replace(notice, text=texts.no_instance(self._router.names()))
+            case _ if message.direct:
+                notice = replace(notice, text=texts.NOT_MUTED)
+            case ThreadCommand("mute"):
+                facts["muted"] = message.ts
+                notice = replace(notice, text=texts.MUTED, muted_ts=message.ts)
+            case ThreadCommand("unmute"):
+                facts["unmuted"] = message.ts
+                notice = replace(notice, text=texts.UNMUTED, unmuted_ts=thread.latest.get("muted", ""))
+        agent = agent or thread.agent or (await self._router.resolve(message))[0].name
+        entry = InboxEntry(message.id, "notice", asdict(notice))
+        await self._runs.admit(message.place.conversation_id, entry, agent, facts)
 
     def in_order(self, conversation_id: str) -> asyncio.Lock:
         """Return the lock that serializes the events of one conversation in the order of their arrival."""
         return self._locks.setdefault(conversation_id, asyncio.Lock())
+
+
+def _takes_part(message: SlackMessage) -> dict[str, str]:
+    return {f"person:{message.user}": message.ts}
 
 
 def _says_something(message: SlackMessage, routed: Routed) -> bool:

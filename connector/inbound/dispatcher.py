@@ -22,8 +22,11 @@ from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetry
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.events import (
+    ALLOW_ACTION,
+    DENY_ACTION,
     STOP_ACTION,
-    clicked_stop_of,
+    Consent,
+    clicked_of,
     deletion_of,
     edit_of,
     home_of,
@@ -103,7 +106,8 @@ class Dispatcher:
 
         for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped"):
             self._ours.event(kind)(on_payload)
-        self._ours.action(STOP_ACTION)(on_payload)
+        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION):
+            self._ours.action(action)(on_payload)
 
     async def add_listeners(self, functions: Sequence[AddListeners]) -> None:
         """Let each function add its listeners to the Bolt app of the deployment.
@@ -232,10 +236,12 @@ def _handling(  # noqa: C901, PLR0911 - a case for each kind of event
             if (stopped := session_stop_of(event, team)) is not None:
                 place, stop = stopped
                 return intake.on_stop(place, stop, Actor(stop.user, place.channel, None, is_shared))
-        case {"type": "block_actions"} if (clicked := clicked_stop_of(event, team)) is not None:
-            place, stop = clicked
+        case {"type": "block_actions"} if (clicked := clicked_of(event, team)) is not None:
+            place, click = clicked
             home = home_of({"team": event["user"].get("team_id")})
-            return intake.on_stop(place, stop, Actor(stop.user, place.channel, home, None))
+            if isinstance(click, Consent):
+                return intake.on_consent(place, click, Actor(click.by, place.channel, home, None))
+            return intake.on_stop(place, click, Actor(click.user, place.channel, home, None))
     return None
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from connector.events import StopRequest, ThreadAddress, is_stop_word, thread_of
+from connector.events import StopRequest, ThreadAddress, command_of, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
 from connector.protocols import InboxEntry
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.conversations.worker_pool import WorkerPool
-    from connector.events import MessageDeletion, MessageEdit, ReactionAdded, SlackMessage
+    from connector.events import Consent, MessageDeletion, MessageEdit, ReactionAdded, SlackMessage
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
     from connector.protocols import EntryKind, RunService
@@ -134,10 +134,11 @@ class Intake:
         async with self._in_order(message.place.conversation_id):
             if await self._admit(message, actor, effective_ts):
                 return
+            has_agent = await self._note_talk(message, actor)
             if not _may_be_a_reply_to_us(message):
                 return
             self._admitter.unrouted.add(message, actor)
-        if await self._look_up_mention(message, actor):
+        if not has_agent and await self._look_up_mention(message, actor):
             # By now the mention is admitted, by this process or another one, or the look-up failed.
             async with self._in_order(message.place.conversation_id):
                 await self._admit(message, actor, effective_ts)
@@ -147,6 +148,8 @@ class Intake:
 
         The access check comes second because it may wait for Slack.
         """
+        if await self._command(message, actor):
+            return True
         routed = await self._router.route(message)
         if routed is not None and await self._admitter.is_allowed(actor, message):
             await self._admitter.admit(message, routed, actor, effective_ts)
@@ -154,9 +157,37 @@ class Intake:
             self._without_agent[message.place.conversation_id] = None
         return routed is not None
 
+    async def _command(self, message: SlackMessage, actor: Actor) -> bool:
+        """Admit a command for the thread. Return whether the message is one, by a person who takes part."""
+        command = command_of(plain_text(message.text, self._bot_user))
+        if command is None:
+            return False
+        thread = await self._router.thread_of(message)
+        takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
+        if not takes_part and not self._router.is_addressed(message):
+            return False
+        if await self._admitter.is_allowed(actor, message):
+            await self._admitter.command(message, command, thread)
+        return True
+
+    async def _note_talk(self, message: SlackMessage, actor: Actor) -> bool:
+        """Record that people talk in a thread, beside its agent. Return whether it has one.
+
+        Where anyone may steer, an active run reads the message.
+        """
+        if message.thread_ts is None or (await self._router.thread_of(message)).agent is None:
+            return False
+        conversation_id, talk = message.place.conversation_id, {"talk": message.ts}
+        if await self._router.may_steer_only(message) and await self._admitter.is_allowed(actor):
+            written = pending_of(message, await self._router.resolve(message), "")
+            await self._runs.admit(conversation_id, InboxEntry(message.id, "aside", asdict(written)), facts=talk)
+        else:
+            await self._runs.learn(conversation_id, talk)
+        return True
+
     async def _look_up_thread(self, message: SlackMessage, actor: Actor) -> None:
         """Look up the mention that called an agent into the thread, if no agent is known there."""
-        if _may_be_a_reply_to_us(message) and await self._router.route(message) is None:
+        if _may_be_a_reply_to_us(message) and (await self._router.thread_of(message)).agent is None:
             await self._look_up_mention(message, actor)
 
     async def _look_up_mention(self, reply: SlackMessage, actor: Actor) -> bool:
@@ -346,6 +377,12 @@ class Intake:
             has_agent = (await self._runs.thread_of(conversation_id)).agent is not None
             if has_agent and await self._admitter.is_allowed(actor):
                 await self._admitter.stop(conversation_id, stop)
+
+    async def on_consent(self, place: ThreadAddress, consent: Consent, actor: Actor) -> None:
+        """Store whether a person may steer a run; the owner of the conversation decides who may answer that."""
+        async with self._in_order(place.conversation_id):
+            if await self._admitter.is_allowed(actor):
+                await self._runs.admit(place.conversation_id, InboxEntry(consent.id, "consent", asdict(consent)))
 
     def _in_order(self, conversation_id: str) -> asyncio.Lock:
         if self._conversations.is_closing:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.events import SlackMessage
-    from connector.protocols import SessionManager
+    from connector.protocols import RunService, SessionManager
     from connector.records import RunArtifacts, ThreadCatchUp
     from connector.routing import Router
     from connector.slack_api.client import SlackClient
@@ -244,6 +244,7 @@ class BackgroundTasks:
 class WorkspaceContext:
     """The dependencies of the workers. `catch_up` admits the messages of a thread that no inbox contains."""
 
+    runs: RunService
     sessions: SessionManager
     background: BackgroundTasks
     router: Router

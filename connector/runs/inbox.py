@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from connector.slack_api.users import WAIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from connector.records import PendingMessage
     from connector.slack_api.users import Users
@@ -63,7 +63,7 @@ class Inbox:
     def run_starter(self) -> PendingMessage | None:
         """The message that starts the next run; held messages, late edits, late deletions and notes start none."""
         waiting = self.waiting.values()
-        return next((each for each in waiting if not self.is_held(each) and not each.is_late_change), None)
+        return next((each for each in waiting if not self.is_held(each) and not each.starts_no_run), None)
 
     def hold(self, stopped_s: float) -> bool:
         """Keep messages written up to this time from starting a run, also those that arrive later.
@@ -117,6 +117,9 @@ class Inbox:
             self.give(each)
         return {each.id: each.prompt for each in notes}
 
+    def asides(self) -> list[PendingMessage]:
+        return [each for each in self._all() if each.is_aside]
+
     def remove(self, inbounds: Iterable[PendingMessage]) -> None:
         """Remove delivered, withdrawn and refused messages."""
         for each in inbounds:
@@ -137,7 +140,7 @@ class Inbox:
         if self.run_starter is not None:
             self.held_seq = 0
             return []
-        all_held = [each for each in self.waiting.values() if each.seq > self.announced_seq and not each.is_late_change]
+        all_held = [each for each in self.waiting.values() if each.seq > self.announced_seq and not each.starts_no_run]
         self.announced_seq = max((each.seq for each in all_held), default=self.announced_seq)
         self.held_seq = max(self.held_seq, self.announced_seq)
         return all_held
@@ -145,12 +148,17 @@ class Inbox:
     def announce_held(self, read: Collection[str]) -> int:
         """Count the held messages that are not in `read`, and record that a notice counts them."""
         self.announced_seq = max(self.announced_seq, self.held_seq)
-        held = [each for each in self._all() if self.is_held(each) and not each.is_late_change]
+        held = [each for each in self._all() if self.is_held(each) and not each.starts_no_run]
         return sum(each.id not in read for each in held)
 
-    def next_for(self, instance: str) -> PendingMessage | None:
-        """Return the next message for this instance's loop, if ready. Messages for other instances do not block it."""
-        mine = (each for each in self.waiting.values() if each.instance == instance and not each.is_note)
+    def next_for(self, instance: str, may_steer: Callable[[PendingMessage], bool]) -> PendingMessage | None:
+        """Return the next message for this instance's loop, if ready. Messages for other instances do not block it.
+
+        Nor do those of people who may not steer: they wait for the next run.
+        """
+        mine = (
+            each for each in self.waiting.values() if each.instance == instance and not each.is_note and may_steer(each)
+        )
         first = next(mine, None)
         return first if first is not None and first.id in self._ready and self.may_be_read(first) else None
 

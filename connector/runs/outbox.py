@@ -13,7 +13,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from connector import texts
-from connector.formatting.content import Content
+from connector.formatting.content import Content, button, section
 from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import PIECE_CHARS, pieces
@@ -58,6 +58,7 @@ class Post:
         part: key of the post within its run.
         texts: the messages, in Slack's markup.
         by_agent: whether it is posted under the agent's persona rather than the service's own name.
+        buttons: shown below the message.
         file: Markdown to share as a file before the messages; blank: none.
         number: its position among the posts of the run.
         in_doubt: whether an earlier owner may have posted it.
@@ -66,6 +67,7 @@ class Post:
     part: str
     texts: tuple[str, ...]
     by_agent: bool = False
+    buttons: tuple[dict[str, Any], ...] = ()
     file: str = ""
     number: int = 0
     in_doubt: bool = False
@@ -95,6 +97,11 @@ def agent_post(part: str, markdown: str) -> tuple[Post, ...]:
 def service_post(part: str, sentence: str) -> tuple[Post, ...]:
     """Return a post by the service itself; none if the sentence is blank."""
     return (Post(part, (escape(sentence),)),) if sentence else ()
+
+
+def question_post(part: str, markup: str, value: str, labels: Mapping[str, str]) -> Post:
+    """Return a question with buttons by their action ids; a click carries the value."""
+    return Post(part, (markup,), buttons=tuple(button(action, label, value) for action, label in labels.items()))
 
 
 class Outbox:
@@ -250,7 +257,8 @@ class Outbox:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
-        send = partial(self._client.post, self._place, Content(text), key, persona, slot=slot, confirm=confirm)
+        content = Content(text, (section(text), {"type": "actions", "elements": post.buttons}) if post.buttons else ())
+        send = partial(self._client.post, self._place, content, key, persona, slot=slot, confirm=confirm)
         return await self._attempt(post, send)
 
     async def _attempt(self, post: Post, send: Send) -> SlackCallFailed | None:

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import texts
+from connector.events import ALLOW_ACTION, DENY_ACTION
+from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
 from connector.protocols import Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
-from connector.runs.outbox import Outbox, agent_post, service_post
+from connector.runs.outbox import Outbox, agent_post, question_post, service_post
 from connector.runs.run_status import STATUS_KEY, RunStatus
 from connector.runs.steering import Steering
 from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
-    from connector.events import StopRequest, ThreadAddress
-    from connector.protocols import ConversationLease
+    from connector.events import Consent, StopRequest, ThreadAddress
+    from connector.protocols import ConversationLease, Participation, ThreadFacts
     from connector.records import BackupGap, PendingMessage, RunRecord
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _KEY_CHARS = 12
+_NAME_CHARS = 40
 # Greatest difference between the clocks of Slack and of a store, in seconds, that keeps answers from being repeated.
 _CLOCKS_DIFFER_S = 30.0
 
@@ -99,7 +102,11 @@ class SlackRun:
         # `None`: a resumed run requests one itself.
         self.slot: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self.steering = Steering(self._key, inbox, workspace, self.outbox)
+        self.steering = Steering(self._key, inbox, workspace, self.outbox, self.may_steer, self._ask_owner)
+        self._router = workspace.router
+        self._runs = workspace.runs
+        # Who took part in the thread when the run began; `None`: not needed, or not known yet.
+        self._participants: ThreadFacts | None = None
         self._start_mode = start_mode
         self.delivered_ids = set(start_mode.delivered_ids) if isinstance(start_mode, Resumed | Finished) else set()
         self._has_begun = self.first.id in self.delivered_ids
@@ -137,6 +144,43 @@ class SlackRun:
         self.status.stop()
         # Has no effect on a session that has not begun; `_execute` and `_start_steering` handle that case.
         self._stop_loop()
+
+    def may_steer(self, inbound: PendingMessage) -> bool:
+        """Return whether the run reads this message, by the policy of its instance and channel."""
+        user, participation = inbound.message.user, self._participation
+        if user == self.owner or inbound.message.direct or inbound.is_note or participation.steerers == "anyone":
+            return True
+        if participation.steerers == "participants" and not participation.asks_consent:
+            return not inbound.is_aside
+        took_part = self._participants is not None and self._participants.takes_part(user, self.first.message.ts)
+        return self.record.consents.get(user, participation.steerers == "participants" and took_part)
+
+    @property
+    def owner(self) -> str:
+        """The user who began the run."""
+        return self.first.message.user
+
+    @property
+    def _participation(self) -> Participation:
+        return self._router.participation(self.instance, self.place.channel)
+
+    async def _ask_owner(self, inbound: PendingMessage) -> None:
+        """Ask the owner once whether a person who mentions the bot may steer the run, if the settings say so."""
+        user, run = inbound.message.user, self.record.id
+        asks = self._participation.asks_consent and self._router.is_addressed(inbound.message)
+        if not asks or user in self.record.consents or inbound.is_late_change or self.is_over:
+            return
+        name = await self._background.users.known_name_of(user)
+        labels = {ALLOW_ACTION: f"Let {one_line(name, _NAME_CHARS)} steer", DENY_ACTION: "Not now"}
+        markup = texts.may_steer(self.owner, name, self._background.users.with_names(inbound.prompt))
+        await self.outbox.add(question_post(f"consent:{user}", markup, f"{run}:{user}", labels))
+
+    def consent(self, consent: Consent) -> bool:
+        """Apply the owner's answer; the first one counts. Return whether this is it."""
+        if consent.user in self.record.consents:
+            return False
+        self.record = replace(self.record, consents={**self.record.consents, consent.user: consent.allows})
+        return True
 
     def suspend(self) -> None:
         """End at the next boundary, so that another process can resume the run."""
@@ -331,6 +375,8 @@ class SlackRun:
 
     async def _start_steering(self) -> None:
         """Apply a stop or a suspension requested before the loop started, then start to inject messages."""
+        if self._participation.asks_consent:
+            self._participants = await self._runs.thread_of(self.place.conversation_id)
         if self._is_stopped or self._is_cancelled:
             self._stop_loop()
         if self._is_suspending:

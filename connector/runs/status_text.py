@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from connector import texts
 from connector.events import STOP_ACTION
-from connector.formatting.content import Content, counted, one_line, use_of
+from connector.formatting.content import Content, button, counted, mrkdwn, one_line, section, use_of
 from connector.formatting.inline import escape
 
 if TYPE_CHECKING:
@@ -256,16 +256,15 @@ def status_content(activity: Activity, run_id: str, elapsed_s: float, *, is_plai
     account = escape(activity.account(elapsed_s))
     if is_plain:
         return Content(_fitting([line for line in (phrase, *todo, account) if line]))
-    blocks = [_section(phrase)]
+    blocks = [section(phrase)]
     if todo:
-        blocks.append(_section(_fitting([f"*{todo[0]}*", *todo[1:]])))
+        blocks.append(section(_fitting([f"*{todo[0]}*", *todo[1:]])))
     if account:
-        blocks.append({"type": "context", "elements": [_text(account)]})
+        blocks.append({"type": "context", "elements": [mrkdwn(account)]})
     # The first press stops gracefully, the second one immediately.
     words, style = ("Stop now", {"style": "danger"}) if activity.is_stopping else ("Stop", {})
-    label = {"type": "plain_text", "text": words}
-    button = {"type": "button", "action_id": STOP_ACTION, "value": run_id, "text": label, **style}
-    blocks.append({"type": "actions", "block_id": STOP_ACTION, "elements": [button]})
+    elements = [button(STOP_ACTION, words, run_id, **style)]
+    blocks.append({"type": "actions", "block_id": STOP_ACTION, "elements": elements})
     return Content(phrase, tuple(blocks))
 
 
@@ -284,12 +283,3 @@ def _fitting(shown: Sequence[str]) -> str:
             return "\n".join([*out, "…"])
         out.append(line)
     return "\n".join(out)
-
-
-def _section(text: str) -> dict[str, Any]:
-    return {"type": "section", "text": _text(text)}
-
-
-def _text(text: str) -> dict[str, Any]:
-    # Verbatim: Slack does not turn URLs and names in tool output into links.
-    return {"type": "mrkdwn", "text": text, "verbatim": True}

@@ -9,6 +9,8 @@ from connector.protocols import QueueFull, Refused
 from connector.runs.outbox import service_post
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from connector.records import PendingMessage
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
@@ -23,10 +25,22 @@ class Steering:
 
     Args:
         key: instance name and conversation id.
+        may_steer: whether the run reads this message; others wait for the next run.
+        ask_owner: asks the owner of the run about the author of such a message, if the settings say so.
     """
 
-    def __init__(self, key: tuple[str, str], inbox: Inbox, workspace: WorkspaceContext, outbox: Outbox) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
+        self,
+        key: tuple[str, str],
+        inbox: Inbox,
+        workspace: WorkspaceContext,
+        outbox: Outbox,
+        may_steer: Callable[[PendingMessage], bool],
+        ask_owner: Callable[[PendingMessage], Awaitable[None]],
+    ) -> None:
         self._key = key
+        self._may_steer = may_steer
+        self._ask_owner = ask_owner
         self._inbox = inbox
         self._sessions = workspace.sessions
         self._background = workspace.background
@@ -54,7 +68,11 @@ class Steering:
     def flush(self) -> None:
         """Inject the messages that are ready, oldest first, until the loop accepts no more."""
         instance, _ = self._key
-        while self._is_open and not self._is_closed and (inbound := self._inbox.next_for(instance)) is not None:
+        while (
+            self._is_open
+            and not self._is_closed
+            and (inbound := self._inbox.next_for(instance, self._may_steer)) is not None
+        ):
             if not self._offer(inbound):
                 return
 
@@ -67,6 +85,8 @@ class Steering:
             # The message that a late change is about has its reaction already.
             if self._inbox.find(inbound.id) is not None and not inbound.is_late_change:
                 self._background.mark_accepted(inbound.message)
+            if not self._may_steer(inbound):
+                await self._ask_owner(inbound)
 
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""

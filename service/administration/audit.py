@@ -142,6 +142,10 @@ class AuditObserver(Observer):
         self._record("run.stop", user=user, door=door, conversation=conversation_id, run=run_id)
         self._then.stopped(door, user, conversation_id, run_id)
 
+    def consented(self, by: str, user: str, conversation_id: str, run_id: str, *, allows: bool) -> None:
+        self._record("run.consent", by=by, user=user, allows=allows, conversation=conversation_id, run=run_id)
+        self._then.consented(by, user, conversation_id, run_id, allows=allows)
+
     def refused(self, user: str, channel: str, why: str) -> None:
         self._record("access.refused", user=user, channel=channel, why=why)
         self._then.refused(user, channel, why)

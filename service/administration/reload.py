@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 # The keys that take effect without a restart, with everything below them.
 _LIVE = (
     "instances",
+    "channels",
     "slack.users",
     "slack.channels",
     "slack.external",

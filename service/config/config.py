@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from connector.protocols import Answers, Participation, Steerers
 from service.config.config_errors import ConfigError, sentence
 from service.config.observe import ObserveConfig
 from service.config.references import References
@@ -112,7 +113,58 @@ class SessionConfig(Section):
     injection_budget_per_turn: int | None = Field(default=None, ge=0)
 
 
-class InstanceConfig(Section):
+class ParticipationConfig(Section):
+    """Who is answered in a channel and who may steer a run.
+
+    Args:
+        answer: which messages are answered: `mention` (those that mention the bot), `thread` (also replies of people
+            who take part in the thread; the default), `every` (also each top-level message). Direct messages are
+            always answered.
+        steer: whose messages an active run reads: `owner` (who began it), `participants` (who take part in the
+            thread; the default), `anyone`. Other messages are context for the next run.
+        consent: `ask` lets the owner of a run decide about a person who mentions the bot meanwhile. Default: `never`.
+    """
+
+    answer: Answers | None = None
+    steer: Steerers | None = None
+    consent: Literal["ask", "never"] | None = None
+
+    @property
+    def participation(self) -> Participation:
+        return Participation(self.answer, self.steer, self.consent and self.consent == "ask")
+
+
+class ChannelConfig(ParticipationConfig):
+    """Settings of one channel, which come before those of the agent.
+
+    Args:
+        instance: name of the agent that answers here.
+        keywords: with `answer: every`, answer only top-level messages that contain one of these words.
+        pattern: the same with a regular expression of Python.
+    """
+
+    instance: str | None = None
+    keywords: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    pattern: str | None = None
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_an_expression(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except re.error as e:
+            raise ValueError(f"{pattern!r} is not a regular expression: {e}") from e
+        return pattern
+
+    @property
+    def filter(self) -> re.Pattern[str] | None:
+        """The expression that a watched message contains; `None`: all are watched."""
+        words = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in self.keywords]
+        either = [*words, *(() if self.pattern is None else (f"(?:{self.pattern})",))]
+        return re.compile("|".join(either), re.IGNORECASE) if either else None
+
+
+class InstanceConfig(ParticipationConfig):
     """One agent.
 
     Args:
@@ -215,6 +267,7 @@ class ServiceConfig(Section):
     Args:
         instances: the agents by their names; the first one is the default.
         slack: transport and access policy.
+        channels: settings of channels by their ids.
         workspace: the conversations' files.
         store: URL of the store: `sqlite:PATH`, or `redis://HOST:PORT/DB`.
         limits: concurrent runs.
@@ -233,6 +286,7 @@ class ServiceConfig(Section):
         min_length=1,
     )
     slack: SlackConfig = SlackConfig()
+    channels: dict[ChannelId, ChannelConfig] = Field(default_factory=dict)
     workspace: WorkspaceConfig = WorkspaceConfig()
     store: SecretStr = SecretStr(_DEFAULT_STORE)
     limits: LimitsConfig = LimitsConfig()
@@ -245,6 +299,15 @@ class ServiceConfig(Section):
     shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     # A shorter lease would expire while its owner is merely busy.
     lease_s: float = Field(default=10, ge=2, allow_inf_nan=False)
+
+    @field_validator("channels")
+    @classmethod
+    def _names_an_instance(cls, channels: dict[str, ChannelConfig], info: ValidationInfo) -> dict[str, ChannelConfig]:
+        names = info.data.get("instances", {})
+        for channel, rules in channels.items():
+            if rules.instance is not None and names and rules.instance not in names:
+                raise ValueError(f"{channel}: there is no agent {rules.instance!r}; the agents are {', '.join(names)}")
+        return channels
 
     @field_validator("instances")
     @classmethod

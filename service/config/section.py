@@ -22,10 +22,12 @@ class Section(BaseModel):
 
     @classmethod
     def descriptions(cls) -> dict[str, str]:
-        """Return the descriptions of the keys."""
-        arguments = inspect.cleandoc(cls.__doc__ or "").partition("Args:\n")[2]
-        found = _ARGUMENT.findall(inspect.cleandoc(f"\n{arguments}"))
-        return {name: " ".join(text.replace("`", "").split()) for name, text in found}
+        """Return the descriptions of the keys, those of base classes included."""
+        found: dict[str, str] = {}
+        for each in reversed(cls.__mro__):
+            arguments = inspect.cleandoc(each.__doc__ or "").partition("Args:\n")[2]
+            found.update(_ARGUMENT.findall(inspect.cleandoc(f"\n{arguments}")) if issubclass(each, Section) else ())
+        return {name: " ".join(text.replace("`", "").split()) for name, text in found.items()}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

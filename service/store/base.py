@@ -185,7 +185,7 @@ class RunStore(Protocol):
         ...
 
     async def learn(self, conversation_id: str, facts: Mapping[str, str]) -> None:
-        """Store facts of a conversation, if it exists. A value that is not greater than the stored one is ignored."""
+        """Store facts of a conversation, if it exists; see `ThreadFacts.latest`."""
         ...
 
     async def thread_of(self, conversation_id: str) -> ThreadFacts:

@@ -98,7 +98,8 @@ _POSTS = "SELECT part, content FROM run_posts WHERE conversation = ?"
 _RECORD = "SELECT id, agent, owner, until, seq, held_seq, run, todo FROM run_conversations WHERE conversation = ?"
 _ENTRIES = 'SELECT seq, id, kind, data, "end" FROM run_entries WHERE conversation = ? ORDER BY seq'
 _LEARN = """INSERT INTO run_facts SELECT id, ?, ? FROM run_conversations WHERE conversation = ?
-    ON CONFLICT DO UPDATE SET value = max(value, excluded.value)"""
+    ON CONFLICT DO UPDATE SET
+        value = iif(name GLOB 'person:*', min(value, excluded.value), max(value, excluded.value))"""
 _THREAD = """SELECT agent, name, value FROM run_conversations LEFT JOIN run_facts ON run_facts.conversation = id
     WHERE run_conversations.conversation = ?"""
 _FORGOTTEN = 'SELECT "end", count FROM run_forgotten WHERE conversation = ?'

@@ -246,10 +246,16 @@ async def facts_of_a_thread_only_grow(store: RunStore) -> None:
     assert (await store.thread_of(C)).latest == {}, "the conversation is not known yet"
     await store.admit(C, entry(1), None, {"person:U1": "1.0", "talk": "3.0"})
     await store.admit(C, entry(1), None, {"talk": "9.0"})
-    await store.learn(C, {"talk": "2.0", "muted": "2.0", "person:U2": "4.0"})
+    await store.learn(C, {"talk": "2.0", "muted": "2.0", "person:U1": "5.0", "person:U2": "4.0"})
+    await store.learn(C, {"person:U2": "3.0"})
     found = await store.thread_of(C)
-    assert found.latest == {"person:U1": "1.0", "person:U2": "4.0", "talk": "3.0", "muted": "2.0"}
-    assert (found.takes_part("U1"), found.takes_part("U3"), found.is_muted) == (True, False, True)
+    assert found.latest == {"person:U1": "1.0", "person:U2": "3.0", "talk": "3.0", "muted": "2.0"}
+    assert (found.takes_part("U1", "1.5"), found.takes_part("U1", "1.0"), found.takes_part("U3", "9.0")) == (
+        True,
+        True,
+        False,
+    )
+    assert found.is_muted
     await store.learn(C, {"unmuted": "3.0"})
     assert not (await store.thread_of(C)).is_muted
     assert (await store.thread_of(D)).latest == {}

@@ -88,12 +88,14 @@ local function hold(length, ...)
     set_expiry()
 end
 
--- Store facts, whose names and values begin at ARGV[first]; the greater value wins.
+-- Store facts, whose names and values begin at ARGV[first]; of `person:…` the least value is kept, else the greatest.
 local function learn(first)
     for i = first, #ARGV, 2 do
-        local known = redis.call('HGET', KEYS[1], 'f:' .. ARGV[i])
-        if not known or known < ARGV[i + 1] then
-            redis.call('HSET', KEYS[1], 'f:' .. ARGV[i], ARGV[i + 1])
+        local name, value = ARGV[i], ARGV[i + 1]
+        local known = redis.call('HGET', KEYS[1], 'f:' .. name)
+        local is_first = string.sub(name, 1, 7) == 'person:'
+        if not known or (is_first and value < known) or (not is_first and value > known) then
+            redis.call('HSET', KEYS[1], 'f:' .. name, value)
         end
     end
 end

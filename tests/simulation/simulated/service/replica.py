@@ -179,7 +179,7 @@ class Replica:
             parts.tasks(parts.client(web, limiter)) as tasks,
             WorkerPool(
                 context := WorkspaceContext(
-                    sessions, tasks, router, (admitter := Admitter(tasks, router, runs, BOT)).catch_up, self.slots
+                    runs, sessions, tasks, router, (admitter := Admitter(tasks, router, runs, BOT)).catch_up, self.slots
                 ),
                 runs,
                 environment.shutdown_grace_s,

@@ -74,7 +74,8 @@ class RunTable:
     def learn(self, conversation_id: str, facts: Mapping[str, str]) -> None:
         if (found := self.conversations.get(conversation_id)) is not None:
             for name, value in facts.items():
-                found.facts[name] = max(value, found.facts.get(name, ""))
+                keep = min if name.startswith("person:") else max
+                found.facts[name] = keep(value, found.facts.get(name, value))
 
     def thread_of(self, conversation_id: str) -> ThreadFacts:
         found = self.conversations.get(conversation_id, Conversation())
