@@ -98,8 +98,9 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     On exit, accept no more events and hand active runs over within `shutdown_grace_s`. `policy` decides which users may
     use the bot, and where. `budget` is the rate-limit budget shared with other processes; `rate_scale` is a factor on
     Slack's rate limits. `calls_late_s` is how long the calls of a killed process may still reach Slack. `limits` bounds
-    concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s` of `shutdown_grace_s`; by default all but
-    the last two seconds. `listeners` add further Bolt listeners. `observer` gets reports of runs, stops and calls.
+    concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s`
+    of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
+    gets reports of runs, stops and calls.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
