@@ -105,6 +105,34 @@ class MessageAuthor:
 
 
 @dataclass(frozen=True, slots=True)
+class TalkMessage:
+    """A message in the thread that is not addressed to the agent.
+
+    Args:
+        id: permanent identity, as of other messages.
+        text: as for prompts.
+        written_s: time of writing, in seconds since the epoch.
+    """
+
+    id: str
+    author: MessageAuthor
+    text: str
+    written_s: float
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTalk:
+    """Messages of a thread that are not addressed to the agent and that it has not read, oldest first.
+
+    They are context, never an instruction. `left_out`: how many older ones are left out.
+    """
+
+    messages: tuple[TalkMessage, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SlackOptions:
     """Options of the Slack side.
 
@@ -199,9 +227,10 @@ class ThreadFacts:
         """Return whether this user had addressed the agent here by this time."""
         return self.latest.get(f"person:{user}", "~") <= ts
 
-    @property
-    def is_muted(self) -> bool:
-        return self.latest.get("muted", "") > self.latest.get("unmuted", "")
+    def is_muted(self, ts: str) -> bool:
+        """Return whether the latest `!mute` applied at this time."""
+        muted, unmuted = self.latest.get("muted", "~"), self.latest.get("unmuted", "")
+        return muted <= ts and not muted < unmuted <= ts
 
 
 class ConversationLease(Protocol):
@@ -333,13 +362,14 @@ class SessionManager(Protocol):
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
+        talk: ThreadTalk = ThreadTalk(),
         fence: int | None = None,
     ) -> str:
         """Run a prompt and return the answer; after a stop, the partial answer.
 
         `message_id` is the identity of the prompt's message, `files` are the names of its files. Messages that were
         written before `written_s`, in seconds since the epoch, and injected before the prompt is read, are read first.
-        `notes` are the texts, by id, of events that the run reads before its prompt. Injections that are still pending
+        `notes` are the texts, by id, of events that the run reads before its prompt, and `talk` is read there, too. Injections that are still pending
         when the run ends go to the next run.
 
         Raises:
@@ -381,11 +411,12 @@ class SessionManager(Protocol):
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
+        talk: ThreadTalk = ThreadTalk(),
     ) -> bool:
         """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
 
         `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order. A
-        note reports an event; it has no author.
+        note reports an event; it has no author. `talk` is read before the message, and not without it.
 
         Raises:
             Refused: the message is never accepted.

@@ -129,7 +129,8 @@ def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | ThreadCatch
     try:
         match entry.kind:
             case "message" | "edit" | "withdrawal" | "note" | "aside":
-                return _MESSAGE.validate_python({**entry.data, "id": entry.id, "seq": entry.seq})
+                of_entry = {"id": entry.id, "seq": entry.seq, "is_aside": entry.kind == "aside"}
+                return _MESSAGE.validate_python({**entry.data, **of_entry})
             case "consent":
                 return _CONSENT.validate_python(entry.data)
             case "stop":

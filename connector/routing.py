@@ -40,7 +40,7 @@ class Router:
         self.team = team
         self.configure(instances, channels or {})
         self._runs = runs
-        self._bot_user = bot_user
+        self.bot_user = bot_user
 
     def configure(self, instances: Sequence[Instance], channels: Mapping[str, ChannelRules]) -> None:
         """Replace the instances, of which the first one is the default, and the rules of channels by their ids."""
@@ -63,7 +63,10 @@ class Router:
         channel also if it is a reply of a person who takes part in the thread, or a top-level message, and mentions no
         one.
         """
-        thread = await self.thread_of(message)
+        return self.routed(message, await self.thread_of(message))
+
+    def routed(self, message: SlackMessage, thread: ThreadFacts) -> tuple[Instance, str] | None:
+        """Return the result of `route` for a message in a known thread."""
         routed = self._resolved(message, thread)
         if self.is_addressed(message):
             return routed
@@ -75,14 +78,14 @@ class Router:
             is_watched = answers == "every" and (pattern is None or pattern.search(message.text) is not None)
             return routed if is_watched else None
         takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
-        return routed if takes_part and not thread.is_muted else None
+        return routed if takes_part and not thread.is_muted(message.ts) else None
 
     async def may_steer_only(self, message: SlackMessage) -> bool:
         """Return whether a reply that is not answered is for an active run, because anyone may steer there."""
         thread = await self.thread_of(message)
         participation = self.participation(self._resolved(message, thread)[0], message.channel)
-        is_heard = participation.answers != "mention" and not thread.is_muted and not message.mentions_anyone()
-        return is_heard and participation.steerers == "anyone"
+        is_heard = participation.answers != "mention" and not thread.is_muted(message.ts)
+        return is_heard and participation.steerers == "anyone" and not message.mentions_anyone()
 
     async def resolve(self, message: SlackMessage) -> tuple[Instance, str]:
         """Return the instance and the prompt without checking that the message is still addressed to the bot."""
@@ -100,7 +103,7 @@ class Router:
         return self._channels.get(channel, _NO_RULES)
 
     def _resolved(self, message: SlackMessage, thread: ThreadFacts) -> tuple[Instance, str]:
-        prompt = plain_text(message.text, self._bot_user)
+        prompt = plain_text(message.text, self.bot_user)
         match = _ADDRESS.match(prompt)  # the prompt may name an instance: `beta: look at this`, `@beta look at this`
         named = self._instances.get((match[1] or match[2]).lower()) if match else None
         if match is not None and named is not None:
@@ -110,4 +113,4 @@ class Router:
 
     def is_addressed(self, message: SlackMessage) -> bool:
         """Return whether the message itself addresses the bot, regardless of its thread."""
-        return message.direct or message.mentions(self._bot_user)
+        return message.direct or message.mentions(self.bot_user)

@@ -19,6 +19,7 @@ from connector.records import RunSummary, unknown_calls
 from connector.runs.outbox import Outbox, agent_post, question_post, service_post
 from connector.runs.run_status import STATUS_KEY, RunStatus
 from connector.runs.steering import Steering
+from connector.runs.thread_reader import ThreadReader
 from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
@@ -102,7 +103,10 @@ class SlackRun:
         # `None`: a resumed run requests one itself.
         self.slot: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self.steering = Steering(self._key, inbox, workspace, self.outbox, self.may_steer, self._ask_owner)
+        self._reader = ThreadReader(self.instance, lease, workspace)
+        self.steering = Steering(
+            self._key, inbox, workspace, self.outbox, self._reader, self.may_steer, self._ask_owner
+        )
         self._router = workspace.router
         self._runs = workspace.runs
         # Who took part in the thread when the run began; `None`: not needed, or not known yet.
@@ -277,6 +281,7 @@ class SlackRun:
                         author=users.author(message.user),
                         written_s=self.first.written_s,
                         files=message.files,
+                        talk=await self._reader.before(self.first),
                         notes=self._inbox.give_notes(self.instance.name),
                         fence=self._lease.claim.token,
                     )
@@ -389,11 +394,13 @@ class SlackRun:
                 await self._start_steering()
             case "thinking" if not self._is_first_delivered:
                 self._is_first_delivered = True
+                self._reader.on_delivered(self.first.id)
                 if self.record.was_waiting or self.first.is_marked_accepted:
                     self._background.mark_delivered(self.first.id)
             case "injection:applied":
                 for message_id in data.get("ids", ()):
                     self.delivered_ids.add(message_id)
+                    self._reader.on_delivered(message_id)
                     self._background.mark_delivered(message_id)
                 self.steering.flush()
             case "resumed":

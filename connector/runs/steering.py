@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.protocols import QueueFull, Refused
+from connector.protocols import QueueFull, Refused, ThreadTalk
 from connector.runs.outbox import service_post
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from connector.records import PendingMessage
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
     from connector.runs.outbox import Outbox
+    from connector.runs.thread_reader import ThreadReader
+
+# How long a message waits for what was said before it.
+_READ_WITHIN_S = 2.0
 
 
 class Steering:
@@ -35,10 +40,15 @@ class Steering:
         inbox: Inbox,
         workspace: WorkspaceContext,
         outbox: Outbox,
+        reader: ThreadReader,
         may_steer: Callable[[PendingMessage], bool],
         ask_owner: Callable[[PendingMessage], Awaitable[None]],
     ) -> None:
         self._key = key
+        self._reader = reader
+        # By the id of a message: what was said before it beside the agent.
+        self._talk: dict[str, ThreadTalk] = {}
+        self._reading = asyncio.Lock()
         self._may_steer = may_steer
         self._ask_owner = ask_owner
         self._inbox = inbox
@@ -52,7 +62,7 @@ class Steering:
     async def open(self) -> None:
         """Start injecting, beginning with the messages that wait."""
         self._is_open = True
-        await self._inbox.get_ready()
+        await self._get_ready([each for each in self._inbox.waiting.values() if not each.is_note])
         self.flush()
 
     def close(self) -> None:
@@ -79,7 +89,7 @@ class Steering:
     async def _process_added(self) -> None:
         """Process all added messages in one batch."""
         added, self._added = self._added, []
-        await self._inbox.get_ready(added)
+        await self._get_ready(added)
         self.flush()
         for inbound in added:
             # The message that a late change is about has its reaction already.
@@ -87,6 +97,17 @@ class Steering:
                 self._background.mark_accepted(inbound.message)
             if not self._may_steer(inbound):
                 await self._ask_owner(inbound)
+
+    async def _get_ready(self, messages: Sequence[PendingMessage]) -> None:
+        """Wait until these messages are ready, and what was said before them is read; not so if one is urgent."""
+        if not any(each.is_urgent for each in messages):
+            async with self._reading:
+                for each in messages:
+                    if self._may_steer(each) and each.id in self._inbox.waiting and each.id not in self._talk:
+                        self._talk[each.id] = await self._reader.before(each, _READ_WITHIN_S)
+                    if each.id not in self._inbox.waiting:  # an urgent message took it along
+                        self._reader.give_up(each.id)
+        await self._inbox.get_ready(messages)
 
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""
@@ -99,6 +120,7 @@ class Steering:
                 author=users.author(message.user),
                 written_s=inbound.written_s,
                 files=message.files,
+                talk=self._talk.get(inbound.id, ThreadTalk()),
             )
         except QueueFull:
             return False
@@ -117,4 +139,7 @@ class Steering:
 
     def withdraw(self, message_id: str) -> bool:
         """Withdraw a message given to the loop. Returns False if it is delivered."""
-        return self._sessions.withdraw(*self._key, message_id)
+        is_withdrawn = self._sessions.withdraw(*self._key, message_id)
+        if is_withdrawn:
+            self._reader.give_up(message_id)
+        return is_withdrawn

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connector import Refused, RunFailed
-from connector.protocols import MessageAuthor, QueueFull
+from connector.protocols import MessageAuthor, QueueFull, ThreadTalk
 
 ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
@@ -21,6 +21,7 @@ class Injected:
     text: str
     author: MessageAuthor
     files: tuple[str, ...]
+    talk: ThreadTalk = ThreadTalk()
 
 
 @dataclass
@@ -44,6 +45,7 @@ class FakeRun:
     author: MessageAuthor | None = None
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    talk: ThreadTalk = ThreadTalk()
     fence: int | None = None
     resumed: bool = False
     suspended: bool = False
@@ -85,7 +87,8 @@ class FakeRun:
 
     async def deliver(self) -> None:
         """Deliver the injections, as the loop does at an injection point."""
-        self.read.update(s.id for s in self.injections)
+        for each in self.injections:
+            self.read.update((each.id, *(talk.id for talk in each.talk.messages)))
         data = {"ids": [s.id for s in self.injections], "messages": [s.text for s in self.injections]}
         await self.on_progress("injection:applied", {**data, "count": len(self.injections)})
 
@@ -151,12 +154,14 @@ class FakeSessionManager:
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
+        talk: ThreadTalk = ThreadTalk(),
         fence: int | None = None,
     ) -> str:
         assert message_id is not None
         assert written_s is not None
         run = self._run(instance_name, conversation_id, prompt, on_progress, fence)
         run.author, run.files, run.notes = author, files, tuple((notes or {}).values())
+        run.talk = talk
         return await self._held(run, message_id)
 
     async def resume(
@@ -199,7 +204,7 @@ class FakeSessionManager:
                 await run.on_progress("complete", {"iterations": 0, "status": "cancelled"})
                 return ""
             if message_id is not None:
-                run.read.add(message_id)
+                run.read.update((message_id, *(each.id for each in run.talk.messages)))
             await run.on_progress("thinking", {"iteration": 1})
             run.set_up = True
             self._runs.put_nowait(run)
@@ -229,6 +234,7 @@ class FakeSessionManager:
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
+        talk: ThreadTalk = ThreadTalk(),
     ) -> bool:
         run = self._active.get((instance_name, conversation_id))
         if run is None or not run.listening:
@@ -239,7 +245,7 @@ class FakeSessionManager:
             raise Refused("It has no words; send it with some.")
         if run.full:
             raise QueueFull
-        run.injections.append(Injected(message_id, prompt, author, files))
+        run.injections.append(Injected(message_id, prompt, author, files, talk))
         self.injected.append(prompt)
         run.wake()
         return True

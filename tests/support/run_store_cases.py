@@ -255,9 +255,10 @@ async def facts_of_a_thread_only_grow(store: RunStore) -> None:
         True,
         False,
     )
-    assert found.is_muted
+    assert (found.is_muted("2.0"), found.is_muted("1.0")) == (True, False)
     await store.learn(C, {"unmuted": "3.0"})
-    assert not (await store.thread_of(C)).is_muted
+    found = await store.thread_of(C)
+    assert (found.is_muted("2.5"), found.is_muted("3.5")) == (True, False)
     assert (await store.thread_of(D)).latest == {}
 
 

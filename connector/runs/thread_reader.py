@@ -1,0 +1,158 @@
+"""Read what was said in a thread and not addressed to its agent: before it was called, beside it, or while muted."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from connector.events import command_of, message_of, plain_text
+from connector.protocols import MessageAuthor, RunFailed, TalkMessage, ThreadTalk
+from connector.records import UNREADABLE
+from connector.slack_api.client import key_of
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from connector.protocols import ConversationLease, Instance, ThreadFacts
+    from connector.records import PendingMessage
+    from connector.runs.background_tasks import WorkspaceContext
+
+    Found = dict[str, Any]
+
+log = structlog.get_logger(__name__)
+
+# Without Slack's answer a prompt is read without the talk, which the next one gets.
+_WITHIN_S = 10.0
+# About 4,000 tokens.
+_MOST_CHARS = 16_000
+
+
+class ThreadReader:
+    """Reads the messages of a thread that an instance has not seen since its last turn, each once.
+
+    A message is read once its id is in the log of the instance. Until when the thread was read is stored, too, so that
+    Slack is asked only for later messages, and only if there are any.
+    """
+
+    def __init__(self, instance: Instance, lease: ConversationLease, workspace: WorkspaceContext) -> None:
+        self._instance = instance
+        self._lease = lease
+        self._workspace = workspace
+        # The talk before each message that is not delivered yet, by the ids of these messages.
+        self._given: dict[str, ThreadTalk] = {}
+        # Talk from this time on was returned with a message that was then withdrawn.
+        self._unread_since = math.inf
+
+    async def before(self, inbound: PendingMessage, within_s: float = _WITHIN_S) -> ThreadTalk:
+        """Return the talk before a message that the instance is about to read, without what was returned earlier."""
+        message, conversation_id = inbound.message, self._lease.conversation_id
+        if message.direct or inbound.is_late_change:
+            return ThreadTalk()
+        thread, own = await self._workspace.runs.thread_of(conversation_id), f"read:{self._instance.name}"
+        since, is_root = thread.latest.get(own, ""), message.thread_ts is None
+        said = [ts for name, ts in thread.latest.items() if name == "talk" or name.startswith("read:")]
+        talk = ThreadTalk()
+        if not is_root and (not since or any(since < ts < message.ts for ts in said)):
+            try:
+                async with asyncio.timeout(within_s):
+                    talk = await self._read(inbound, thread, since)
+            except (SlackCallFailed, TimeoutError) as e:
+                log.warning("thread.not_read", conversation=conversation_id, error=str(e) or "no answer in time")
+                return talk
+        self._given[inbound.id] = talk
+        return talk
+
+    def on_delivered(self, message_id: str) -> None:
+        """Store that the thread is read until this message."""
+        ts = message_id.rpartition(":")[2]
+        if self._given.pop(message_id, None) is not None and float(ts) <= self._unread_since:
+            facts = {f"read:{self._instance.name}": ts}
+            self._workspace.background.spawn(self._workspace.runs.learn(self._lease.conversation_id, facts))
+
+    def give_up(self, message_id: str) -> None:
+        """Forget the talk before a message that will not be delivered with it; a later message gets it."""
+        for each in self._given.pop(message_id, ThreadTalk()).messages:
+            self._unread_since = min(self._unread_since, each.written_s)
+
+    async def _read(self, inbound: PendingMessage, thread: ThreadFacts, since: str) -> ThreadTalk:
+        """Read the thread between two messages.
+
+        Raises:
+            SlackCallFailed: Slack refuses, or does not answer.
+        """
+        history, place = self._workspace.background.client.history, inbound.message.place
+        pages = history.messages(place, CallSlot(Priority.PERSON, place.conversation_id), oldest=since)
+        found = [
+            (talk, is_addressed)
+            async for each in pages
+            if float(since or 0) < float(each["ts"]) < float(inbound.message.ts)
+            for talk, is_addressed in self._talk_of({**each, "channel": place.channel}, thread)
+        ]
+        ids = {talk.id for talk, _ in found}
+        known = await self._delivered(self._instance.name, ids)
+        # A message to an agent comes by its own event, and is talk for the others after that agent has read it.
+        of_others = await asyncio.gather(
+            *(self._delivered(name, ids) for name in self._workspace.router.names() if name != self._instance.name)
+        )
+        read_by_others = frozenset().union(*of_others)
+        new = [talk for talk, is_addressed in found if not is_addressed or talk.id in read_by_others]
+        known |= {each.id for talk in self._given.values() for each in talk.messages}
+        return await self._bounded([each for each in new if each.id not in known])
+
+    async def _delivered(self, instance: str, ids: set[str]) -> frozenset[str]:
+        try:
+            fence, key = self._lease.claim.token, (instance, self._lease.conversation_id)
+            return await self._workspace.sessions.delivered(*key, ids, fence=fence)
+        except RunFailed:  # the run reports it
+            return frozenset()
+
+    def _talk_of(self, found: Found, thread: ThreadFacts) -> Iterator[tuple[TalkMessage, bool]]:
+        """Yield a message as talk, and whether it is addressed to an agent; none for our own, commands and the like."""
+        router, ts = self._workspace.router, found["ts"]
+        persona, part = found.get("username"), key_of(found).split(":")[1:2]
+        is_addressed = False
+        if found.get("user") == router.bot_user or part:
+            if not (part and part[0].isdigit()) or persona in (None, self._instance.persona.name):
+                return
+            text, author = found.get("text") or "", MessageAuthor(router.bot_user, str(persona))
+            files: tuple[str, ...] = ()
+        else:
+            try:
+                message = message_of(found, router.team)
+            except UNREADABLE:
+                return
+            if message is None:
+                return
+            is_addressed = router.routed(message, thread) is not None
+            text, author, files = message.text, MessageAuthor(message.user), message.files
+        prompt = plain_text(text, router.bot_user)
+        if command_of(prompt) is None and (prompt or files):
+            message_id = f"{router.team}:{found['channel']}:{ts}"
+            yield TalkMessage(message_id, author, prompt, float(ts), tuple(files)), is_addressed
+
+    async def _bounded(self, found: Sequence[TalkMessage]) -> ThreadTalk:
+        """Add the names of people; leave out the oldest messages if all together are too long."""
+        kept: list[TalkMessage] = []
+        room, users = _MOST_CHARS, self._workspace.background.users
+        for each in reversed(found):
+            room -= len(each.text)
+            if room < 0:
+                break
+            kept.insert(0, each)
+        await users.look_up({each.author.id for each in kept if not each.author.name})
+        named = [
+            TalkMessage(
+                each.id,
+                each.author if each.author.name else users.author(each.author.id),
+                users.with_ids(each.text),
+                each.written_s,
+                each.files,
+            )
+            for each in kept
+        ]
+        return ThreadTalk(tuple(named), len(found) - len(kept))

@@ -1,0 +1,188 @@
+"""Who is answered, who may steer, and what an agent gets to know of talk in its thread."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from chat import ALPHA, BETA, ENVELOPE, Thread
+
+from connector import ChannelRules, Instance, Participation, Persona
+
+
+def of(participation: Participation) -> Instance:
+    return Instance("alpha", Persona("Alpha", ":owl:"), participation)
+
+
+def talk_of(run_or_injection) -> list[tuple[str, str]]:
+    return [(each.author.name, each.text) for each in run_or_injection.talk.messages]
+
+
+@pytest.fixture
+def channel(slack):
+    return slack.channel("general").id
+
+
+async def test_people_who_do_not_take_part_are_not_answered_and_the_next_run_reads_what_they_said(chat):
+    thread = await chat.start()
+    await thread.run.answer("done")
+    await thread.contains("done")
+    lunch = await thread.say("lunch anyone?", who="ben")
+    await thread.say("at noon @ana", who="chloe")
+    await thread.say("and now?")
+    run = await thread.next_run()
+    assert run.prompt == "and now?"
+    assert talk_of(run) == [("Ben", "lunch anyone?"), ("Chloe", f"at noon @Ana ({chat.ana.person.id})")]
+    assert thread.message(lunch).reactions == ()
+    await run.answer("yes")
+    await thread.contains("yes")
+    await thread.say("once more")
+    assert talk_of(await thread.next_run()) == [], "it is read once"
+
+
+async def test_a_mention_brings_the_thread_before_it_and_makes_its_author_take_part(chat):
+    root = await chat.slack.as_person("ben").say("general", "the build is red")
+    thread = Thread(chat, root)
+    await thread.say("since friday", who="chloe")
+    await thread.say("@alpha why?")
+    run = await thread.next_run()
+    assert talk_of(run) == [("Ben", "the build is red"), ("Chloe", "since friday")]
+    await run.answer("a flaky test")
+    await thread.contains("a flaky test")
+    await thread.say("which one?")
+    assert (await thread.next_run()).prompt == "which one?"
+
+
+async def test_a_remark_during_a_run_is_read_with_the_next_message_of_who_may_steer(chat):
+    thread = await chat.start()
+    remark = await thread.say("use postgres", who="ben")
+    await thread.inject("do what ben says")
+    (injection,) = thread.run.injections
+    assert talk_of(injection) == [("Ben", "use postgres")]
+    await thread.run.deliver()
+    await thread.run.answer("done")
+    await thread.contains("done")
+    assert thread.message(remark).reactions == ()
+    await thread.say("and now?")
+    assert talk_of(await thread.next_run()) == []
+
+
+async def test_a_withdrawn_message_leaves_the_talk_to_the_next_one(chat):
+    thread = await chat.start()
+    await thread.say("use postgres", who="ben")
+    await thread.delete(await thread.inject("what ben says"))
+    await thread.run.injected()
+    await thread.inject("or not")
+    assert [talk_of(each) for each in thread.run.injections] == [[("Ben", "use postgres")]]
+
+
+async def test_muted_only_mentions_are_answered_until_it_is_unmuted(chat):
+    thread = await chat.start()
+    await thread.run.answer("done")
+    await thread.contains("done")
+    mute = await thread.say("!mute")
+    await thread.marked(mute, "mute")
+    await thread.say("ana and ben talk")
+    await thread.say("@alpha summarise")
+    run = await thread.next_run()
+    assert (run.prompt, talk_of(run)) == ("summarise", [("Ana", "ana and ben talk")])
+    await run.answer("talk")
+    await thread.contains("talk")
+    await thread.say("more talk")
+    await thread.say("!unmute")
+    await thread.marked(mute, "mute", gone=True)
+    await thread.say("go on")
+    run = await thread.next_run()
+    assert (run.prompt, talk_of(run)) == ("go on", [("Ana", "more talk")])
+
+
+async def test_only_the_owner_of_a_run_steers_it_if_the_policy_says_so(process):
+    async with process(of(Participation(steerers="owner"))) as chat:
+        thread = await chat.start()
+        await thread.accept("@alpha and the docs", who="ben")
+        await thread.inject("and the tests")
+        assert thread.run.texts == ["and the tests"]
+        await thread.run.deliver()
+        await thread.run.answer("done")
+        run = await thread.next_run()
+        assert (run.prompt, run.author.name) == ("and the docs", "Ben")
+        await thread.accept("mine again")
+        assert run.texts == [], "the run belongs to Ben"
+
+
+async def test_anyone_steers_a_run_if_the_policy_says_so_and_begins_none(process):
+    async with process(of(Participation(steerers="anyone"))) as chat:
+        thread = await chat.start()
+        await thread.inject("also this", who="ben")
+        await thread.run.deliver()
+        unread = await thread.accept("too late", who="ben")
+        await thread.run.answer("done")
+        await thread.marked(unread, ENVELOPE, gone=True)
+        await thread.say("lunch?", who="ben")
+        await thread.say("and now?")
+        run = await thread.next_run()
+        assert (run.prompt, talk_of(run)) == ("and now?", [("Ben", "too late"), ("Ben", "lunch?")])
+
+
+@pytest.mark.parametrize("allows", [True, False])
+async def test_the_owner_decides_by_a_button_whether_a_newcomer_steers(process, allows):
+    async with process(of(Participation(asks_consent=True))) as chat:
+        thread = await chat.start()
+        await thread.accept("@alpha use postgres", who="ben")
+        question = await thread.contains("Let Ben steer this run?")
+        assert thread.run.texts == []
+        action = "steer_allow" if allows else "steer_deny"
+        await chat.ben.click("general", question.ts, action)
+        await chat.slack.until(
+            lambda ws: any("Only the person who began" in each.text for each in ws.whispers("general"))
+        )
+        await thread.say("yes, let Ben steer")
+        await thread.run.until(lambda run: len(run.texts) == 1)
+        await chat.ana.click("general", question.ts, action)
+        verdict = "Ana lets Ben steer" if allows else "I read Ben next"
+        await thread.contains(verdict)
+        if allows:
+            await thread.run.until(lambda run: "use postgres" in run.texts)
+            await thread.inject("and redis", who="ben")
+        await thread.run.deliver()
+        await thread.run.answer("done")
+        if not allows:
+            assert (await thread.next_run()).prompt == "use postgres"
+
+
+async def test_policies_of_a_channel_come_first_and_watched_channels_are_filtered(process, channel):
+    rules = ChannelRules("beta", Participation("every"), re.compile("(?i)alert"))
+    async with process(ALPHA, BETA, channels={channel: rules}) as chat:
+        await chat.ana.say("general", "good morning")
+        await chat.ana.say("general", "Alert: disk full")
+        run = await chat.sessions.next_run()
+        assert (run.instance, run.prompt) == ("beta", "Alert: disk full")
+        await chat.ana.say("random", "Alert: no one watches here")
+        await chat.ana.say("random", "@alpha hello")
+        run = await chat.sessions.next_run()
+        assert (run.instance, run.prompt) == ("alpha", "hello")
+
+
+async def test_by_the_policy_mention_a_reply_needs_a_mention(process):
+    async with process(of(Participation(answers="mention"))) as chat:
+        thread = await chat.start()
+        await thread.run.answer("done")
+        await thread.contains("done")
+        await thread.say("and now?")
+        await thread.say("@alpha go on")
+        run = await thread.next_run()
+        assert (run.prompt, talk_of(run)) == ("go on", [("Ana", "and now?")])
+
+
+async def test_a_thread_is_handed_over_and_the_other_agent_gets_to_know_it(chat):
+    thread = await chat.start()
+    await thread.run.answer("alpha was here")
+    await thread.contains("alpha was here")
+    await thread.say("!instance nobody")
+    await thread.contains("I know no agent of that name. There is alpha and beta.")
+    await thread.say("!instance Beta")
+    await thread.contains("From now on, Beta answers in this thread.")
+    await thread.say("what did alpha say?")
+    run = await thread.next_run()
+    assert run.instance == "beta"
+    assert talk_of(run) == [("Ana", "look"), ("Alpha", "alpha was here")]
