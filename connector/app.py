@@ -24,6 +24,7 @@ from connector.routing import Router
 from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
 from connector.runs.run_slots import RunSlots
 from connector.setup import ConnectionRefused, HttpTransport, SocketTransport, first_address, preflight
+from connector.slack_api.channels import ChannelTopics
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
 
@@ -115,12 +116,12 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
         web_client = open_client(access.bot_token)
         async with RateLimiter("") as scheduler:
             identity = await preflight(access.api_url, SlackClient(web_client, scheduler))
-        router = Router(instances, runs, identity.team, identity.user, channels)
         async with RateLimiter(identity.team, budget, rate_scale) as scheduler:
             client, open_transport = (
                 SlackClient(web_client, scheduler, observer),
                 await _transport(access, http, open_client, scheduler),
             )
+            router = Router(instances, runs, identity.team, identity.user, channels, ChannelTopics(client))
             async with _open(client), BackgroundTasks(client, calls_late_s, options=options) as background:
                 admitter = Admitter(
                     background, router, runs, identity.user, policy, enterprise=identity.enterprise, observer=observer

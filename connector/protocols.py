@@ -132,6 +132,9 @@ class ThreadTalk:
     left_out: int = 0
 
 
+NO_TALK = ThreadTalk()
+
+
 @dataclass(frozen=True, slots=True)
 class SlackOptions:
     """Options of the Slack side.
@@ -362,15 +365,15 @@ class SessionManager(Protocol):
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
-        talk: ThreadTalk = ThreadTalk(),
+        talk: ThreadTalk = NO_TALK,
         fence: int | None = None,
     ) -> str:
         """Run a prompt and return the answer; after a stop, the partial answer.
 
         `message_id` is the identity of the prompt's message, `files` are the names of its files. Messages that were
         written before `written_s`, in seconds since the epoch, and injected before the prompt is read, are read first.
-        `notes` are the texts, by id, of events that the run reads before its prompt, and `talk` is read there, too. Injections that are still pending
-        when the run ends go to the next run.
+        `notes` are the texts, by id, of events that the run reads before its prompt, and `talk` is read there, too.
+        Injections that are still pending when the run ends go to the next run.
 
         Raises:
             RunFailed: the run has no answer; the error gives the reason.
@@ -411,7 +414,7 @@ class SessionManager(Protocol):
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
-        talk: ThreadTalk = ThreadTalk(),
+        talk: ThreadTalk = NO_TALK,
     ) -> bool:
         """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
 

@@ -7,19 +7,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.events import plain_text
-from connector.protocols import DEFAULT_PARTICIPATION, ChannelRules
+from connector.protocols import DEFAULT_PARTICIPATION, ChannelRules, ThreadFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from connector.events import SlackMessage
-    from connector.protocols import Instance, Participation, RunService, ThreadFacts
+    from connector.protocols import Instance, Participation, RunService
+    from connector.slack_api.channels import ChannelTopics
 
 # A bare name may be any word of the sentence, so that an `@` before it or a `:` or `,` after it is required.
 _ADDRESS = re.compile(
     r"^(?:(?:hey|hi|hello|ok|okay)[,!]?\s+)?(?:@(\w[\w-]*)[:,]?|(\w[\w-]*)[:,])\s+(?=\S)", re.IGNORECASE
 )
 
+_IN_TOPIC = re.compile(r"\[instance:\s*(\w[\w-]*)\s*\]", re.IGNORECASE)
 _NO_RULES = ChannelRules()
 
 
@@ -29,15 +31,17 @@ class Router:
     The current instance of a conversation is read from the store each time: another process may have changed it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the last two have defaults
         self,
         instances: Sequence[Instance],
         runs: RunService,
         team: str,
         bot_user: str,
         channels: Mapping[str, ChannelRules] | None = None,
+        topics: ChannelTopics | None = None,
     ) -> None:
         self.team = team
+        self._topics = topics
         self.configure(instances, channels or {})
         self._runs = runs
         self.bot_user = bot_user
@@ -63,7 +67,10 @@ class Router:
         channel also if it is a reply of a person who takes part in the thread, or a top-level message, and mentions no
         one.
         """
-        return self.routed(message, await self.thread_of(message))
+        thread = ThreadFacts()
+        if message.thread_ts is not None or self.is_addressed(message):
+            thread = await self.thread_of(message)
+        return self.routed(message, thread)
 
     def routed(self, message: SlackMessage, thread: ThreadFacts) -> tuple[Instance, str] | None:
         """Return the result of `route` for a message in a known thread."""
@@ -93,7 +100,11 @@ class Router:
 
     async def thread_of(self, message: SlackMessage) -> ThreadFacts:
         """Return what is known about the thread of a message."""
-        return await self._runs.thread_of(message.place.conversation_id)
+        thread = await self._runs.thread_of(message.place.conversation_id)
+        has_choice = thread.agent is None and len(self._instances) > 1 and not message.direct
+        if self._topics is not None and has_choice and self._rules(message.channel).instance is None:
+            await self._topics.look_up(message.channel)
+        return thread
 
     def participation(self, instance: Instance, channel: str) -> Participation:
         """Return who is answered and who may steer in a channel."""
@@ -108,8 +119,14 @@ class Router:
         named = self._instances.get((match[1] or match[2]).lower()) if match else None
         if match is not None and named is not None:
             return named, prompt[match.end() :]
-        name = thread.agent or self._rules(message.channel).instance
+        by_channel = self._rules(message.channel).instance or self._by_topic(message.channel)
+        name = thread.agent or by_channel
         return (self._default if name is None else self.instance(name)), prompt
+
+    def _by_topic(self, channel: str) -> str | None:
+        """Return the instance that the topic of a channel names, as in `[instance:beta]`."""
+        match = None if self._topics is None else _IN_TOPIC.search(self._topics.topic(channel))
+        return match[1] if match is not None and match[1].lower() in self._instances else None
 
     def is_addressed(self, message: SlackMessage) -> bool:
         """Return whether the message itself addresses the bot, regardless of its thread."""

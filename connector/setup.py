@@ -170,6 +170,7 @@ BOT_SCOPES = (
         "Slack's own status line, thread titles and Stop button are missing",
     ),
     MethodRequirement("channels:history", "read threads in public channels"),
+    MethodRequirement("channels:read", "read the topics of channels", "topics do not choose the agent of a channel"),
     MethodRequirement("chat:write", "post answers"),
     MethodRequirement(
         "chat:write.customize", "post under each agent's name and icon", "answers have the bot's own name"
@@ -179,6 +180,9 @@ BOT_SCOPES = (
     ),
     MethodRequirement(
         "groups:history", "read threads in private channels", "threads in private channels are not followed"
+    ),
+    MethodRequirement(
+        "groups:read", "read the topics of private channels", "topics of private channels do not choose an agent"
     ),
     MethodRequirement("im:history", "read direct messages"),
     MethodRequirement("mpim:history", "read group messages", "threads in group messages are not followed"),

@@ -6,12 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.protocols import QueueFull, Refused, ThreadTalk
+from connector.protocols import NO_TALK, QueueFull, Refused
 from connector.runs.outbox import service_post
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from connector.protocols import ThreadTalk
     from connector.records import PendingMessage
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
@@ -120,7 +121,7 @@ class Steering:
                 author=users.author(message.user),
                 written_s=inbound.written_s,
                 files=message.files,
-                talk=self._talk.get(inbound.id, ThreadTalk()),
+                talk=self._talk.get(inbound.id, NO_TALK),
             )
         except QueueFull:
             return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector.events import command_of, message_of, plain_text
-from connector.protocols import MessageAuthor, RunFailed, TalkMessage, ThreadTalk
+from connector.protocols import NO_TALK, MessageAuthor, RunFailed, TalkMessage, ThreadTalk
 from connector.records import UNREADABLE
 from connector.slack_api.client import key_of
 from connector.slack_api.errors import SlackCallFailed
@@ -52,11 +52,11 @@ class ThreadReader:
         """Return the talk before a message that the instance is about to read, without what was returned earlier."""
         message, conversation_id = inbound.message, self._lease.conversation_id
         if message.direct or inbound.is_late_change:
-            return ThreadTalk()
+            return NO_TALK
         thread, own = await self._workspace.runs.thread_of(conversation_id), f"read:{self._instance.name}"
         since, is_root = thread.latest.get(own, ""), message.thread_ts is None
         said = [ts for name, ts in thread.latest.items() if name == "talk" or name.startswith("read:")]
-        talk = ThreadTalk()
+        talk = NO_TALK
         if not is_root and (not since or any(since < ts < message.ts for ts in said)):
             try:
                 async with asyncio.timeout(within_s):
@@ -76,7 +76,7 @@ class ThreadReader:
 
     def give_up(self, message_id: str) -> None:
         """Forget the talk before a message that will not be delivered with it; a later message gets it."""
-        for each in self._given.pop(message_id, ThreadTalk()).messages:
+        for each in self._given.pop(message_id, NO_TALK).messages:
             self._unread_since = min(self._unread_since, each.written_s)
 
     async def _read(self, inbound: PendingMessage, thread: ThreadFacts, since: str) -> ThreadTalk:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connector import Refused, RunFailed
-from connector.protocols import MessageAuthor, QueueFull, ThreadTalk
+from connector.protocols import NO_TALK, MessageAuthor, QueueFull, ThreadTalk
 
 ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
@@ -21,7 +21,7 @@ class Injected:
     text: str
     author: MessageAuthor
     files: tuple[str, ...]
-    talk: ThreadTalk = ThreadTalk()
+    talk: ThreadTalk = NO_TALK
 
 
 @dataclass
@@ -45,7 +45,7 @@ class FakeRun:
     author: MessageAuthor | None = None
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    talk: ThreadTalk = ThreadTalk()
+    talk: ThreadTalk = NO_TALK
     fence: int | None = None
     resumed: bool = False
     suspended: bool = False
@@ -154,7 +154,7 @@ class FakeSessionManager:
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
-        talk: ThreadTalk = ThreadTalk(),
+        talk: ThreadTalk = NO_TALK,
         fence: int | None = None,
     ) -> str:
         assert message_id is not None
@@ -234,7 +234,7 @@ class FakeSessionManager:
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
-        talk: ThreadTalk = ThreadTalk(),
+        talk: ThreadTalk = NO_TALK,
     ) -> bool:
         run = self._active.get((instance_name, conversation_id))
         if run is None or not run.listening:

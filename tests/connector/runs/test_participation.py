@@ -186,3 +186,13 @@ async def test_a_thread_is_handed_over_and_the_other_agent_gets_to_know_it(chat)
     run = await thread.next_run()
     assert run.instance == "beta"
     assert talk_of(run) == [("Ana", "look"), ("Alpha", "alpha was here")]
+
+
+async def test_the_topic_of_a_channel_names_its_agent(chat, channel):
+    topic = "All about builds [instance: Beta]"
+    await chat.ana.call("conversations.setTopic", channel=channel, topic=topic)
+    await chat.ana.say("general", "@alpha hello")
+    assert (await chat.sessions.next_run()).instance == "beta"
+    await chat.ana.say("general", "@alpha hey Alpha, hello")
+    run = await chat.sessions.next_run()
+    assert (run.instance, run.prompt) == ("alpha", "hello")
