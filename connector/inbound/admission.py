@@ -166,6 +166,8 @@ class Admitter:
             for reply, _, reply_edited_ts in compress(passed, allowed):
                 if (routed_reply := await self._router.route(reply)) is not None:
                     await self._store_entry(reply, routed_reply, reply_edited_ts)
+                else:
+                    await self.note_talk(reply)
 
     async def admit_found(self, found: dict[str, Any], actor: Actor, *, with_replies: bool = False) -> bool:
         """Admit a message found by a look-up if it addresses the bot, has text or files, and its author is allowed.
@@ -185,6 +187,10 @@ class Admitter:
             return False
         await self.admit(message, routed, actor, message.ts, edited_ts_of(found))
         return True
+
+    async def note_talk(self, message: SlackMessage) -> None:
+        """Record that a thread with an agent has a message that is not addressed to it."""
+        await self._runs.learn(message.place.conversation_id, {"talk": message.ts})
 
     async def stop(self, conversation_id: str, stop: StopRequest) -> None:
         """Store a stop. All ways to stop a run end here; duplicates are detected by id."""
@@ -220,9 +226,11 @@ class Admitter:
                 continue
             actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
             async with self.in_order(message.place.conversation_id):
-                if message.id in self.admitted or (routed := await self._router.route(message)) is None:
+                if message.id in self.admitted:
                     continue
-                if await self.is_allowed(actor):
+                if (routed := await self._router.route(message)) is None:
+                    await self.note_talk(message)
+                elif await self.is_allowed(actor):
                     await self._store_entry(message, routed, edited_ts_of(found))
 
     async def _may_have_missed_replies(self, mention: SlackMessage, effective_ts: str) -> bool:

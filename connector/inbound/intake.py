@@ -177,12 +177,12 @@ class Intake:
         """
         if message.thread_ts is None or (await self._router.thread_of(message)).agent is None:
             return False
-        conversation_id, talk = message.place.conversation_id, {"talk": message.ts}
         if await self._router.may_steer_only(message) and await self._admitter.is_allowed(actor):
             written = pending_of(message, await self._router.resolve(message), "")
-            await self._runs.admit(conversation_id, InboxEntry(message.id, "aside", asdict(written)), facts=talk)
+            entry = InboxEntry(message.id, "aside", asdict(written))
+            await self._runs.admit(message.place.conversation_id, entry, facts={"talk": message.ts})
         else:
-            await self._runs.learn(conversation_id, talk)
+            await self._admitter.note_talk(message)
         return True
 
     async def _look_up_thread(self, message: SlackMessage, actor: Actor) -> None:

@@ -12,7 +12,7 @@ from connector.events import command_of, message_of, plain_text
 from connector.protocols import NO_TALK, MessageAuthor, RunFailed, TalkMessage, ThreadTalk
 from connector.records import UNREADABLE
 from connector.slack_api.client import key_of
-from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.errors import SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Without Slack's answer a prompt is read without the talk, which the next one gets.
-_WITHIN_S = 10.0
+_WITHIN_S = 4.0
 # About 4,000 tokens.
 _MOST_CHARS = 16_000
 
@@ -43,8 +43,8 @@ class ThreadReader:
         self._instance = instance
         self._lease = lease
         self._workspace = workspace
-        # The talk before each message that is not delivered yet, by the ids of these messages.
-        self._given: dict[str, ThreadTalk] = {}
+        # Until when the thread was read for each message that is not delivered yet, and the talk that this found.
+        self._given: dict[str, tuple[str, ThreadTalk]] = {}
         # Talk from this time on was returned with a message that was then withdrawn.
         self._unread_since = math.inf
 
@@ -53,34 +53,37 @@ class ThreadReader:
         message, conversation_id = inbound.message, self._lease.conversation_id
         if message.direct or inbound.is_late_change:
             return NO_TALK
-        thread, own = await self._workspace.runs.thread_of(conversation_id), f"read:{self._instance.name}"
-        since, is_root = thread.latest.get(own, ""), message.thread_ts is None
-        said = [ts for name, ts in thread.latest.items() if name == "talk" or name.startswith("read:")]
-        talk = NO_TALK
-        if not is_root and (not since or any(since < ts < message.ts for ts in said)):
-            try:
-                async with asyncio.timeout(within_s):
-                    talk = await self._read(inbound, thread, since)
-            except (SlackCallFailed, TimeoutError) as e:
-                log.warning("thread.not_read", conversation=conversation_id, error=str(e) or "no answer in time")
-                return talk
-        self._given[inbound.id] = talk
+        talk, until = NO_TALK, max(message.ts, inbound.edited_ts)
+        with error_boundary("thread.not_read", conversation=conversation_id):
+            thread = await self._workspace.runs.thread_of(conversation_id)
+            own = f"read:{self._instance.name}"
+            since = max([thread.latest.get(own, ""), *(ts for ts, _ in self._given.values())])
+            said = [ts for name, ts in thread.latest.items() if name == "talk" or name.startswith("read:")]
+            if message.thread_ts is not None and (not since or any(ts > since for ts in said)):
+                try:
+                    async with asyncio.timeout(within_s):
+                        talk = await self._read(inbound, thread, since, until)
+                except (SlackCallFailed, TimeoutError) as e:
+                    log.warning("thread.not_read", conversation=conversation_id, error=str(e) or "no answer in time")
+                    return talk
+            self._given[inbound.id] = until, talk
         return talk
 
     def on_delivered(self, message_id: str) -> None:
-        """Store that the thread is read until this message."""
-        ts = message_id.rpartition(":")[2]
-        if self._given.pop(message_id, None) is not None and float(ts) <= self._unread_since:
-            facts = {f"read:{self._instance.name}": ts}
+        """Store until when the thread is read."""
+        until, _ = self._given.pop(message_id, ("", NO_TALK))
+        if until and float(until) <= self._unread_since:
+            facts = {f"read:{self._instance.name}": until}
             self._workspace.background.spawn(self._workspace.runs.learn(self._lease.conversation_id, facts))
 
     def give_up(self, message_id: str) -> None:
         """Forget the talk before a message that will not be delivered with it; a later message gets it."""
-        for each in self._given.pop(message_id, NO_TALK).messages:
+        _, talk = self._given.pop(message_id, ("", NO_TALK))
+        for each in talk.messages:
             self._unread_since = min(self._unread_since, each.written_s)
 
-    async def _read(self, inbound: PendingMessage, thread: ThreadFacts, since: str) -> ThreadTalk:
-        """Read the thread between two messages.
+    async def _read(self, inbound: PendingMessage, thread: ThreadFacts, since: str, until: str) -> ThreadTalk:
+        """Read the thread between two times, as ts.
 
         Raises:
             SlackCallFailed: Slack refuses, or does not answer.
@@ -90,7 +93,7 @@ class ThreadReader:
         found = [
             (talk, is_addressed)
             async for each in pages
-            if float(since or 0) < float(each["ts"]) < float(inbound.message.ts)
+            if float(since or 0) < float(each["ts"]) < float(until) and each["ts"] != inbound.message.ts
             for talk, is_addressed in self._talk_of({**each, "channel": place.channel}, thread)
         ]
         ids = {talk.id for talk, _ in found}
@@ -101,7 +104,7 @@ class ThreadReader:
         )
         read_by_others = frozenset().union(*of_others)
         new = [talk for talk, is_addressed in found if not is_addressed or talk.id in read_by_others]
-        known |= {each.id for talk in self._given.values() for each in talk.messages}
+        known |= {each.id for _, talk in self._given.values() for each in talk.messages}
         return await self._bounded([each for each in new if each.id not in known])
 
     async def _delivered(self, instance: str, ids: set[str]) -> frozenset[str]:
