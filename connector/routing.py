@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector.events import plain_text
 from connector.protocols import DEFAULT_PARTICIPATION, ChannelRules, ThreadFacts
@@ -127,6 +127,10 @@ class Router:
         """Return the instance that the topic of a channel names, as in `[instance:beta]`."""
         match = None if self._topics is None else _IN_TOPIC.search(self._topics.topic(channel))
         return match[1] if match is not None and match[1].lower() in self._instances else None
+
+    def is_mention(self, found: dict[str, Any]) -> bool:
+        """Return whether a message from Slack's history mentions the bot."""
+        return f"<@{self.bot_user}" in (found.get("text") or "")
 
     def is_addressed(self, message: SlackMessage) -> bool:
         """Return whether the message itself addresses the bot, regardless of its thread."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -90,12 +91,13 @@ class ThreadReader:
         """
         history, place = self._workspace.background.client.history, inbound.message.place
         pages = history.messages(place, CallSlot(Priority.PERSON, place.conversation_id), oldest=since)
-        found = [
-            (talk, is_addressed)
-            async for each in pages
-            if float(since or 0) < float(each["ts"]) < float(until) and each["ts"] != inbound.message.ts
-            for talk, is_addressed in self._talk_of({**each, "channel": place.channel}, thread)
-        ]
+        found: list[tuple[TalkMessage, bool]] = []
+        async for each in pages:
+            if float(since or 0) < float(each["ts"]) < float(until) and each["ts"] != inbound.message.ts:
+                found += self._talk_of({**each, "channel": place.channel}, thread)
+                if self._workspace.router.is_mention(each):  # its event may arrive later
+                    person = f"person:{each.get('user')}"
+                    thread = replace(thread, latest={person: each["ts"], **thread.latest})
         ids = {talk.id for talk, _ in found}
         known = await self._delivered(self._instance.name, ids)
         # A message to an agent comes by its own event, and is talk for the others after that agent has read it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 
 from anthropic_server import Gate, text
@@ -52,3 +53,37 @@ async def test_talk_is_read_once_as_context_also_after_a_kill(  # noqa: PLR0917 
         assert str(model.bodies[-1]).count("the build is red") == 1
         await slack.until(lambda _: environment.said(root)[-1:] == ["fine"])
         assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_question_to_the_owner_survives_a_kill_and_its_answer_is_audited(  # noqa: PLR0917 - fixtures
+    slack, environment, model, model_env, config_file, tmp_path
+):
+    path = config_file(FILE.format(policy="steer: owner, consent: ask") + "audit: audit.jsonl\n")
+    ana, ben, first, again = slack.as_person("ana"), slack.as_person("ben"), Gate(), Gate()
+    async with environment.serving("--config", str(path), **model_env) as service:
+        await service.says("service.ready")
+        model.reply(text("I plan. ", first, "Never."))
+        root = await ana.say("general", "@alpha plan it")
+        await first.reached.wait()
+        await ben.say("general", "@alpha use postgres", thread=root)
+        question = await slack.until(lambda _: environment.found(root, "Let Ben steer this run?"))
+        assert await service.ended(signal.SIGKILL) == -signal.SIGKILL
+    first.open()
+    model.reply(text("I go on. ", again, "Planned."))
+    async with environment.serving("--config", str(path), **model_env) as service:
+        await service.says("service.ready")
+        await again.reached.wait()
+        await ben.click("general", question.ts, "steer_allow")
+        await ana.click("general", question.ts, "steer_allow")
+        await slack.until(lambda _: environment.found(root, "Ana lets Ben steer this run."))
+        asked = len(model.bodies)
+        again.open()
+        await slack.until(lambda _: environment.said(root)[-1:] == ["fine"])
+        assert len(model.bodies) == asked + 1
+        assert "use postgres" in last(model.bodies[-1])
+        assert "while you were working" in last(model.bodies[-1]), "it was injected into the run of Ana"
+        assert sum("Let Ben steer" in said for said in environment.said(root)) == 0
+        assert await service.ended(signal.SIGTERM) == 0
+    entries = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    (consent,) = (each["fields"] for each in entries if each["kind"] == "run.consent")
+    assert (consent["by"], consent["user"], consent["allows"]) == ("U0ANA", "U0BEN", True)
