@@ -283,8 +283,8 @@ class ConversationWorker:
         for each in marked:
             self._inbox.replace(each)
             self._background.mark_accepted(each.message)
-        self.is_parked = True
         await self._lease.hand_over(self._slots.due_in_s)
+        self.is_parked = True
 
     async def _run(self, run: SlackRun) -> None:
         observed = self.state.workspace.observer.run(run.record.id, self._id, run.instance.name, run.first.id)

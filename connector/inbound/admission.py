@@ -255,16 +255,16 @@ class Admitter:
             await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
         else:
             mention = InboxEntry(f"{message.id}:mention", "mention", {"message": asdict(message)})
-            await self._runs.admit(conversation_id, mention, routed[0].name, _takes_part(message))
+            await self._runs.admit(conversation_id, mention, routed[0].name, takes_part(message))
 
     async def _store_message(self, inbound: PendingMessage) -> None:
         entry, message = InboxEntry(inbound.id, "message", asdict(inbound)), inbound.message
-        await self._runs.admit(message.place.conversation_id, entry, inbound.instance, _takes_part(message))
+        await self._runs.admit(message.place.conversation_id, entry, inbound.instance, takes_part(message))
         self.admitted[inbound.id] = None
 
     async def command(self, message: SlackMessage, command: ThreadCommand, thread: ThreadFacts) -> None:
         """Store a command of a person who takes part in the thread; it has effect from now on, at all processes."""
-        notice, agent, facts = ThreadNotice(message), None, _takes_part(message)
+        notice, agent, facts = ThreadNotice(message), None, takes_part(message)
         match command:
             case ThreadCommand("instance", name) if name.lower() in map(str.lower, self._router.names()):
                 agent = self._router.instance(name).name
@@ -288,7 +288,8 @@ class Admitter:
         return self._locks.setdefault(conversation_id, asyncio.Lock())
 
 
-def _takes_part(message: SlackMessage) -> dict[str, str]:
+def takes_part(message: SlackMessage) -> dict[str, str]:
+    """Return the fact that the author of a message to an agent takes part in the thread."""
     return {f"person:{message.user}": message.ts}
 
 

@@ -15,7 +15,7 @@ import structlog
 
 from connector.events import StopRequest, ThreadAddress, command_of, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
-from connector.inbound.admission import pending_of
+from connector.inbound.admission import pending_of, takes_part
 from connector.protocols import InboxEntry
 from connector.runs.run_status import STATUS_KEY
 from connector.slack_api.client import key_of
@@ -303,7 +303,8 @@ class Intake:
         written = asdict(pending_of(message, routed, change.event_ts, change.id))
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
-            await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name)
+            facts = takes_part(message) if placeholder == "message" else None
+            await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name, facts)
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:

@@ -103,7 +103,7 @@ class SlackRun:
         # `None`: a resumed run requests one itself.
         self.slot: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
-        self._reader = ThreadReader(self.instance, lease, workspace)
+        self._reader = ThreadReader(self.instance, lease, inbox, workspace)
         self.steering = Steering(
             self._key, inbox, workspace, self.outbox, self._reader, self.may_steer, self._ask_owner
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from connector import texts
@@ -49,7 +48,7 @@ class Steering:
         self._reader = reader
         # By the id of a message: what was said before it beside the agent.
         self._talk: dict[str, ThreadTalk] = {}
-        self._reading = asyncio.Lock()
+        self._prepared: set[str] = set()
         self._may_steer = may_steer
         self._ask_owner = ask_owner
         self._inbox = inbox
@@ -61,9 +60,13 @@ class Steering:
         self._added: list[PendingMessage] = []
 
     async def open(self) -> None:
-        """Start injecting, beginning with the messages that wait."""
+        """Start injecting, beginning with the messages that wait: the run has its prompt."""
+        while new := [
+            each for each in self._inbox.waiting.values() if not each.is_note and each.id not in self._prepared
+        ]:
+            await self._read_talk(new)
+            await self._inbox.get_ready(new)
         self._is_open = True
-        await self._get_ready([each for each in self._inbox.waiting.values() if not each.is_note])
         self.flush()
 
     def close(self) -> None:
@@ -90,7 +93,9 @@ class Steering:
     async def _process_added(self) -> None:
         """Process all added messages in one batch."""
         added, self._added = self._added, []
-        await self._get_ready(added)
+        if self._is_open:
+            await self._read_talk(added)
+        await self._inbox.get_ready(added)
         self.flush()
         for inbound in added:
             # The message that a late change is about has its reaction already.
@@ -99,16 +104,19 @@ class Steering:
             if not self._may_steer(inbound):
                 await self._ask_owner(inbound)
 
-    async def _get_ready(self, messages: Sequence[PendingMessage]) -> None:
-        """Wait until these messages are ready, and what was said before them is read; not so if one is urgent."""
-        if not any(each.is_urgent for each in messages):
-            async with self._reading:
-                for each in messages:
-                    if self._may_steer(each) and each.id in self._inbox.waiting and each.id not in self._talk:
-                        self._talk[each.id] = await self._reader.before(each, _READ_WITHIN_S)
-                    if each.id not in self._inbox.waiting:  # an urgent message took it along
-                        self._reader.give_up(each.id)
-        await self._inbox.get_ready(messages)
+    async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:
+        """Read what was said before these messages, unless one is urgent."""
+        is_urgent = any(each.is_urgent for each in messages)
+        for each in messages:
+            self._prepared.add(each.id)
+            if each.is_aside and await self._reader.has_read(each.id):
+                self._inbox.remove((each,))
+                await self._outbox.add(closed={each.seq: "done"})
+                continue
+            if not is_urgent and self._may_steer(each):
+                self._talk[each.id] = await self._reader.before(each, _READ_WITHIN_S)
+            if each.id not in self._inbox.waiting:  # an urgent message took it along
+                self._reader.give_up(each.id)
 
     def _offer(self, inbound: PendingMessage) -> bool:
         """Inject one message. Returns whether the loop accepts more."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from connector.protocols import ConversationLease, Instance, ThreadFacts
     from connector.records import PendingMessage
     from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.inbox import Inbox
 
     Found = dict[str, Any]
 
@@ -40,34 +41,41 @@ class ThreadReader:
     Slack is asked only for later messages, and only if there are any.
     """
 
-    def __init__(self, instance: Instance, lease: ConversationLease, workspace: WorkspaceContext) -> None:
+    def __init__(self, instance: Instance, lease: ConversationLease, inbox: Inbox, workspace: WorkspaceContext) -> None:
         self._instance = instance
         self._lease = lease
+        self._inbox = inbox
         self._workspace = workspace
         # Until when the thread was read for each message that is not delivered yet, and the talk that this found.
         self._given: dict[str, tuple[str, ThreadTalk]] = {}
         # Talk from this time on was returned with a message that was then withdrawn.
         self._unread_since = math.inf
+        self._reading = asyncio.Lock()
 
     async def before(self, inbound: PendingMessage, within_s: float = _WITHIN_S) -> ThreadTalk:
         """Return the talk before a message that the instance is about to read, without what was returned earlier."""
         message, conversation_id = inbound.message, self._lease.conversation_id
         if message.direct or inbound.is_late_change:
             return NO_TALK
+        async with self._reading:
+            with error_boundary("thread.not_read", conversation=conversation_id):
+                return await self._unread(inbound, within_s)
+        return NO_TALK
+
+    async def _unread(self, inbound: PendingMessage, within_s: float) -> ThreadTalk:
+        message, own = inbound.message, f"read:{self._instance.name}"
+        thread = await self._workspace.runs.thread_of(self._lease.conversation_id)
+        since = max([thread.latest.get(own, ""), *(ts for ts, _ in self._given.values())])
+        said = [ts for name, ts in thread.latest.items() if name == "talk" or name.startswith("read:")]
         talk, until = NO_TALK, max(message.ts, inbound.edited_ts)
-        with error_boundary("thread.not_read", conversation=conversation_id):
-            thread = await self._workspace.runs.thread_of(conversation_id)
-            own = f"read:{self._instance.name}"
-            since = max([thread.latest.get(own, ""), *(ts for ts, _ in self._given.values())])
-            said = [ts for name, ts in thread.latest.items() if name == "talk" or name.startswith("read:")]
-            if message.thread_ts is not None and (not since or any(ts > since for ts in said)):
-                try:
-                    async with asyncio.timeout(within_s):
-                        talk = await self._read(inbound, thread, since, until)
-                except (SlackCallFailed, TimeoutError) as e:
-                    log.warning("thread.not_read", conversation=conversation_id, error=str(e) or "no answer in time")
-                    return talk
-            self._given[inbound.id] = until, talk
+        if message.thread_ts is not None and (not since or any(ts > since for ts in said)):
+            try:
+                async with asyncio.timeout(within_s):
+                    talk = await self._read(inbound, thread, since, until)
+            except (SlackCallFailed, TimeoutError) as e:
+                log.warning("thread.not_read", error=str(e) or "no answer in time")
+                return NO_TALK
+        self._given[inbound.id] = until, talk
         return talk
 
     def on_delivered(self, message_id: str) -> None:
@@ -107,7 +115,13 @@ class ThreadReader:
         read_by_others = frozenset().union(*of_others)
         new = [talk for talk, is_addressed in found if not is_addressed or talk.id in read_by_others]
         known |= {each.id for _, talk in self._given.values() for each in talk.messages}
-        return await self._bounded([each for each in new if each.id not in known])
+        return await self._bounded([each for each in new if each.id not in known and self._inbox.find(each.id) is None])
+
+    async def has_read(self, message_id: str) -> bool:
+        """Return whether the instance has read a message as talk."""
+        async with self._reading:
+            is_given = any(each.id == message_id for _, talk in self._given.values() for each in talk.messages)
+            return is_given or message_id in await self._delivered(self._instance.name, {message_id})
 
     async def _delivered(self, instance: str, ids: set[str]) -> frozenset[str]:
         try:
@@ -131,7 +145,7 @@ class ThreadReader:
                 message = message_of(found, router.team)
             except UNREADABLE:
                 return
-            if message is None:
+            if message is None or self._is_withdrawn(found):
                 return
             is_addressed = router.routed(message, thread) is not None
             text, author, files = message.text, MessageAuthor(message.user), message.files
@@ -139,6 +153,12 @@ class ThreadReader:
         if command_of(prompt) is None and (prompt or files):
             message_id = f"{router.team}:{found['channel']}:{ts}"
             yield TalkMessage(message_id, author, prompt, float(ts), tuple(files)), is_addressed
+
+    def _is_withdrawn(self, found: Found) -> bool:
+        """Return whether the author of a message has put the stop reaction on it."""
+        name = self._workspace.background.options.stop_reaction
+        reactions = (each for each in found.get("reactions") or () if each.get("name") == name)
+        return any(found["user"] in (each.get("users") or ()) for each in reactions)
 
     async def _bounded(self, found: Sequence[TalkMessage]) -> ThreadTalk:
         """Add the names of people; leave out the oldest messages if all together are too long."""

@@ -104,6 +104,8 @@ class Events:
 def _described(event: dict[str, Any]) -> str:
     message = event.get("message") or event.get("previous_message") or event
     where = event.get("item", message)
+    if event["type"] == "block_actions":
+        return f"a click on {event['actions'][0]['value']}"
     text = event.get("reaction") or message.get("text", "")
     return f"{event.get('subtype') or event['type']} {where.get('ts')} {text!r}"
 
@@ -132,6 +134,12 @@ def _deleted(message: SlackMessage, ts: str, *, has_replies: bool = False) -> di
 def _reacted(message: SlackMessage, user: str, ts: str) -> dict[str, Any]:
     item = {"type": "message", "channel": CHANNEL, "ts": message.ts}
     return {"type": "reaction_added", "user": user, "reaction": "x", "item": item, "event_ts": ts}
+
+
+def _clicked(message: SlackMessage, click: Click, value: str, ts: str) -> dict[str, Any]:
+    action = {"action_id": "steer_allow" if click.allows else "steer_deny", "value": value, "action_ts": ts}
+    place = {"channel": {"id": CHANNEL}, "message": {"ts": message.ts, "thread_ts": message.thread_ts}}
+    return {"type": "block_actions", "actions": [action], **place, "user": {"id": click.by, "team_id": TEAM}}
 
 
 def _changed(subtype: str, ts: str) -> dict[str, Any]:
@@ -193,6 +201,15 @@ class WrittenMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Click:
+    """A click on a button of the question whether `user` may steer a run."""
+
+    user: str
+    by: str
+    allows: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StopReaction:
     message: SlackMessage
     user: str
@@ -205,11 +222,13 @@ class StopReaction:
 
 
 class People:
-    """The people of all conversations. `written` are their messages, in order."""
+    """The people of all conversations. `written` are their messages, in order; `muted` are threads with a `!mute`."""
 
     def __init__(self, sim: Simulation, slack: Slack, events: Events):
         self.written: list[WrittenMessage] = []
         self.reactions: list[StopReaction] = []
+        self.clicks: list[Click] = []
+        self.muted: set[str] = set()
         self._sim = sim
         self._slack = slack
         self._events = events
@@ -263,6 +282,10 @@ class People:
             self._react(own := sim.rng.choice(thread[-2:]).message, own.user)
         elif sim.occurs("deletions", 0.05):
             self._delete_status(thread_ts)
+        elif sim.occurs("mutes", 0.15):
+            self._mute(thread_ts)
+        elif sim.occurs("policies", 0.4):
+            self._click(thread_ts)
         else:
             self._write(thread_ts)
 
@@ -274,7 +297,8 @@ class People:
             text = f"{sim.rng.choice(['alpha', 'beta'])}: {text}"
         if is_mention is None:
             is_mention = thread_ts is None or sim.rng.random() < 0.2
-        message = self._slack.write(self._author(), f"<@{BOT}> {text}" if is_mention else text, thread_ts)
+        author = self._author(thread_ts)
+        message = self._slack.write(author, f"<@{BOT}> {text}" if is_mention else text, thread_ts)
         written = WrittenMessage(message, word, is_mention=is_mention)
         self._post(written)
         sim.count("written")
@@ -309,13 +333,14 @@ class People:
 
     def _write_stop(self, thread_ts: str) -> None:
         word = self._sim.rng.choice(["stop", "Stop!", f"<@{BOT}> stop"])
-        self._post(WrittenMessage(self._slack.write(self._author(), word, thread_ts), word, is_stop=True))
+        self._post(WrittenMessage(self._slack.write(self._author(thread_ts), word, thread_ts), word, is_stop=True))
         self._sim.count("stop word")
 
     def _react(self, message: SlackMessage, user: str = "") -> None:
         user = user or self._author()
         self._sim.log(user, f"adds x to {message.ts}")
         self._sim.count("stop reaction")
+        message.reactions.setdefault("x", []).append(user)
         delivery = self._events.send(_reacted(message, user, self._slack.now_ts()))
         self.reactions.append(StopReaction(message, user, self._sim.now(), delivery))
 
@@ -349,5 +374,30 @@ class People:
             self._sim.count("deletion of a status")
             self._events.send(_deleted(statuses[0], self._slack.now_ts()))
 
-    def _author(self) -> str:
+    def _mute(self, thread_ts: str) -> None:
+        word = self._sim.rng.choice(["!mute", "!mute", "!unmute"])
+        mentions = [each for each in self.written if each.is_mention and each.message.thread_ts == thread_ts]
+        message = self._slack.write(self._sim.rng.choice(mentions).message.user, word, thread_ts)
+        self.muted.add(thread_ts)
+        self._sim.log(message.user, f"writes {message.ts} {message.text!r}")
+        self._sim.count(word)
+        self._events.send(_posted(message))
+
+    def _click(self, thread_ts: str) -> None:
+        """Answer a question to the owner of a run, sometimes as somebody else."""
+        for each in self._slack.thread(thread_ts):
+            run, _, rest = each.key.partition(":consent:")
+            if not rest or not self._slack.has_thread(thread_ts):
+                continue
+            click = Click(rest.split(":")[0], self._author(thread_ts), self._sim.rng.random() < 0.7)
+            self.clicks.append(click)
+            self._sim.log(click.by, f"lets {click.user} steer: {click.allows}")
+            self._sim.count("consent clicked")
+            self._events.send(_clicked(each, click, f"{run}:{click.user}", self._slack.now_ts()))
+
+    def _author(self, thread_ts: str | None = None) -> str:
+        """Return a person, in most cases one who takes part in the thread."""
+        mentions = [each for each in self.written if each.is_mention and each.message.thread_ts == thread_ts]
+        if mentions and self._sim.rng.random() < 0.8:
+            return self._sim.rng.choice(mentions).message.user
         return self._sim.rng.choice(_PEOPLE)

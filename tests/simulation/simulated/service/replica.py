@@ -7,6 +7,7 @@ import contextvars
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from connector.events import SlackMessage
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
-from connector.protocols import Instance, Persona
+from connector.protocols import ChannelRules, Instance, Persona
 from connector.routing import Router
 from connector.runs.background_tasks import WorkspaceContext
 from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
@@ -33,6 +34,7 @@ from .slack import BOT, TEAM, WebClient
 
 _AGENT = ModuleConfig(module="staged", source=str(Path(__file__).parent / "agent_module.py"))
 _INSTANCES = [Instance(name, Persona(name.title(), ":owl:")) for name in ("alpha", "beta")]
+_NO_CHANNELS: dict[str, ChannelRules] = {}
 # The share of Slack's rate limits with which calls have to wait for each other.
 _LOW_RATE_LIMITS = 0.4
 
@@ -170,7 +172,8 @@ class Replica:
         workspaces: Any = _Workspaces()
         options = {"max_waiting": 1} if sim.occurs("short queue", 1) else {}
         runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
-        router = Router(_INSTANCES, runs, TEAM, BOT)
+        instances = [replace(each, participation=environment.participation) for each in _INSTANCES]
+        router = Router(instances, runs, TEAM, BOT)
         logs = retrying(log_store, policy)
         async with (
             runs,
@@ -191,7 +194,7 @@ class Replica:
             reloads = itertools.count(1)
             self.reload = lambda: (
                 sessions.configure(_config(f"Reload {next(reloads)}.", **options), ()),
-                router.configure(_INSTANCES),
+                router.configure(instances, _NO_CHANNELS),
                 self.slots.configure(self._limits),
             )
             self.is_connected = True

@@ -79,6 +79,8 @@ class SlackMessage:
             data["metadata"] = self.metadata
         if self.user == BOT:
             data["bot_id"] = "B1"
+        if self.username is not None:
+            data["username"] = self.username
         return data
 
 
@@ -133,6 +135,9 @@ class Slack:
             RefusedError: with the error code of Slack.
         """
         return {"ok": True, **_METHODS[method](self, arguments, by)}
+
+    def _whisper(self, _arguments: dict[str, Any], _by: int) -> dict[str, Any]:
+        return {}
 
     def _update(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
         message = self._find(arguments["ts"])
@@ -206,6 +211,7 @@ class Slack:
 
 _METHODS = {
     "chat.postMessage": Slack._post,
+    "chat.postEphemeral": Slack._whisper,
     "chat.update": Slack._update,
     "chat.delete": Slack._delete,
     "reactions.add": Slack._react,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from connector.protocols import Participation
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
@@ -63,9 +64,12 @@ FEATURES = {
     "no look-ups": 0.2,
     "notes": 0.3,
     "reloads": 0.2,
+    # Other settings of who may steer, and clicks on the questions to owners.
+    "policies": 0.3,
+    "mutes": 0.2,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
-_DRAWN_SEPARATELY = ("few slots", "existing threads", "no look-ups", "notes", "reloads")
+_DRAWN_SEPARATELY = ("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes")
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0
 _AFTER_REST_S = 20.0
@@ -111,6 +115,11 @@ class Environment:
     def __init__(self, sim: Simulation, parts: Parts):
         self.sim = sim
         self.parts = parts
+        policies = rng_for(sim.seed, "policies")
+        self.participation = Participation(
+            steerers=policies.choice(["owner", "participants", "anyone"]) if "policies" in sim.features else None,
+            asks_consent="policies" in sim.features and policies.random() < 0.5,
+        )
         self.slack = Slack(sim, sim.rng.choice([2, 200]))
         self.observer = StoreObserver(sim)
         self.agents = AgentState(sim, self.observer, parts.tool)

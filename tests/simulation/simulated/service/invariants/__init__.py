@@ -36,11 +36,14 @@ async def check_conversations(environment: Any, people: People, reported: Sequen
     for conversation_id in dict.fromkeys(written.conversation for written in people.written):
         case = await _evidence(conversation_id, environment, people, reported)
         if case is not None:
-            for sentence in _check_conversation(case, environment):
+            for sentence in (
+                *_check_conversation(case, environment),
+                *deliveries.steering(case, environment.participation, people.clicks),
+            ):
                 environment.sim.violation(sentence)
         else:
             mine = (written for written in people.written if written.conversation == conversation_id)
-            if any(written.is_acked and (written.is_mention or not written.in_existing_thread) for written in mine):
+            if any(written.is_acked and written.is_mention for written in mine):
                 environment.sim.violation(f"All of {conversation_id} is lost.")
     for sentence in _check_all(environment):
         environment.sim.violation(sentence)
@@ -51,6 +54,7 @@ def _check_conversation(case: Evidence, environment: Any) -> Iterator[str]:
     is_delayed = not DELAYS.isdisjoint(features)
     are_reactions_kept = _NO_THREAD.isdisjoint(features) or _PROCESS_FAULTS.isdisjoint(features)
     yield from deliveries.conservation(case)
+    yield from deliveries.talk(case)
     yield from deliveries.kept(case, are_reactions_kept=are_reactions_kept)
     yield from deliveries.order(case, within_s=inf if is_delayed or "short queue" in features else _HANDED_ON_S)
     yield from deliveries.overtaken(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
@@ -120,4 +124,6 @@ async def _evidence(
         executed={each.call for each in environment.agents.tool_calls if each.conversation == conversation_id},
         observed=[run for run in observer.runs.values() if run.conversation == conversation_id],
         notes=[each for each in reported if each.conversation == conversation_id],
+        is_muted=root in people.muted,
+        all_may_steer=environment.participation.steerers != "owner" and not environment.participation.asks_consent,
     )

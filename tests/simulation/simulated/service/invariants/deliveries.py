@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from itertools import combinations
 from math import inf
 
-from simulated.service.people import EventDelivery, WrittenMessage
+from connector.protocols import Participation
+from simulated.service.people import Click, EventDelivery, WrittenMessage
 from simulated.service.slack import BOT, CHANNEL, TEAM, SlackMessage, time_of
 
 from .evidence import Evidence
@@ -38,6 +39,8 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
         if times:
             yield f"{name} was read, and never accepted."
         return
+    if end == "done" and not case.takes_part(written):
+        return  # an aside that no run has read: it may be read as talk
     outcomes = {
         "delivered": bool(times),
         "withdrawn": end == "withdrawn",
@@ -56,10 +59,58 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
         yield f"{name} is held, and there was no stop."
 
 
+def talk(case: Evidence) -> Iterator[str]:
+    """A message that is not for an agent begins and steers no run: it is read as context, at most once by an agent."""
+    for agent, rows in case.rows.items():
+        as_talk = [each for row in rows for each in row.get("metadata", {}).get("talk", ())]
+        for written in case.written:
+            is_talk, times = written.id in as_talk, case.delivered[agent].count(written.id)
+            if times > 1:
+                yield f"{agent} read {written.word} {times} times."
+            if times and not is_talk and not case.takes_part(written) and written.id not in case.seqs:
+                yield f"{agent} took {written.word} for a message to it; its author does not take part."
+
+
+def steering(case: Evidence, participation: Participation, clicks: Collection[Click]) -> Iterator[str]:
+    """A run reads only messages of those who may steer it."""
+    by_id = {each.id: each for each in case.written}
+    for agent, rows in case.rows.items():
+        first: WrittenMessage | None = None
+        for row in rows:
+            metadata = row.get("metadata", {})
+            first = by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted"), first)
+            for entry_id in metadata.get("injections", ()):
+                written = by_id.get(entry_id.partition(":edit:")[0].removesuffix(":deleted"))
+                if (
+                    written is not None
+                    and first is not None
+                    and not _may_steer(case, participation, clicks, first, written)
+                ):
+                    yield f"{written.word} steered a run of {agent} that began with {first.word}."
+
+
+def _may_steer(
+    case: Evidence,
+    participation: Participation,
+    clicks: Collection[Click],
+    first: WrittenMessage,
+    written: WrittenMessage,
+) -> bool:
+    user, owner = written.message.user, first.message.user
+    if user == owner or participation.steerers == "anyone" or Click(user, owner, allows=True) in clicks:
+        return True
+    if participation.steerers == "owner":
+        return False
+    if not participation.asks_consent:
+        return case.takes_part(written)
+    mentions = [each for each in case.written if each.is_mention and each.message.user == user and each.id in case.seqs]
+    return any(each.message.ts <= first.message.ts for each in mentions)
+
+
 def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
     """Every acknowledged event that concerns an agent is in the inbox."""
-    for written in case.written:
-        if written.is_stop and written.is_acked and case.is_for_agent(written) and written.id not in case.seqs:
+    for written in filter(case.is_for_agent, case.written):
+        if written.is_stop and written.is_acked and written.id not in case.seqs:
             yield f"The stop {written.id} was acknowledged and is lost."
         is_deleted = written.deletion is not None and written.deletion.is_acked
         if is_deleted and f"{written.id}:deleted" not in case.seqs and not _was_deleted_first(case, written):
@@ -87,12 +138,16 @@ def order(case: Evidence, within_s: float) -> Iterator[str]:
     ours = [each for each in case.written if case.is_for_agent(each)]
     acked_s = {each.id: each.acked_s for each in ours}
     written_s = {each.id: each.message.posted_s for each in ours}
+    authors = {each.id: each.message.user for each in ours}
     for each in ours:
         edits = [edit for edit in _accepted_edits(case, each) if edit[1] != each.id]
         written_s |= {entry_id: time_of(edit.event["event_ts"]) for _, entry_id, edit in edits}
-    for agent, ids in case.delivered.items():
-        for one, other in combinations([each for each in ids if each in written_s], 2):
-            if written_s[one] <= written_s[other]:
+        authors |= {entry_id: each.message.user for _, entry_id, _ in edits}
+    for agent, rows in case.rows.items():
+        as_talk = {each for row in rows for each in row.get("metadata", {}).get("talk", ())}
+        ids = (each for each in case.delivered[agent] if each in written_s and each not in as_talk)
+        for one, other in combinations(ids, 2):
+            if written_s[one] <= written_s[other] or not (case.all_may_steer or authors[one] == authors[other]):
                 continue
             if case.seqs[other] < case.seqs[one]:
                 yield f"{agent} read {one} before {other}, which was written and accepted earlier."
@@ -119,7 +174,7 @@ def overtaken(case: Evidence, within_s: float) -> Iterator[str]:
     """
     for written in case.written:
         deletion, versions = f"{written.id}:deleted", case.versions_read(written.word)
-        if not case.times_delivered(written.id) or not versions:
+        if not case.times_delivered(written.id) or not versions or written.id not in case.seqs:
             continue
         until_s = max(case.accepted_s[written.id], case.read_s[written.id] - within_s)
         if case.accepted_s.get(deletion, inf) < until_s:
@@ -132,7 +187,7 @@ def overtaken(case: Evidence, within_s: float) -> Iterator[str]:
 def latest(case: Evidence) -> Iterator[str]:
     """An agent knows the last version of each message that it has read, or its deletion."""
     for written in case.written:
-        if written.is_stop or not case.times_delivered(written.id):
+        if written.is_stop or not case.times_delivered(written.id) or written.id not in case.seqs:
             continue
         deletion, read = f"{written.id}:deleted", next(reversed(case.versions_read(written.word)), None)
         version, edit = max((each[:2] for each in _accepted_edits(case, written)), default=(1, written.id))
@@ -211,6 +266,8 @@ def crossed_out(case: Evidence, within_s: float) -> Iterator[str]:
     """A pending message with an ❌ of its author is withdrawn, and a notice of that has such an ❌."""
     for written in case.written:
         own = [each for each in case.reactions if each.message is written.message and each.user == written.message.user]
+        if written.id not in case.seqs:  # talk
+            continue
         accepted_s = min((case.accepted_s[each.id] for each in own if each.id in case.seqs), default=inf)
         if written.id in case.waiting and accepted_s < inf and not written.is_stop:
             yield f"{written.word} is pending, and its author has withdrawn it."

@@ -16,7 +16,7 @@ from orchestrator_interactive.transcript.rows import delivered_ids_in, is_prompt
 from service.store.base import ConversationRecord
 from simulated.service.notes import ReportedNote
 from simulated.service.people import StopReaction, WrittenMessage
-from simulated.service.slack import SlackMessage
+from simulated.service.slack import BOT, SlackMessage
 from simulated.service.store_observer import ObservedRun
 
 Row = dict[str, Any]
@@ -44,6 +44,8 @@ class Evidence:
         executed: the tool calls that were executed.
         observed: its runs as the store recorded them.
         notes: that code reported to it.
+        is_muted: it was muted for some time.
+        all_may_steer: a run reads the messages of all who take part.
     """
 
     id: str
@@ -62,6 +64,8 @@ class Evidence:
     executed: set[str]
     observed: list[ObservedRun]
     notes: list[ReportedNote]
+    is_muted: bool
+    all_may_steer: bool
 
     @cached_property
     def delivered(self) -> dict[str, list[str]]:
@@ -105,13 +109,24 @@ class Evidence:
         return self.record.ends.get(entry_id)
 
     def is_for_agent(self, written: WrittenMessage) -> bool:
-        """Whether a message is for an agent: in an existing thread, those after an accepted mention are."""
-        return not written.in_existing_thread or any(
-            each.is_mention and each.id in self.seqs and each.message.ts <= written.message.ts for each in self.written
+        """Whether a message is for an agent: it mentions one, or its author takes part and the thread is not muted."""
+        return BOT in written.message.text or (not self.is_muted and self.takes_part(written))
+
+    def takes_part(self, written: WrittenMessage) -> bool:
+        """Whether a message mentions an agent, or its author did so before, and that was accepted."""
+        message = written.message
+        return BOT in message.text or any(
+            each.is_mention
+            and each.id in self.seqs
+            and each.message.user == message.user
+            and each.message.ts <= message.ts
+            for each in self.written
         )
 
     def times_delivered(self, message_id: str) -> int:
-        return sum(ids.count(message_id) for ids in self.delivered.values())
+        """How often a message was read; what one agent read is talk for the others."""
+        as_talk = sum(row.get("metadata", {}).get("talk", []).count(message_id) for row in self.all_rows)
+        return sum(ids.count(message_id) for ids in self.delivered.values()) - as_talk or as_talk
 
     def stored_texts(self, agent: str) -> dict[str, bool]:
         """The texts in an agent's log, in order; the value is False for remarks with tool calls."""

@@ -58,7 +58,7 @@ def _runs(case: Evidence) -> list[RunEvidence]:
     for log in case.rows.values():
         current, before = "", list[Row]()  # older messages are read right before the prompt of their run
         for row in log:
-            if "notices" in row.get("metadata", {}):  # it belongs to no run: the prompt of the next one follows
+            if {"notices", "talk"} & row.get("metadata", {}).keys():  # of no run: the prompt of the next one follows
                 continue
             run = by_first.get(row.get("metadata", {}).get("message", ""))
             if run is None and "injections" in row.get("metadata", {}):
