@@ -39,6 +39,7 @@ _CLOSED = {
 DONE = "Done."
 NO_ANSWER = "I am done and have nothing to add."
 NOTHING_RUNS = "Nothing is running here."
+READ_ALREADY = "👀 I have read that message already. To stop this run, put ❌ on its status, or write “stop”."
 NO_TEXT = "Hi! Tell me what I can do for you."
 SUSPENDED = "⏸️ The service is restarting. I will continue in a moment."
 UNREADABLE_RUN = "⚠️ I cannot resume a run that another version of this service started. Please send your request again."

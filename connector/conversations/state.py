@@ -122,7 +122,7 @@ class ConversationState:
         if entry.kind not in {"message", "note"}:
             await self.close(entry)
             return
-        notice = Notice(self._somewhere, f"{entry.id}:refused", texts.UNREADABLE_MESSAGE)
+        notice = Notice(self.somewhere, f"{entry.id}:refused", texts.UNREADABLE_MESSAGE)
         await self.announce(notice, {entry.seq: "refused"})
 
     async def announce(self, notice: Notice, closed: Mapping[int, End]) -> None:
@@ -175,7 +175,7 @@ class ConversationState:
 
     async def _abandon(self, run: Mapping[str, Any]) -> tuple[InboxEntry, ...]:
         """Abandon an unreadable run: post its pending outbox, and a notice that asks people to repeat the request."""
-        claim, where = self.lease.claim, self._somewhere
+        claim, where = self.lease.claim, self.somewhere
         run_id, posts = str(run.get("id") or claim.token), []
         for part, data in claim.posts.items():
             try:
@@ -206,7 +206,7 @@ class ConversationState:
         return tuple(entry for entry in entries if entry.id not in delivered_ids)
 
     @property
-    def _somewhere(self) -> SlackMessage:
+    def somewhere(self) -> SlackMessage:
         """A placeholder message that gives notices their place in this conversation."""
         team, channel, ts = self.id.split(":")
         is_dm = ts == "dm"

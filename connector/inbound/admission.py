@@ -112,8 +112,8 @@ class Admitter:
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.unrouted = UnroutedReplies()
-        # Messages that this process has admitted.
-        self.admitted: LatestEntries[None] = LatestEntries(MAX_NAMES)
+        # The conversations of the messages that this process has admitted, by their ids.
+        self.admitted: LatestEntries[str] = LatestEntries(MAX_NAMES)
         self.policy = AccessPolicy(policy or AccessRules(), router.team, tasks.users, enterprise=enterprise)
         self._observer = observer or Observer()
         # Refused messages: Slack delivers a mention as two events.
@@ -249,8 +249,9 @@ class Admitter:
 
     async def _store_message(self, inbound: PendingMessage) -> None:
         entry = InboxEntry(inbound.id, "message", asdict(inbound))
-        await self._runs.admit(inbound.message.place.conversation_id, entry, inbound.instance)
-        self.admitted[inbound.id] = None
+        conversation_id = inbound.message.place.conversation_id
+        await self._runs.admit(conversation_id, entry, inbound.instance)
+        self.admitted[inbound.id] = conversation_id
 
     def in_order(self, conversation_id: str) -> asyncio.Lock:
         """Return the lock that serializes the events of one conversation in the order of their arrival."""
