@@ -142,6 +142,7 @@ class StopRequest:
             its first message.
         run: id of the run to stop, if known.
         message: the stop word, if the request is a message; it is answered even if nothing runs.
+        is_own: whether the user wrote the message that carries the request.
     """
 
     id: str
@@ -150,6 +151,7 @@ class StopRequest:
     ts: str | None = None
     run: str | None = None
     message: SlackMessage | None = None
+    is_own: bool = False
 
     @property
     def door(self) -> str:

@@ -39,6 +39,7 @@ _CLOSED = {
 DONE = "Done."
 NO_ANSWER = "I am done and have nothing to add."
 NOTHING_RUNS = "Nothing is running here."
+READ_ALREADY = "👀 I have read that message already. To stop this run, put ❌ on its status, or write “stop”."
 NO_TEXT = "Hi! Tell me what I can do for you."
 MUTED = "🔇 From now on I answer only messages that mention me here. `!unmute` ends this."
 UNMUTED = "🔔 I answer people who take part here again."

@@ -77,7 +77,8 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
 async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequest) -> None:
     """Stop the active run, or the one about to begin. Messages older than the stop start no run by themselves.
 
-    A stop reaction of the author on a pending message that begins no run withdraws this message only.
+    A stop reaction of the author on a pending message that begins no run withdraws this message only; on one that the
+    run has read, it is answered.
     """
     run, starter = state.run, state.inbox.run_starter
     if (target := _own_pending(state, stop)) is not None and await _leaves(state, target):
@@ -95,6 +96,9 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
     stops_starter = run is None and is_recent and not names_run
     if run is not None and is_meant and run.can_be_stopped:
         await _stop_run(state, run, entry, stop.user, float(stop.at))
+    elif run is not None and not run.is_over and stop.is_own and _message_id(state, stop) in run.delivered_ids:
+        read = Notice(state.somewhere, f"{_message_id(state, stop)}:read", texts.READ_ALREADY)
+        await state.announce(read, {entry.seq: "done"})
     elif starter is not None and stops_starter and stop.ts in (None, starter.message.ts):
         await _stop_starter(state, entry, stop, starter)
     else:
@@ -162,11 +166,16 @@ async def _stop_starter(
 def _own_pending(state: ConversationState, stop: StopRequest) -> PendingMessage | None:
     """Return the pending message that got a stop reaction of its author; `None`: no such one, or it begins a run."""
     run, inbox = state.run, state.inbox
-    found = inbox.find(f"{state.id.rpartition(':')[0]}:{stop.ts}") if stop.ts is not None else None
+    found = inbox.find(_message_id(state, stop)) if stop.ts is not None else None
     if found is None or found.message.user != stop.user:
         return None
     begins_a_run = found.id == run.first.id if run is not None else found is inbox.run_starter
     return None if begins_a_run else found
+
+
+def _message_id(state: ConversationState, stop: StopRequest) -> str:
+    """Return the id of the message that carries a stop reaction."""
+    return f"{state.id.rpartition(':')[0]}:{stop.ts}"
 
 
 async def _leaves(state: ConversationState, target: PendingMessage) -> bool:

@@ -113,8 +113,8 @@ class Admitter:
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.unrouted = UnroutedReplies()
-        # Messages that this process has admitted.
-        self.admitted: LatestEntries[None] = LatestEntries(MAX_NAMES)
+        # The conversations of the messages that this process has admitted, by their ids.
+        self.admitted: LatestEntries[str] = LatestEntries(MAX_NAMES)
         self.policy = AccessPolicy(policy or AccessRules(), router.team, tasks.users, enterprise=enterprise)
         self._observer = observer or Observer()
         # Refused messages: Slack delivers a mention as two events.
@@ -259,8 +259,9 @@ class Admitter:
 
     async def _store_message(self, inbound: PendingMessage) -> None:
         entry, message = InboxEntry(inbound.id, "message", asdict(inbound)), inbound.message
-        await self._runs.admit(message.place.conversation_id, entry, inbound.instance, takes_part(message))
-        self.admitted[inbound.id] = None
+        conversation_id = message.place.conversation_id
+        await self._runs.admit(conversation_id, entry, inbound.instance, takes_part(message))
+        self.admitted[inbound.id] = conversation_id
 
     async def command(self, message: SlackMessage, command: ThreadCommand, thread: ThreadFacts) -> None:
         """Store a command of a person who takes part in the thread; it has effect from now on, at all processes."""

@@ -308,7 +308,7 @@ class Intake:
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
-        """Stop the run whose status message or first message got the stop reaction."""
+        """Stop the run whose status message or first message got the stop reaction, or withdraw a pending message."""
         if reaction.name != self._tasks.options.stop_reaction or reaction.user == self._bot_user:
             return
         if self._conversations.is_closing:
@@ -317,6 +317,10 @@ class Intake:
         as_root = ThreadAddress(self._router.team, reaction.channel, None if is_direct else reaction.ts)
         may_be_root = not is_direct and not is_ours
         found: tuple[str, str | None] | None = self._conversations.running_at(reaction.channel, reaction.ts)
+        if found is None and (
+            admitted := self._admitter.admitted.get(f"{as_root.team}:{reaction.channel}:{reaction.ts}")
+        ):
+            found = admitted, None
         if found is None and may_be_root and (await self._runs.thread_of(as_root.conversation_id)).agent is not None:
             found = as_root.conversation_id, None
         is_of_others = found is None and may_be_root and as_root.conversation_id in self._without_agent
@@ -367,7 +371,8 @@ class Intake:
             await self._stop(reaction, conversation_id, run_id if is_status else None)
 
     async def _stop(self, reaction: ReactionAdded, conversation_id: str, run_id: str | None) -> None:
-        stop = StopRequest(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id)
+        is_own = reaction.author == reaction.user
+        stop = StopRequest(reaction.id, reaction.user, reaction.event_ts, reaction.ts, run_id, is_own=is_own)
         async with self._in_order(conversation_id):
             await self._admitter.stop(conversation_id, stop)
 

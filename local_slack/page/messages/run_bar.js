@@ -98,5 +98,5 @@ function sentence(bot, on) {
   if (!bot) return [];
   const name = displayName(bot);
   if (!on) return [`While ${name} works, you can send it messages. Stop, or ❌ on its status, stops it.`];
-  return [h("strong", {}, `${name} is working. `), "It reads messages that you send now."];
+  return [h("strong", {}, "The agent is working. "), "It reads messages that you send now."];
 }

@@ -451,3 +451,26 @@ async def test_a_message_that_a_stop_holds_back_can_be_withdrawn(chat, thread):
     await thread.say("now")
     run = await thread.next_run()
     assert (run.prompt, run.texts) == ("now", [])
+
+
+async def test_the_authors_cross_needs_no_look_up_in_slack(chat):
+    thread = await chat.start_shown()
+    pending = await thread.accept("also the budget")
+    looking = chat.hold("conversations.replies", times=9)
+    await thread.cross(pending)
+    await thread.run.injected()
+    await thread.contains(withdrawn("also the budget"))
+    looking.set()
+
+
+async def test_the_authors_cross_on_a_message_that_was_read_is_answered(chat):
+    thread = await chat.start_shown()
+    read = await thread.accept("also the budget")
+    await thread.run.deliver()
+    await thread.cross(read, who="ben")
+    await thread.cross(read)
+    await thread.contains("I have read that message already.")
+    assert thread.run.stops == []
+    await thread.run.answer("done")
+    await thread.contains("done")
+    assert sum("already" in text for text in thread.texts) == 1

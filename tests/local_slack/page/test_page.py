@@ -51,7 +51,7 @@ async def test_the_stop_button_of_a_direct_message_crosses_the_status(  # noqa: 
     await post(dm, "🛑 Stopped by Ana.")
     status = await post(dm, "⚙️ Thinking…")
     await post(dm, "⚙️ is what I call a gear", **PERSONA)
-    await expect(pane.get_by_text("Alpha is working.")).to_be_visible()
+    await expect(pane.get_by_text("The agent is working.")).to_be_visible()
     await expect(pane.locator(".at-work")).to_have_attribute("data-ts", status)
     await stop.click()
     assert await until_crossed(slack, dm, status) == [status]
@@ -212,7 +212,7 @@ async def test_a_session_is_shown_in_its_thread_with_its_stop_button_and_file(an
     await open_page(f"general/{root}")
     thread = page.get_by_test_id("thread-pane")
     await expect(thread.get_by_test_id("session-state")).to_have_text("Working")
-    await expect(thread.get_by_test_id("run-bar")).to_contain_text("Alpha is working.")
+    await expect(thread.get_by_test_id("run-bar")).to_contain_text("The agent is working.")
     await expect(thread.get_by_test_id("stop-run")).to_be_hidden()
 
     await bot.client.api_call("agents.sessions.rename", json={**place, "title": "The notes of the team"})
