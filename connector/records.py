@@ -99,7 +99,7 @@ class ThreadCatchUp:
 
 @dataclass(frozen=True, slots=True)
 class ThreadNotice:
-    """A text to post where the message is; a mention without text has none, and gets the service's greeting."""
+    """A text to post where the message is; without one, the answer to a mention without text is a greeting."""
 
     message: SlackMessage
     text: str = ""

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from connector import texts
+from connector.message_text import read
 from connector.protocols import StateChanges
 from connector.records import Notice, RunSummary
 from connector.slack_api.errors import SlackCallFailed
@@ -199,4 +200,4 @@ async def _is_latest(state: ConversationState, edit: PendingMessage) -> bool:
             found = await history.message(edit.message.channel, edit.message.ts)
     except (SlackCallFailed, TimeoutError):
         return True
-    return found is None or found.get("text") == edit.message.text
+    return found is None or read(found).own == edit.message.text
