@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
+from connector.message_text import read, read_for_edits
+
 # Subtypes of posts by people: none, a shared file, and a reply "also sent to the channel".
 _SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
@@ -51,7 +53,14 @@ class ThreadAddress:
 
 @dataclass(frozen=True, slots=True)
 class SlackMessage:
-    """A post by a person. `text` is in Slack's markup."""
+    """A post by a person, in Slack's markup.
+
+    Args:
+        text: written by the person; only mentions here address someone.
+        files: names of its files.
+        quoted: forwarded messages and code snippets in it, marked as quotes.
+        unreadable: its parts without text, in words for people.
+    """
 
     team: str
     channel: str
@@ -61,6 +70,8 @@ class SlackMessage:
     text: str
     files: tuple[str, ...]
     direct: bool
+    quoted: str = ""
+    unreadable: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -79,12 +90,12 @@ class SlackMessage:
 
     @property
     def mentioned(self) -> list[str]:
-        """The ids of the first `MOST_MENTIONED` mentioned users.
+        """The ids of the first `MOST_MENTIONED` mentioned users, those in quotes last.
 
         A typed `<` arrives as `&lt;`, so that only Slack's own entities match.
         """
         found: dict[str, None] = {}
-        for mention in _MENTION.finditer(self.text):
+        for mention in _MENTION.finditer(f"{self.text}\n{self.quoted}"):
             found[mention[1]] = None
             if len(found) == MOST_MENTIONED:
                 break
@@ -191,10 +202,8 @@ def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
     user, is_of_a_bot = event.get("user"), event.get("bot_id") or event.get("bot_profile")
     if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not user or is_of_a_bot or user == _SLACKBOT:
         return None
-    files = tuple(str(file.get("name") or file.get("id")) for file in event.get("files") or ())
-    # Lone surrogates, which cannot be encoded as UTF-8, become question marks.
-    text, channel = (event.get("text") or "").encode("utf-8", "replace").decode(), _id(event["channel"])
-    if not text.strip() and not files:
+    content, channel = read(event), _id(event["channel"])
+    if not (content.own.strip() or content.quoted or content.files or content.unreadable):
         return None
     return SlackMessage(
         team=team,
@@ -202,9 +211,11 @@ def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
         ts=checked_ts(event["ts"]),
         thread_ts=thread_of(event),
         user=_id(user),
-        text=text,
-        files=files,
+        text=content.own,
+        files=content.files,
         direct=event.get("channel_type") == "im" or channel.startswith("D"),
+        quoted=content.quoted,
+        unreadable=content.unreadable,
     )
 
 
@@ -242,10 +253,10 @@ def home_of(message: dict[str, Any]) -> str | None:
 
 
 def edit_of(event: dict[str, Any], team: str) -> MessageEdit | None:
-    """Parse an edit; `None` if the text is unchanged: Slack itself edits messages to unfurl links."""
+    """Parse an edit; `None` if text and quotes of the person are unchanged: Slack edits messages to unfurl links."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     message = _inside(event, now, team)
-    if message is None or now.get("text") == before.get("text"):
+    if message is None or read_for_edits(now) == read_for_edits(before):
         return None
     return MessageEdit(message, _inside(event, before, team) or message, moment_of(event))
 

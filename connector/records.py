@@ -105,7 +105,7 @@ class ThreadCatchUp:
 
 @dataclass(frozen=True, slots=True)
 class ThreadNotice:
-    """A text to post where the message is; a mention without text has none, and gets the service's greeting.
+    """A text to post where the message is; without one, the answer to a mention without text is a greeting.
 
     `muted_ts` is the ts of a message that gets the reaction 🔇; the one at `unmuted_ts` loses it. Blank: none.
     """

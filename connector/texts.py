@@ -54,6 +54,16 @@ UNREADABLE_MESSAGE = "📭 Not accepted: I cannot read a message that another ve
 UNEXPECTED = "Something went wrong on my side. Write again to try once more. The service's log has the details."
 
 
+def unreadable(parts: Sequence[str]) -> str:
+    """Return the answer to a message that has these parts only."""
+    return f"📭 I can read no text here, only {_named(parts)}. Tell me in words what you need, or copy the text here."
+
+
+def not_readable(parts: Sequence[str]) -> str:
+    """Return the remark for the model that a message has parts without text."""
+    return f"(The message also has {_named(parts)}.)"
+
+
 def stopped(by: str, summary: RunSummary, waiting: int, *, withdrawn: str = "") -> str:
     """Return the notice of a stop; `withdrawn`: the message that would have begun the run."""
     left = f"Withdrawn: “{one_line(withdrawn, _LABEL_CHARS)}”." if withdrawn else ""
@@ -168,6 +178,10 @@ def _listed(labels: Sequence[str], most: int = _LABELS) -> str:
     more = len(labels) - len(named)
     listed = f"{', '.join(named)} and {more} more" if more else " and ".join(named)
     return listed if listed.endswith((".", "…")) else f"{listed}."
+
+
+def _named(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def _waiting(count: int) -> str:

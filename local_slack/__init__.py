@@ -3,7 +3,7 @@
 ``async with LocalSlack() as slack`` runs one; ``python -m local_slack`` does the same from a shell.
 """
 
-from local_slack.clients import InstalledTeam, PersonClient
+from local_slack.clients import AppClient, InstalledTeam, PersonClient
 from local_slack.delivery.delivery import RetrySchedule
 from local_slack.delivery.events import EVENTS
 from local_slack.delivery.faults import (
@@ -40,6 +40,7 @@ __all__ = [
     "EVENTS",
     "SLACK_LIMITS",
     "AgentSession",
+    "AppClient",
     "BlockUntil",
     "Bot",
     "Channel",

@@ -84,6 +84,7 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
 @click.option(
     "--teams", default="Playground", show_default=True, callback=_names, help="Workspaces, separated by commas."
 )
+@click.option("--apps", default="", callback=_names, help="Other apps that post, separated by commas.")
 @click.option("--deliver-to", metavar="URL", help="Send events to this request URL, not over Socket Mode.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the record as JSON lines.")
 @click.option("--no-limits", is_flag=True, help="Turn off Slack's rate limits.")
@@ -100,6 +101,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     people: tuple[str, ...],
     channels: tuple[str, ...],
     teams: tuple[str, ...],
+    apps: tuple[str, ...],
     deliver_to: str | None,
     record: Path | None,
     no_limits: bool,
@@ -119,6 +121,7 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
             people=people,
             channels=channels,
             teams=teams,
+            apps=apps,
             request_url=deliver_to,
             limits=None if no_limits else SLACK_LIMITS,
         )
@@ -189,6 +192,11 @@ async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.E
 def _block(slack: LocalSlack) -> str:
     variables = "\n".join(f"  {name}={value}" for name, value in slack.variables.items())
     others = "".join(f"\nIts bot token in {team.name}: {team.bot_token}\n" for team in slack.teams[1:])
+    for team in slack.teams:
+        tokens = (
+            f"\nThe bot token of {app.name} in {team.name}: {app.token}\n" for app in team.workspace.directory.apps
+        )
+        others += "".join(tokens)
     return (
         f"local_slack is running. Open its page in a browser:\n\n  {slack.url}\n\n"
         f"Point a bot at it with these variables:\n\n{variables}\n{others}"

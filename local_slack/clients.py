@@ -1,33 +1,79 @@
-"""Clients of a running workspace: the names and tokens of the app in it, and people who act in it."""
+"""Clients of a running workspace: the names and tokens of the app in it, and people and other apps that act in it."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import aiohttp
 
     from local_slack.json_limits import Json
     from local_slack.workspace.messages import Channel
-    from local_slack.workspace.people import Directory, Person
+    from local_slack.workspace.people import Bot, Directory, Person
     from local_slack.workspace.workspace import Workspace
 
 _AT_NAME = re.compile(r"(?<![\w<@])@([a-z0-9][a-z0-9._-]*)")
 
 
-class PersonClient:
-    """Act as one person. Channels are given by name or id; errors raise SlackRefused."""
+class _Client:
+    """Calls with the token of one member."""
 
-    def __init__(self, person: Person, directory: Directory, url: str, session: aiohttp.ClientSession) -> None:
-        self.person = person
-        self._directory = directory
+    def __init__(self, token: str, workspace: Workspace, url: str, session: aiohttp.ClientSession) -> None:
+        self._token = token
+        self._workspace = workspace
+        self._directory: Directory = workspace.directory
         self._url = url
         self._session = session
+
+    async def call(self, method: str, **arguments: Any) -> Json:
+        """Call any Web API method with this member's token; arguments that are None are omitted."""
+        return await self._post(f"api/{method}", arguments)
+
+    async def _post(self, path: str, arguments: Mapping[str, Any]) -> Json:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        headers = {"Authorization": f"Bearer {self._token}"}
+        async with self._session.post(self._url + path, json=given, headers=headers) as response:
+            answer: Json = await response.json()
+        if not answer["ok"]:
+            raise SlackRefused(answer["error"], *answer.get("response_metadata", {}).get("messages", ()))
+        return answer
+
+
+class AppClient(_Client):
+    """Act as an app other than the one under test. Channels are given by name or id; errors raise SlackRefused."""
+
+    def __init__(self, app: Bot, workspace: Workspace, url: str, session: aiohttp.ClientSession) -> None:
+        super().__init__(app.token, workspace, url, session)
+        self.app = app
+
+    async def post(  # noqa: PLR0913 - the arguments of chat.postMessage
+        self,
+        channel: str,
+        text: str | None = None,
+        *,
+        blocks: Sequence[Json] | None = None,
+        attachments: Sequence[Json] | None = None,
+        thread: str | None = None,
+        username: str | None = None,
+    ) -> str:
+        """Post and return the ts. A ``username`` makes it a ``bot_message``, as in Slack."""
+        place = self._workspace.channel(channel).id
+        parts = {"text": text, "blocks": blocks, "attachments": attachments, "thread_ts": thread, "username": username}
+        return str((await self.call("chat.postMessage", channel=place, **parts))["ts"])
+
+
+class PersonClient(_Client):
+    """Act as one person. Channels are given by name or id; errors raise SlackRefused."""
+
+    def __init__(self, person: Person, workspace: Workspace, url: str, session: aiohttp.ClientSession) -> None:
+        super().__init__(person.token, workspace, url, session)
+        self.person = person
 
     async def say(self, channel: str, text: str, *, thread: str | None = None, broadcast: bool = False) -> str:
         """Post and return the ts. ``@name`` of a member becomes a mention, as in Slack's composer."""
@@ -48,6 +94,23 @@ class PersonClient:
         """Open the direct message with ``name`` and return its channel id."""
         answer = await self.call("conversations.open", users=self._directory.named(name).id)
         return str(answer["channel"]["id"])
+
+    async def forward(self, channel: str, ts: str, to: str, text: str = "", *, thread: str | None = None) -> str:
+        """Share a message of ``channel`` in the channel ``to``, or with a member, and return the ts of the forward."""
+        with suppress(KeyError):
+            to = self._directory.named(to).id
+        place = {"channel": channel, "ts": ts, "to": to, "thread_ts": thread}
+        return str((await self._post("page/forward", {**place, "text": self._composed(text)}))["ts"])
+
+    async def snippet(self, channel: str, name: str, code: str, text: str = "", *, thread: str | None = None) -> None:
+        """Post a code snippet with a comment; the ending of ``name`` is its type."""
+        content, kind = code.encode(), name.rpartition(".")[2]
+        upload = await self.call("files.getUploadURLExternal", filename=name, length=len(content), snippet_type=kind)
+        async with self._session.post(upload["upload_url"], data=content) as response:
+            response.raise_for_status()
+        place = {"channel_id": self._workspace.channel(channel).id, "thread_ts": thread}
+        files = [{"id": upload["file_id"]}]
+        await self.call("files.completeUploadExternal", files=files, initial_comment=self._composed(text), **place)
 
     async def edit(self, channel: str, ts: str, text: str) -> None:
         await self.call("chat.update", channel=channel, ts=ts, text=self._composed(text))
@@ -95,19 +158,6 @@ class PersonClient:
     async def close_modal(self) -> None:
         await self._post("page/close_view", {})
 
-    async def call(self, method: str, **arguments: Any) -> Json:
-        """Call any Web API method with this person's token; arguments that are None are omitted."""
-        return await self._post(f"api/{method}", arguments)
-
-    async def _post(self, path: str, arguments: Mapping[str, Any]) -> Json:
-        given = {name: value for name, value in arguments.items() if value is not None}
-        headers = {"Authorization": f"Bearer {self.person.token}"}
-        async with self._session.post(self._url + path, json=given, headers=headers) as response:
-            answer: Json = await response.json()
-        if not answer["ok"]:
-            raise SlackRefused(answer["error"], *answer.get("response_metadata", {}).get("messages", ()))
-        return answer
-
     def _composed(self, text: str) -> str:
         return _AT_NAME.sub(self._mention, text)
 
@@ -120,11 +170,11 @@ class PersonClient:
 
 
 class InstalledTeam:
-    """Names and tokens of the app in ``workspace``; ``client`` makes the clients of people."""
+    """Names and tokens of the app in ``workspace``; ``connection`` gives the server's URL and the clients' session."""
 
-    def __init__(self, workspace: Workspace, client: Callable[[Person, Workspace], PersonClient]) -> None:
+    def __init__(self, workspace: Workspace, connection: Callable[[], tuple[str, aiohttp.ClientSession]]) -> None:
         self.workspace = workspace
-        self._client_of = client
+        self._connect = connection
 
     @property
     def name(self) -> str:
@@ -150,4 +200,8 @@ class InstalledTeam:
 
     def as_person(self, name: str) -> PersonClient:
         """Return a client that acts as this person over HTTP."""
-        return self._client_of(self.person(name), self.workspace)
+        return PersonClient(self.person(name), self.workspace, *self._connect())
+
+    def as_app(self, name: str) -> AppClient:
+        """Return a client that posts as one of the other ``apps``."""
+        return AppClient(self.workspace.directory.app(name), self.workspace, *self._connect())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import aiohttp
 from aiohttp import web
 
-from local_slack.clients import InstalledTeam, PersonClient
+from local_slack.clients import InstalledTeam
 from local_slack.delivery.delivery import Delivery, RetrySchedule
 from local_slack.delivery.events import EVENTS, Subscription
 from local_slack.delivery.faults import DeliveryFaults, Faults
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from local_slack.workspace.messages import Change, WorkspaceMessage
-    from local_slack.workspace.people import Person
 
 T = TypeVar("T")
 
@@ -52,10 +51,10 @@ class LocalSlack(InstalledTeam):
 
     ``port=0`` selects a free port. ``people`` are names, or a mapping of names to display names; those in ``guests``
     are guests. The bot is a member of ``bot_channels``, by default of all channels; its app is installed in all
-    ``teams``, subscribed to ``events`` and has the ``scopes``. With a ``request_url`` the app gets events over HTTP,
-    signed with the ``signing_secret``; the challenge is sent before the first event. ``limits`` apply to the app only
-    and are Slack's by default; None turns them off. ``clock`` gives the time of messages and limits. Entering it
-    raises PortInUse or NotLoopback.
+    ``teams``, subscribed to ``events`` and has the ``scopes``. ``apps`` are other apps, which only post. With a
+    ``request_url`` the app gets events over HTTP, signed with the ``signing_secret``; the challenge is sent before the
+    first event. ``limits`` apply to the app only and are Slack's by default; None turns them off. ``clock`` gives the
+    time of messages and limits. Entering it raises PortInUse or NotLoopback.
     """
 
     def __init__(  # noqa: PLR0913 - all have defaults
@@ -66,6 +65,7 @@ class LocalSlack(InstalledTeam):
         bot: str = "alpha",
         people: Iterable[str] | Mapping[str, str] = ("ana", "ben", "chloe"),
         guests: Collection[str] = (),
+        apps: Sequence[str] = (),
         channels: Sequence[str] = ("general", "random"),
         bot_channels: Sequence[str] | None = None,
         teams: Sequence[str] = ("Playground",),
@@ -81,9 +81,9 @@ class LocalSlack(InstalledTeam):
         clock: Callable[[], float] = time.time,
     ) -> None:
         people = people if isinstance(people, Mapping) else tuple(people)
-        directories = [Directory(bot, people, team, guests) for team in teams_named(teams)]
+        directories = [Directory(bot, people, team, guests, apps) for team in teams_named(teams)]
         workspaces = [Workspace(directory, channels, bot_channels, clock) for directory in directories]
-        super().__init__(workspaces[0], self._client)
+        super().__init__(workspaces[0], self._connection)
         self.record = Recorder()
         self.faults, self.deliveries = Faults(), DeliveryFaults()
         self.rate_limits = MethodRateLimiter(limits, clock)
@@ -98,7 +98,7 @@ class LocalSlack(InstalledTeam):
         self._slack_app = App(bot_user, frozenset(events), frozenset(scopes), agent_view, manifest, url)
         numbers = itertools.count(1)
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
-        self.teams = (self, *(InstalledTeam(workspace, self._client) for workspace in workspaces[1:]))
+        self.teams = (self, *(InstalledTeam(workspace, self._connection) for workspace in workspaces[1:]))
         self._interactivity = Interactivity(self._subscriptions)
         self._page = PageServer(workspaces, lambda: self.start_command)
         self._web_api = WebApi(
@@ -157,10 +157,10 @@ class LocalSlack(InstalledTeam):
                 return team
         raise KeyError(f"no workspace is called {name!r}; there are {', '.join(team.name for team in self.teams)}")
 
-    def _client(self, person: Person, workspace: Workspace) -> PersonClient:
+    def _connection(self) -> tuple[str, aiohttp.ClientSession]:
         if self._session is None:
             raise RuntimeError("enter the LocalSlack first: `async with LocalSlack() as slack:`")
-        return PersonClient(person, workspace.directory, self.url, self._session)
+        return self.url, self._session
 
     # Transport to the app
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from connector import texts
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
+from connector.message_text import read
 from connector.protocols import StateChanges
 from connector.records import Notice, RunSummary, ThreadNotice
 from connector.slack_api.errors import SlackCallFailed
@@ -228,4 +229,4 @@ async def _is_latest(state: ConversationState, edit: PendingMessage) -> bool:
             found = await history.message(edit.message.channel, edit.message.ts)
     except (SlackCallFailed, TimeoutError):
         return True
-    return found is None or found.get("text") == edit.message.text
+    return found is None or read(found).own == edit.message.text

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector import texts
-from connector.events import StopRequest, ThreadCommand, edited_ts_of, home_of, is_stop_word, message_of
+from connector.events import StopRequest, ThreadCommand, edited_ts_of, home_of, is_stop_word, message_of, plain_text
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.observer import Observer
 from connector.protocols import InboxEntry
@@ -254,7 +254,8 @@ class Admitter:
         elif is_stop_word(routed[1]):
             await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
         else:
-            mention = InboxEntry(f"{message.id}:mention", "mention", {"message": asdict(message)})
+            answer = ThreadNotice(message, texts.unreadable(message.unreadable) if message.unreadable else "")
+            mention = InboxEntry(f"{message.id}:mention", "mention", asdict(answer))
             await self._runs.admit(conversation_id, mention, routed[0].name, takes_part(message))
 
     async def _store_message(self, inbound: PendingMessage) -> None:
@@ -295,12 +296,17 @@ def takes_part(message: SlackMessage) -> dict[str, str]:
 
 
 def _says_something(message: SlackMessage, routed: Routed) -> bool:
-    """Return whether a message has text other than a stop word, or files."""
+    """Return whether a message has text other than a stop word, quotes, or files."""
     _, prompt = routed
-    return bool(prompt or message.files) and not is_stop_word(prompt)
+    return bool(prompt or message.files or message.quoted) and not is_stop_word(prompt)
 
 
 def pending_of(message: SlackMessage, routed: Routed, edited_ts: str, id_: str = "") -> PendingMessage:
     """Return a message, or with an `id_` the change of that id, as an inbox stores it."""
-    (instance, prompt), text = routed, ", ".join(message.files)
-    return PendingMessage(message, instance.name, prompt or text, id_ or message.id, edited_ts=edited_ts)
+    instance, prompt = routed
+    # Mentions of the bot stay in quotes: the model reads whom the quoted author meant.
+    parts = (prompt, plain_text(message.quoted, ""))
+    prompt = "\n\n".join(filter(None, parts)) or ", ".join(message.files)
+    if prompt and message.unreadable:
+        prompt = f"{prompt}\n\n{texts.not_readable(message.unreadable)}"
+    return PendingMessage(message, instance.name, prompt, id_ or message.id, edited_ts=edited_ts)

@@ -16,6 +16,7 @@ import structlog
 from connector.events import StopRequest, ThreadAddress, command_of, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of, takes_part
+from connector.message_text import read
 from connector.protocols import InboxEntry
 from connector.runs.run_status import STATUS_KEY
 from connector.slack_api.client import key_of
@@ -232,7 +233,7 @@ class Intake:
                 routed = await self._router.resolve(message)
             if routed is not None and is_stop_word(routed[1]):
                 await self._stop_by_edit(edit, before)
-            elif routed is None or not (routed[1] or message.files):
+            elif routed is None or not (routed[1] or message.files or message.quoted):
                 await self._store_change("withdrawal", edit, before, placeholder="withdrawal")
             else:
                 await self._store_change("edit", edit, routed, placeholder="message" if may_still_arrive else None)
@@ -267,8 +268,7 @@ class Intake:
             return True
         names_us = (f"<@{self._bot_user}>", f"<@{self._bot_user}|")
         if any(
-            each.get("user") == self._bot_user or any(name in (each.get("text") or "") for name in names_us)
-            for each in thread
+            each.get("user") == self._bot_user or any(name in read(each).own for name in names_us) for each in thread
         ):
             return True
         # The text of a deleted root, and with it the mention, is gone.

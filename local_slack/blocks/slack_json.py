@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import asdict
+from datetime import UTC, datetime
 from html import unescape
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # A mention or a link in a text.
 _MARKUP = re.compile(r"(<(?:[@#][A-Z0-9]+|(?:https?|mailto):[^|>]+)(?:\|[^>]*)?>)")
+# Lines of a code snippet in its preview.
+_PREVIEW_LINES = 10
 VERIFICATION_TOKEN = "local-verification-token"  # noqa: S105 - not a secret
 
 
@@ -162,6 +165,48 @@ def view_json(view: View, directory: Directory, values: Json | None = None) -> J
     }
 
 
+def permalink(team: Team, channel: str, ts: str) -> str:
+    return f"https://{team.domain}.slack.com/archives/{channel}/p{ts.replace('.', '')}"
+
+
+def share_json(message: WorkspaceMessage, channel: Channel, directory: Directory) -> Json:
+    """Return the attachment with which a forward shows a message of ``channel``."""
+    team, author = directory.team, directory.members.get(message.user)
+    name = message.username or (author.real_name if author else "")
+    link = permalink(team, message.channel, message.ts)
+    inner = {"blocks": list(message.blocks) or _rich_text(message), "attachments": list(message.body.attachments)}
+    place = "Direct Message" if channel.is_im else f"#{channel.name}"
+    when = datetime.fromtimestamp(float(message.ts), UTC)
+    shared: Json = {
+        "id": 1,
+        "is_msg_unfurl": True,
+        "is_share": True,
+        "from_url": link,
+        "original_url": link,
+        "fallback": f"[{when:%B %d, %Y %I:%M %p}] {name}: {message.text}",
+        "ts": message.ts,
+        "author_id": message.user,
+        "author_name": name,
+        "author_subname": name,
+        "author_link": f"https://{team.domain}.slack.com/team/{message.user}",
+        "channel_id": message.channel,
+        "channel_team": team.id,
+        "text": message.text,
+        "mrkdwn_in": ["text"],
+        "message_blocks": [
+            {
+                "team": team.id,
+                "channel": message.channel,
+                "ts": message.ts,
+                "message": {key: value for key, value in inner.items() if value},
+            }
+        ],
+        "files": [file_json(file) for file in message.files],
+        "footer": f"From a thread in {place}" if message.is_reply else place if channel.is_im else f"Posted in {place}",
+    }
+    return {key: value for key, value in shared.items() if value != []}
+
+
 def file_json(file: File) -> Json:
     """Return a file as in messages; a deleted file has only its id and mode."""
     if file.deleted:
@@ -181,8 +226,7 @@ def file_json(file: File) -> Json:
         "user": file.user,
         "user_team": file.team,
         "size": file.size,
-        "mode": "hosted",
-        "editable": False,
+        **_snippet_json(file),
         "is_external": False,
         "is_public": True,
         "file_access": "visible",
@@ -190,6 +234,16 @@ def file_json(file: File) -> Json:
         "url_private_download": f"{private}/download/{name}",
         "permalink": f"{file.base_url}files/{file.user}/{file.id}/{name}",
     }
+
+
+def _snippet_json(file: File) -> Json:
+    """Return the fields in which a code snippet differs from other files: its mode, and the first lines of its text."""
+    if not file.snippet_type or file.content is None:
+        return {"mode": "hosted", "editable": False}
+    lines = file.content.decode(errors="replace").splitlines()
+    more = max(len(lines) - _PREVIEW_LINES, 0)
+    preview = {"preview": "\n".join(lines[:_PREVIEW_LINES]), "preview_is_truncated": more > 0}
+    return {"mode": "snippet", "editable": True, "lines": len(lines), "lines_more": more, **preview}
 
 
 def _rich_text(message: WorkspaceMessage) -> list[Json] | None:

@@ -46,7 +46,10 @@ EVENTS = (
     "member_joined_channel",
 )
 
-_MENTION_FIELDS = ("client_msg_id", "user", "text", "ts", "team", "blocks", "files", "thread_ts", "parent_user_id")
+_MENTION_FIELDS = (
+    *("client_msg_id", "user", "text", "ts", "team", "blocks", "attachments", "files", "thread_ts", "parent_user_id"),
+    *("bot_id", "app_id", "bot_profile", "username"),
+)
 
 
 def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: C901, PLR0911 - one per kind of change

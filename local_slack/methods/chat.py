@@ -16,7 +16,7 @@ from local_slack.blocks.blocks import (
     check_text,
     with_ids,
 )
-from local_slack.blocks.slack_json import message_json
+from local_slack.blocks.slack_json import message_json, permalink
 from local_slack.methods.calls import may_see, method, page_of
 from local_slack.methods.rate_limits import SPECIAL, TIER_2, TIER_3, TIER_4, PerChannel, PerMinute
 from local_slack.workspace.errors import SlackRefused
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from local_slack.methods.calls import Call
 
 _ATTACHMENTS = 100
+_NO_PREVIEW = "[no preview available]"
 # Slack documents no limit; this is the size of one message in its older APIs.
 _METADATA_BYTES = 16_384
 
@@ -48,7 +49,7 @@ def post_message(call: Call) -> Json:
         persona=persona_of(call),
     )
     session = call.workspace.session(message.channel, message.thread_ts or "")
-    if session and isinstance(call.member, Bot):
+    if session and call.member == call.workspace.directory.bot:
         call.workspace.keep_session(session.silent())
     answer = message_json(message, call.workspace.directory.team, metadata=True)
     return {"channel": message.channel, "ts": message.ts, "message": answer}
@@ -157,9 +158,7 @@ def delete(call: Call) -> Json:
 def get_permalink(call: Call) -> Json:
     channel, ts = call.channel(), call.args.required("message_ts")
     call.message(channel.id, ts)
-    domain = call.workspace.directory.team.domain
-    path = f"archives/{channel.id}/p{ts.replace('.', '')}"
-    return {"channel": channel.id, "permalink": f"https://{domain}.slack.com/{path}"}
+    return {"channel": channel.id, "permalink": permalink(call.workspace.directory.team, channel.id, ts)}
 
 
 @method("reactions.add", "name", scope="reactions:write", limits=TIER_3)
@@ -245,7 +244,8 @@ def _body(call: Call, longest: int) -> Body:
     check_text(text, longest)
     check_text(markdown, MARKDOWN_TEXT)
     check_blocks(blocks)
-    return Body(text or markdown, with_ids(blocks), attachments, metadata_of(call))
+    numbered = ({"id": number, "fallback": _NO_PREVIEW, **each} for number, each in enumerate(attachments, 1))
+    return Body(text or markdown, with_ids(blocks), tuple(numbered), metadata_of(call))
 
 
 def _item(call: Call) -> tuple[str, str]:

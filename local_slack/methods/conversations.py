@@ -209,10 +209,11 @@ def profile(call: Call) -> Json:
 
 @method("bots.info", scope="users:read", limits=TIER_3)
 def bot_info(call: Call) -> Json:
-    bot = call.workspace.directory.bot
-    if call.args.text("bot") not in (None, bot.bot_id):
-        raise SlackRefused("bot_not_found")
-    return {"bot": bot_json(bot)}
+    directory, wanted = call.workspace.directory, call.args.text("bot")
+    for bot in (directory.bot, *directory.apps):
+        if wanted in (None, bot.bot_id):
+            return {"bot": bot_json(bot)}
+    raise SlackRefused("bot_not_found")
 
 
 def _user_json(call: Call, member: Member) -> Json:

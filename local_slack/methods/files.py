@@ -37,7 +37,8 @@ def get_upload_url(call: Call) -> Json:
         raise invalid("[ERROR] must be greater than 0 [json-pointer:/length]")
     if length > _LARGEST_FILE_BYTES:
         raise SlackRefused("file_upload_size_restricted")
-    file = call.workspace.files.begin(call.member, name, length, call.base_url)
+    snippet_type = call.args.text("snippet_type") or ""
+    file = call.workspace.files.begin(call.member, name, length, call.base_url, snippet_type)
     return {"upload_url": file.upload_url, "file_id": file.id}
 
 

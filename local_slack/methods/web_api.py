@@ -18,7 +18,7 @@ from local_slack.methods.calls import METHODS, Arguments, Call, read_arguments, 
 from local_slack.methods.files import FileServer
 from local_slack.methods.rate_limits import TIER_3, TIER_4
 from local_slack.workspace.errors import SlackRefused
-from local_slack.workspace.people import AppToken, Bot, Holder, Person
+from local_slack.workspace.people import AppToken, Holder
 from local_slack.workspace.workspace import holder_of
 
 if TYPE_CHECKING:
@@ -86,9 +86,10 @@ class WebApi:
             return web.json_response(_refusal(refused))
         request = self._request(http, values)
         fault, wait_s = None, 0
-        if not isinstance(request.holder, Person):
+        is_under_test = request.workspace.directory.is_under_test(request.holder)
+        if request.holder is None or is_under_test:
             fault = self._faults.take(request.method)
-        if isinstance(request.holder, Bot | AppToken):
+        if is_under_test:
             team, channel = request.workspace.directory.team.id, _channel(request)
             wait_s = self._rate_limits.take(team, request.method, channel, refuse=fault is None)
         answer = _rate_limited(wait_s) if wait_s else await self._meet(fault, http, lambda: self._answer(request))
@@ -158,7 +159,7 @@ class WebApi:
             return {"url": self._open_socket()}
         if name not in METHODS or isinstance(holder, AppToken):
             raise SlackRefused("not_allowed_token_type")
-        if isinstance(holder, Bot):
+        if request.workspace.directory.is_under_test(holder):
             self._app.check_scopes(METHODS[name].scopes(args))
         args.need(*METHODS[name].needs)
         return METHODS[name].answer(Call(request.workspace, holder, args, self._app, request.base_url))

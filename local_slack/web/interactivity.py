@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from local_slack.blocks.blocks import check_blocks, with_ids
-from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json
+from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json, share_json
 from local_slack.methods.calls import Arguments, read_arguments, token_of
 from local_slack.web import modals
 from local_slack.workspace.errors import SlackRefused
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from local_slack.workspace.messages import WorkspaceMessage
     from local_slack.workspace.workspace import Workspace
 
-    Gesture = Callable[[Subscription, Person, Arguments, str], Awaitable[None]]
+    Gesture = Callable[[Subscription, Person, Arguments, str], Awaitable[Json | None]]
 
 _MENUS = {"static_select", "overflow", "radio_buttons"}
 _RESPONSE_URL_USES = 5
@@ -42,6 +42,7 @@ class Interactivity:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.post("/page/click", self._gesture(self._click)),
+            web.post("/page/forward", self._gesture(self._forward)),
             web.post("/page/stop_session", self._gesture(self._stop_session)),
             web.post("/page/open_home", self._gesture(self._open_home)),
             web.post("/page/open_thread", self._gesture(self._open_thread)),
@@ -55,11 +56,12 @@ class Interactivity:
             try:
                 values = await read_arguments(request)
                 subscription, person = self._who(token_of(request, values))
-                await gesture(subscription, person, Arguments(values), f"{request.scheme}://{request.host}/")
+                base_url = f"{request.scheme}://{request.host}/"
+                answer = await gesture(subscription, person, Arguments(values), base_url)
             except SlackRefused as refused:
                 messages = {"response_metadata": {"messages": list(refused.messages)}} if refused.messages else {}
                 return web.json_response({"ok": False, "error": refused.code, **messages})
-            return web.json_response({"ok": True})
+            return web.json_response({"ok": True, **(answer or {})})
 
         return handle
 
@@ -77,6 +79,20 @@ class Interactivity:
         action = _find_action(message, args)
         response_url = base_url + self._response_urls.give(workspace, message, person)
         await subscription.interact(_interaction(workspace, person, message, action, response_url))
+
+    async def _forward(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> Json:
+        """Share a message in the conversation ``to``, a channel or a member, with the comment ``text``."""
+        args.need("channel", "ts", "to")
+        workspace, to = subscription.workspace, args.required("to")
+        message = _visible(workspace, person, args.required("channel"), args.required("ts"))
+        if message.tombstone or message.only_for:
+            raise SlackRefused("message_not_found")
+        share = share_json(message, workspace.channel(message.channel), workspace.directory)
+        if member := workspace.directory.members.get(to):
+            to = workspace.open_im(person, member)[0].id
+        body = Body(args.text("text") or "", attachments=(share,))
+        posted = workspace.post(to, person, body, thread_ts=args.thread_ts())
+        return {"channel": posted.channel, "ts": posted.ts}
 
     async def _stop_session(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
         args.need("channel", "thread_ts")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from local_slack.json_limits import Json
     from local_slack.workspace.files import File
     from local_slack.workspace.messages import Change, Channel
+    from local_slack.workspace.people import Bot
     from local_slack.workspace.workspace import Workspace
 
 _FOLDER = Path(__file__).parents[1] / "page"
@@ -118,23 +119,19 @@ def state_json(workspace: Workspace) -> Json:
         {"id": p.id, "name": p.name, "real_name": p.real_name, "color": p.color, "token": p.token}
         for p in directory.people
     ]
-    bot = directory.bot
-    bot_state = {
-        "id": bot.id,
-        "bot_id": bot.bot_id,
-        "app_id": bot.app_id,
-        "name": bot.name,
-        "real_name": bot.real_name,
-        "color": bot.color,
-        "online": workspace.bot_online,
-    }
     return {
         "team": _team_state(workspace),
         "people": people,
-        "bots": [bot_state],
+        "bots": [_bot_state(directory.bot) | {"online": workspace.bot_online}],
+        "apps": [_bot_state(app) for app in directory.apps],
         "channels": [_channel_state(channel, workspace) for channel in workspace.channels],
         "sessions": [session_json(session) for session in workspace.sessions],
     }
+
+
+def _bot_state(bot: Bot) -> Json:
+    names = ("id", "bot_id", "app_id", "name", "real_name", "color")
+    return {name: getattr(bot, name) for name in names}
 
 
 def _team_state(workspace: Workspace) -> Json:

@@ -33,7 +33,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """``base_url`` is the server's; ``content`` is None until it is uploaded."""
+    """``base_url`` is the server's; ``content`` is None until it is uploaded; ``snippet_type`` is empty for others."""
 
     id: str
     name: str
@@ -47,11 +47,12 @@ class File:
     content: bytes | None = None
     completed: bool = False
     deleted: bool = False
+    snippet_type: str = ""
 
     @property
     def kind(self) -> tuple[str, str, str]:
         """Return Slack's ``filetype``, ``mimetype`` and ``pretty_type``."""
-        ending = PurePosixPath(self.name).suffix.lstrip(".").lower()
+        ending = self.snippet_type or PurePosixPath(self.name).suffix.lstrip(".").lower()
         return _KINDS.get(ending, (ending or "binary", "application/octet-stream", ending.upper() or "Binary"))
 
     @property
@@ -77,7 +78,7 @@ class Files:
         file = self._files.get(file_id)
         return file if file and file.completed and not file.deleted else None
 
-    def begin(self, member: Member, name: str, size: int, base_url: str) -> File:
+    def begin(self, member: Member, name: str, size: int, base_url: str, snippet_type: str = "") -> File:
         file = File(
             id=f"F0LOCAL{len(self._files) + 1:04d}",
             name=name,
@@ -88,6 +89,7 @@ class Files:
             base_url=base_url,
             team=self._team,
             ticket=secrets.token_urlsafe(24),
+            snippet_type=snippet_type,
         )
         self._tickets[file.ticket] = file.id
         return self._keep(file)

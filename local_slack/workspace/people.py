@@ -1,10 +1,10 @@
-"""The members of a workspace: the team, its people, one bot, and their tokens."""
+"""The members of a workspace: the team, its people, the bots of its apps, and their tokens."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -90,18 +90,26 @@ class Directory:
         people: Iterable[str] | Mapping[str, str],
         team: Team | None = None,
         guests: Collection[str] = (),
+        apps: Sequence[str] = (),
     ) -> None:
-        """``people`` are names, or a mapping of names to display names; those in ``guests`` are guests."""
+        """``people`` are names, or a mapping of names to display names; those in ``guests`` are guests.
+
+        ``bot`` is the bot of the app under test, ``apps`` are the names of other apps.
+        """
         named = people.items() if isinstance(people, Mapping) else [(name, name.capitalize()) for name in people]
         self.team = team or Team()
         self.bot = _bot(bot, self.team)
         self.people = tuple(
             _person(*names, number, self.team, is_guest=names[0] in guests) for number, names in enumerate(named)
         )
-        everyone: tuple[Member, ...] = (*self.people, self.bot)
+        self.apps = tuple(
+            replace(_bot(name, self.team), color=_COLORS[-1 - number % len(_COLORS)])
+            for number, name in enumerate(apps)
+        )
+        everyone: tuple[Member, ...] = (*self.people, self.bot, *self.apps)
         self.members = {member.id: member for member in everyone}
-        if len(self.members) != len(self.people) + 1:
-            names = ", ".join([bot, *(person.name for person in self.people)])
+        if len(self.members) != len(everyone):
+            names = ", ".join([bot, *(person.name for person in self.people), *apps])
             raise ValueError(f"two names give the same id: {names}")
         self.holders: dict[str, Holder] = {
             self.bot.app_token: AppToken(self.bot),
@@ -120,7 +128,20 @@ class Directory:
         member = self.named(name)
         if isinstance(member, Person):
             return member
-        raise KeyError(f"{name!r} is the bot, not a person")
+        raise KeyError(f"{name!r} is a bot, not a person")
+
+    def app(self, name: str) -> Bot:
+        """Find the bot of an app other than the one under test; raises KeyError."""
+        for app in self.apps:
+            if name in (app.name, app.id):
+                return app
+        raise KeyError(
+            f"no other app is called {name!r}; there are {', '.join(app.name for app in self.apps) or 'none'}"
+        )
+
+    def is_under_test(self, holder: Holder | None) -> bool:
+        """Return whether a token is one of the app under test, whose calls have faults, limits and scopes."""
+        return holder == self.bot or isinstance(holder, AppToken)
 
 
 def _person(name: str, real_name: str, number: int, team: Team, *, is_guest: bool) -> Person:

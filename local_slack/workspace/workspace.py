@@ -51,7 +51,7 @@ class Workspace:
         bot_channels: Sequence[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Add all people to all channels, and the bot to ``bot_channels``, by default all."""
+        """Add all people and other apps to all channels, and the bot to ``bot_channels``, by default all."""
         self.directory = directory
         self.bot_online = False
         self.rules = Rules()
@@ -72,6 +72,7 @@ class Workspace:
         for name in channels:
             joined = bot_channels is None or name in bot_channels
             members = (*people, directory.bot.id) if joined else people
+            members += tuple(app.id for app in directory.apps)
             self._add(Channel(channel_id(name, directory.team), name, members, int(clock())))
 
     # Reading

@@ -108,7 +108,16 @@ async def test_the_test_of_the_page_passes(monkeypatch):
     await run(blocks_below("In a test"))
 
 
-@pytest.mark.parametrize("heading", ["Make calls fail", "Make deliveries fail", "Several workspaces", "The record"])
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "Make calls fail",
+        "Make deliveries fail",
+        "Several workspaces",
+        "The record",
+        "Other apps, forwarded messages, code snippets",
+    ],
+)
 async def test_what_the_page_shows_can_be_done(heading):
     async with LocalSlack() as slack:
         await run(blocks_below(heading), slack=slack)

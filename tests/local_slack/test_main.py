@@ -47,7 +47,7 @@ async def ended(process):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_it_prints_its_address_and_ends_without_output(start, session, number):
-    process = await start("--port", "0", "--people", "dora", "--bot", "omega")
+    process = await start("--port", "0", "--people", "dora", "--bot", "omega", "--apps", "alerts")
     url = await url_of(process)
     async with session.get(url + "page/state.json") as response:
         state = await response.json()
@@ -57,6 +57,7 @@ async def test_it_prints_its_address_and_ends_without_output(start, session, num
     assert (code, err) == (0, "")
     assert f"SLACK_API_URL={url}api/" in out
     assert "SLACK_BOT_TOKEN=xoxb-local-omega" in out
+    assert "The bot token of alerts in Playground: xoxb-local-alerts\n" in out
     assert out.endswith(" SLACK_BOT_TOKEN=xoxb-local-omega amplifier-slack run\n")
 
 

@@ -1,5 +1,6 @@
 import { h, iconButton } from "../dom.js";
 import { Composer } from "../panes/composer.js";
+import { openShareDialog } from "../panes/share_dialog.js";
 import { pickEmoji } from "../panes/emoji_picker.js";
 import { QUICK, emojiFor } from "../text/emoji.js";
 import { decode } from "../text/mrkdwn.js";
@@ -85,6 +86,10 @@ export class MessageActions {
     const pick = (event) => pickEmoji(event.currentTarget, (name) => reactions.toggle(name));
     const buttons = isGone ? [] : [...quick, iconButton("smile", "Another reaction", pick, { "data-testid": "pick-reaction" })];
     if (!this.#inThread) buttons.push(this.#replyButton(message));
+    if (!isGone) {
+      const share = () => openShareDialog(this.#session, this.#channelId, this.#view.message, this.#inThread);
+      buttons.push(iconButton("share", "Share message…", share, { "data-testid": "share-message" }));
+    }
     if (!isGone && this.#isMine(message)) {
       buttons.push(
         iconButton("pencil", "Edit", () => this.edit(), { "data-testid": "edit-message" }),

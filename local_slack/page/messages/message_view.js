@@ -1,11 +1,12 @@
 import { calmMotion, h, icon } from "../dom.js";
 import { authorAvatar, userAvatar } from "./avatar.js";
+import { attachmentViews } from "./attachment_view.js";
 import { BlocksView } from "./blocks.js";
 import { MessageActions } from "./message_actions.js";
 import { authorOf, displayName } from "../state/directory.js";
 import { ago, fullTime, timeOfDay } from "../text/clock.js";
 import { emojiFor } from "../text/emoji.js";
-import { render } from "../text/mrkdwn.js";
+import { fence, render } from "../text/mrkdwn.js";
 import { fileSize } from "../text/size.js";
 
 /** One file of a message, with a preview of an image; a click downloads it. */
@@ -14,6 +15,11 @@ function fileRow(file, session) {
   const name = file.title || file.name || "File";
   const detail = [name === file.name ? null : file.name, file.pretty_type, fileSize(file.size)].filter(Boolean).join(" · ");
   const isImage = file.mimetype?.startsWith("image/");
+  if (file.mode === "snippet" && file.preview) return h("div", { class: "text snippet", testid: "snippet" }, fileLink(file, name, detail, false, session), fence(file.preview));
+  return fileLink(file, name, detail, isImage, session);
+}
+
+function fileLink(file, name, detail, isImage, session) {
   return h(
     "a",
     { class: isImage ? "file image" : "file", testid: "file", href: session.fileUrl(file), download: file.name ?? "", title: `Download ${file.name ?? name}` },
@@ -97,9 +103,10 @@ function pop(chip) {
   });
 }
 
-/** `text`, or the text of the blocks if it is empty. */
+/** `text`, or the text of the blocks or of the attachments if it is empty. */
 export function textOf(message) {
-  if (message.text || !message.blocks) return message.text ?? "";
+  if (!message.text && !message.blocks) return message.attachments?.[0]?.fallback ?? "";
+  if (message.text) return message.text;
   const texts = message.blocks.map((block) => block.text?.text ?? block.elements?.map?.((each) => each.text?.text ?? each.text ?? "").join(" "));
   return texts.filter((text) => typeof text === "string" && text).join("\n\n");
 }
@@ -118,12 +125,13 @@ export class MessageView {
     this.#session = session;
     this.#inThread = inThread;
     this.text = h("div", { class: "text", testid: "message-text" });
+    this.attachments = h("div", { class: "message-attachments" });
     this.files = h("div", { class: "files" });
     this.gutter = h("div", { class: "gutter" });
     this.heading = h("div", { class: "heading" });
     this.below = h("div", { class: "below" });
     this.reactions = new Reactions(session, channelId, (error) => this.actions.fail(error));
-    this.body = h("div", { class: "body" }, this.heading, this.text, this.files, this.reactions.element, this.below);
+    this.body = h("div", { class: "body" }, this.heading, this.text, this.attachments, this.files, this.reactions.element, this.below);
     this.element = h("li", { class: "message", testid: "message", tabindex: "-1" }, this.gutter, this.body);
     this.actions = new MessageActions(session, channelId, this, inThread);
     this.#blocks = new BlocksView(session, (action, control) => this.#press(channelId, action, control));
@@ -167,12 +175,13 @@ export class MessageView {
   }
 
   #showText(message, first) {
-    const text = message.subtype === "tombstone" ? "This message was deleted." : textOf(message);
+    const text = message.subtype === "tombstone" ? "This message was deleted." : (message.text ?? "");
     const blocks = message.subtype === "tombstone" ? [] : (message.blocks ?? []);
-    const key = JSON.stringify([text, Boolean(message.edited), blocks, message.files]);
+    const key = JSON.stringify([text, Boolean(message.edited), blocks, message.attachments, message.files]);
     if (key === this.#shownText) return;
     this.#shownText = key;
     const fresh = blocks.length ? this.#showBlocks(blocks) : this.#showPlain(message, text);
+    this.attachments.replaceChildren(...attachmentViews(message.attachments, this.#session));
     this.files.replaceChildren(...(message.files ?? []).map((file) => fileRow(file, this.#session)));
     if (!first && !calmMotion()) for (const each of fresh) each.animate([{ opacity: 0.6 }, { opacity: 1 }], { duration: 320, easing: "ease-out" });
   }

@@ -138,7 +138,8 @@ const everybodyChoice = (name) => ({ text: `@${name}`, label: name, detail: "eve
 
 /**
  * A message composer. Options: `label`, `placeholder`, `testid`, `initial`, `onSubmit(typed, files)` (a rejected promise
- * restores both), `onArrowUp` (in an empty field), `onChange(text)`, and `actions {save, cancel}` for an editor.
+ * restores both), `onArrowUp` (in an empty field), `onChange(text)`, and `actions {save, cancel}` for an editor, which
+ * submits an empty text only if it is `optional`.
  */
 export class Composer {
   #options;
@@ -288,7 +289,7 @@ export class Composer {
   /** Empties the composer at once; restores its content if sending fails. */
   async #submit() {
     const typed = this.value;
-    if (this.isEmpty) return;
+    if (this.isEmpty && !this.#options.optional) return;
     const files = this.attachments?.take() ?? [];
     const isEditor = Boolean(this.#options.actions);
     this.#failure.hidden = true;

@@ -5,6 +5,7 @@ export class Directory {
     this.teams = state.teams ?? [state.team];
     this.people = state.people;
     this.bots = state.bots.map((bot) => ({ ...bot, is_bot: true }));
+    this.apps = (state.apps ?? []).map((app) => ({ ...app, is_bot: true }));
     this.channels = state.channels;
     this.startCommand = state.start_command;
     this.me = me;
@@ -15,7 +16,7 @@ export class Directory {
   }
 
   user(id) {
-    return this.everyone.find((user) => user.id === id || (user.bot_id && user.bot_id === id)) ?? null;
+    return [...this.everyone, ...this.apps].find((user) => user.id === id || (user.bot_id && user.bot_id === id)) ?? null;
   }
 
   /** The bot or person with this handle, or with this one-word real name. */

@@ -25,6 +25,9 @@ const keyOf = (channelId, threadTs) => `${channelId}/${threadTs}`;
 /** Slack shows its Stop button while the agent works or waits. */
 export const canStop = (session) => ["processing", "suspended"].includes(session?.status);
 
+/** The type of a file that becomes a code snippet, or null. */
+const snippetType = (name) => /\.(c|cpp|css|go|java|js|json|py|rb|rs|sh|sql|ts|ya?ml)$/i.exec(name)?.[1].toLowerCase() ?? null;
+
 /** Read position per person and conversation, kept in this browser. */
 class ReadMarks {
   #key;
@@ -148,12 +151,17 @@ export class Session extends EventTarget {
   async #share(channelId, typed, files, threadTs) {
     const uploaded = [];
     for (const file of files) {
-      const { upload_url: url, file_id: id } = await this.#api.call("files.getUploadURLExternal", { filename: file.name, length: file.size });
+      const { upload_url: url, file_id: id } = await this.#api.call("files.getUploadURLExternal", { filename: file.name, length: file.size, snippet_type: snippetType(file.name) });
       await this.#api.upload(url, file);
       uploaded.push({ id, title: file.name });
     }
     const place = { channel_id: channelId, thread_ts: threadTs, initial_comment: encode(typed, this.directory) };
     await this.#api.call("files.completeUploadExternal", { files: JSON.stringify(uploaded), ...place });
+  }
+
+  /** Share a message with a comment; `to` is a channel or a user. */
+  forward(channelId, ts, to, typed, threadTs = null) {
+    return this.#api.act("forward", { channel: channelId, ts, to, text: encode(typed, this.directory), thread_ts: threadTs });
   }
 
   edit(channelId, ts, typed) {

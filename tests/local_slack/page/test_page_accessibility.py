@@ -26,6 +26,12 @@ BLOCKS = [
     {"type": "image", "image_url": "https://example.org/chart.png", "alt_text": "A chart"},
     {"type": "context", "elements": [{"type": "mrkdwn", "text": "took `3 s`"}]},
 ]
+ALERT = {
+    "title": "High latency",
+    "title_link": "https://grafana.example",
+    "fields": [{"title": "host", "value": "web-1", "short": True}],
+    "footer": "Grafana",
+}
 
 # Returns a sentence for each text with a contrast below 4.5, and for each list, heading or landmark that is wrong.
 # A canvas blends the backgrounds. Of a gradient the first colour counts; pictures and emoji are not text.
@@ -85,6 +91,8 @@ async def test_texts_have_contrast_and_lists_and_headings_are_in_order(ana, clie
     await audit()
     root = await ana.say("general", "<@U0ALPHA> and <@U0ANA>: look through the notes")
     await client.chat_postMessage(channel=GENERAL, text="for notifications", thread_ts=root, blocks=BLOCKS)
+    await client.chat_postMessage(channel=GENERAL, text="an alert", attachments=[ALERT], thread_ts=root)
+    await ana.forward(GENERAL, root, GENERAL, "see above")
     await client.chat_postEphemeral(channel=GENERAL, user="U0ANA", text="only for you")
     await client.files_upload_v2(channel=GENERAL, content="a page", filename="notes.html", thread_ts=root)
     await client.reactions_add(channel=GENERAL, timestamp=root, name="hourglass_flowing_sand")
@@ -96,6 +104,11 @@ async def test_texts_have_contrast_and_lists_and_headings_are_in_order(ana, clie
     await page.get_by_test_id("composer").last.fill("see @a")
     await expect(page.get_by_test_id("autocomplete").last).to_be_visible()
     await audit()
+    await page.get_by_test_id("message").last.hover()
+    await page.get_by_test_id("share-message").last.click()
+    await expect(page.get_by_test_id("share-dialog")).to_be_visible()
+    await audit()
+    await page.keyboard.press("Escape")
     await page.keyboard.press("Control+k")
     await audit()
     await page.get_by_test_id("quick-switcher-field").fill("nowhere")
