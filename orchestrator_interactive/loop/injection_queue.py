@@ -8,15 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from orchestrator_interactive.transcript.framing import (
-    NO_TALK,
-    NOTICE_PREFIX,
-    PREFIX,
-    Author,
-    Talk,
-    listed,
-    message_text,
-)
+from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +37,6 @@ class Injection:
         id: identity of the message. The message is delivered once a committed row contains this id.
         author: the author, if known.
         files: names of the attached files.
-        talk: what was said in the thread before it and was not addressed to the agent; it is read first.
         order: sort key within a drain: the time of writing. `None`: after those that have one, in order of arrival.
 
     Raises:
@@ -56,7 +47,6 @@ class Injection:
     id: str = field(default_factory=lambda: uuid4().hex)
     author: Author | None = None
     files: tuple[str, ...] = ()
-    talk: Talk = NO_TALK
     order: float | None = None
 
     def __post_init__(self) -> None:
@@ -208,11 +198,6 @@ def injection_row(injections: Sequence[Injection], *, with_prompt: bool = False)
         "content": "\n".join(texts) if with_prompt else f"{PREFIX}\n{listed(texts)}",
         "metadata": {"injections": [injection.id for injection in injections], **urgent},
     }
-
-
-def talk_row(talk: Talk) -> dict[str, Any]:
-    """Return the user row with talk, with the ids of its messages."""
-    return {"role": "user", "content": talk.text, "metadata": {"talk": talk.ids}}
 
 
 def notice_row(notices: Sequence[str], ids: Iterable[str] = ()) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -21,14 +21,14 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.loop.injection_queue import injection_row, notice_row, talk_row
+from orchestrator_interactive.loop.injection_queue import injection_row, notice_row
 from orchestrator_interactive.loop.model_call import INTERRUPTED, REFUSED, ModelCaller
 from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, usage_in, with_usage
 from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended, changed
 from orchestrator_interactive.loop.tool_calls import ToolExecutor
 from orchestrator_interactive.loop.tool_results import lost_results_row
 from orchestrator_interactive.transcript.answer_parts import mark_partial
-from orchestrator_interactive.transcript.framing import NO_TALK, Talk, without_frames
+from orchestrator_interactive.transcript.framing import without_frames
 from orchestrator_interactive.transcript.rows import (
     assistant_row,
     delivered_ids_in,
@@ -141,16 +141,15 @@ class Loop:
         self._is_out_of_time = True
         self.run.stop.request_graceful()
 
-    async def start(  # noqa: C901, PLR0913, PLR0917 - the order of the rows
+    async def start(
         self,
         prompt: str,
         message_id: str | None,
         order: float | None,
         notices: Mapping[str, str],
-        talk: Talk,
         left_pending: frozenset[str],
     ) -> None:
-        """Announce a new run; commit notices, talk, older messages and those left pending, then the prompt."""
+        """Announce a new run; commit the notices, then older messages and those left pending, then the prompt."""
         run, session_state = self.run, self.run.session_state
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
@@ -170,8 +169,6 @@ class Loop:
         if kept or notices:
             await run.context.add_message(notice_row([*session_state.notices[:kept], *notices.values()], notices))
             del session_state.notices[:kept]
-        if talk:
-            await run.context.add_message(talk_row(talk))
         if waiting := run.inbox.drain():
             before = tuple(each for each in waiting if each.id in left_pending or each.is_older(order))
             run.inbox.restore([each for each in waiting if each not in before])
@@ -308,17 +305,14 @@ class Loop:
         return RunOutcome(text, "incomplete", **incomplete) if incomplete else RunOutcome(text, "success")
 
     async def deliver(self, injections: tuple[Injection, ...], *, with_prompt: bool = False) -> None:
-        """Commit drained injections as one user row, after the talk before them.
+        """Commit drained injections as one user row.
 
         If the commit fails, they return to the front of the queue. A text completed by this row is shown before the
         delivery of the messages is reported.
         """
         run, row = self.run, injection_row(injections, with_prompt=with_prompt)
         with ExitStack() as undo:
-            undo.callback(lambda: run.inbox.restore(injections))
-            if talk := sum((each.talk for each in injections), NO_TALK):
-                await run.context.add_message(talk_row(talk))
-                injections = tuple(replace(each, talk=NO_TALK) for each in injections)
+            undo.callback(run.inbox.restore, injections)
             await run.context.add_message(row)
             undo.pop_all()
         self.state.continuations = 0

@@ -21,7 +21,6 @@ from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, Session
 from orchestrator_interactive.loop.resume import logged_run, resume_run
 from orchestrator_interactive.loop.run import LoopOptions, Run
 from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.transcript.framing import NO_TALK, Talk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -138,7 +137,6 @@ class InteractiveOrchestrator:
         message_id: str | None = None,
         order: float | None = None,
         notices: Mapping[str, str] | None = None,
-        talk: Talk = NO_TALK,
         provider: str | None = None,
         **_: Any,
     ) -> str:
@@ -146,8 +144,8 @@ class InteractiveOrchestrator:
 
         `message_id` is the id of the prompt's message. The log keeps it: the message is delivered. `order` is when the
         message was written, as in `Injection`: older messages that are pending are read before it. `notices` are
-        events, by id, that the run reads first, and `talk` is read then; the log keeps their ids, too. `provider` is
-        the name of the provider to call first in this run.
+        events, by id, that the run reads first; the log keeps their ids, too. `provider` is the name of the provider to
+        call first in this run.
 
         Raises:
             LLMError: the provider failed.
@@ -159,7 +157,7 @@ class InteractiveOrchestrator:
             run,
             providers,
             provider,
-            lambda loop: loop.start(prompt, message_id, order, notices or {}, talk, left_pending),
+            lambda loop: loop.start(prompt, message_id, order, notices or {}, left_pending),
         )
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`

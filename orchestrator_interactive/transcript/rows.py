@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Metadata key of a user row that notes the rows omitted by compaction.
 LEFT_OUT = "left_out"
-# Metadata keys of user rows that are not prompts: injections, notices, talk, late results, notes about omitted rows.
-_NO_PROMPT = frozenset({"injections", "notices", "talk", "results", LEFT_OUT})
+# Metadata keys of user rows that are not prompts: injections, notices, late results, and notes about omitted rows.
+_NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
 _ITEM = re.compile(r"\n(?=\S)")
 _json_of = json.JSONEncoder().encode
 # The end of the mark that replaces omitted text.
@@ -149,9 +149,9 @@ def _is_note(row: dict[str, Any]) -> bool:
 
 
 def delivered_ids_in(row: Any) -> list[str]:
-    """Return the ids of the messages that a row delivers: of the prompt, the injections, the notices, or the talk."""
+    """Return the ids of the messages that a row delivers: of the prompt, of the injections, or of the notices."""
     metadata, ids = metadata_of(row), [metadata_of(row).get("message")]
-    for name in ("messages", "injections", "notices", "talk"):
+    for name in ("messages", "injections", "notices"):
         written = metadata.get(name)
         ids += written if isinstance(written, list) else ()
     return [each for each in ids if isinstance(each, str)]

@@ -21,7 +21,7 @@ from orchestrator_interactive.kernel.error_boundary import convert_exits, error_
 from orchestrator_interactive.loop.injection_queue import InjectionQueue, Receipt, notice_text
 from orchestrator_interactive.loop.run import injected_row
 from orchestrator_interactive.loop.tasks import CancellableTask
-from orchestrator_interactive.transcript.framing import NO_TALK, Talk, message_text
+from orchestrator_interactive.transcript.framing import message_text
 from orchestrator_interactive.transcript.rows import assistant_row, marked, user_row
 from service.sessions.foreign_run import ForeignRun
 
@@ -49,19 +49,18 @@ async def execute(  # noqa: PLR0913, PLR0917 - the parts of a run
     on_progress: ProgressCallback | None = None,
     order: float | None = None,
     notices: Mapping[str, str] | None = None,
-    talk: Talk = NO_TALK,
 ) -> str:
     """Run a prompt in an initialized session with any orchestrator.
 
-    `order` is when the prompt was written; the run reads the `notices` (by id) and the `talk` before it.
+    `order` is when the prompt was written; the run reads the `notices` (by id) before it.
     """
     adapt(session)
     foreign: ForeignLoop | None = session.coordinator.get_capability(_CAPABILITY)
     if foreign is not None:
         async with _recorded_end(session, foreign):
-            return await foreign.execute(prompt, message_id, on_progress, order, notices or {}, talk)
+            return await foreign.execute(prompt, message_id, on_progress, order, notices or {})
     return await session.execute(
-        prompt, message_id=message_id, on_progress=on_progress, order=order, notices=notices or {}, talk=talk
+        prompt, message_id=message_id, on_progress=on_progress, order=order, notices=notices or {}
     )
 
 
@@ -135,14 +134,13 @@ class ForeignLoop:
         for event in () if self._reports else reported:
             coordinator.hooks.register(event, self._on_event, _LAST, "service-progress")
 
-    async def execute(  # noqa: PLR0913, PLR0917 - the parts of a run
+    async def execute(
         self,
         prompt: str,
         message_id: str | None,
         on_progress: ProgressCallback | None,
         order: float | None,
         notices: Mapping[str, str],
-        talk: Talk,
     ) -> str:
         """Run a prompt, together with the messages that wait for it, and return the answer.
 
@@ -155,10 +153,8 @@ class ForeignLoop:
         self._queue.is_open = False
         messages = [(each.id, message_text(each.text, each.author, each.files)) for each in waiting]
         messages.insert(sum(each.is_older(order) for each in waiting), (message_id or "", prompt))
-        talk = sum((each.talk for each in waiting), talk)
-        before = [*([notice_text(notices.values())] if notices else ()), *([talk.text] if talk else ())]
-        prompt = "\n".join([*before, *(text for _, text in messages)])
-        run.begin(prompt, [*(each for each, _ in messages if each), *notices, *talk.ids])
+        prompt = "\n".join([*([notice_text(notices.values())] if notices else ()), *(text for _, text in messages)])
+        run.begin(prompt, [*(each for each, _ in messages if each), *notices])
         try:
             answer, status = await self._work(prompt, message_id, on_progress)
             run.has_succeeded = status == "success"
@@ -232,7 +228,6 @@ class ForeignLoop:
         if self._steer is None:
             raise RunFinished("This loop reads no messages while it works; the next run reads them.")
         text = message_text(injection.text, injection.author, injection.files)
-        text = f"{injection.talk.text}\n{text}" if injection.talk else text
         try:
             steering = self._steer(text)
         except (asyncio.QueueFull, RuntimeError) as e:  # upstream's SteeringQueueFull is a RuntimeError
@@ -244,7 +239,7 @@ class ForeignLoop:
             task = asyncio.ensure_future(steering)
             self._steering.add(task)
             task.add_done_callback(self._on_steered)
-        run.expect(injection.id, text, injection.talk.ids)
+        run.expect(injection.id, text)
         receipt = receipts[injection.id] = Receipt(injection.id)
         return receipt
 

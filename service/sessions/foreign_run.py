@@ -46,7 +46,6 @@ class ForeignRun:
         self._prompt = ""
         # The texts of messages that were passed to the loop, by id, until their row is written.
         self._steered: dict[str, str] = {}
-        self._talk_ids: dict[str, list[str]] = {}
         self._marks = marks
         self._ids = count(1)
 
@@ -54,10 +53,9 @@ class ForeignRun:
         """Give the loop a prompt with these messages."""
         self._prompt, self.prompt_ids, self.is_working = _plain(prompt), ids, True
 
-    def expect(self, message_id: str, text: str, talk_ids: list[str]) -> None:
-        """Expect a row with a message that the loop was given, and with the talk in front of it."""
+    def expect(self, message_id: str, text: str) -> None:
+        """Expect a row with a message that the loop was given."""
         self._steered[message_id] = _plain(text)
-        self._talk_ids[message_id] = talk_ids
 
     def forget(self, message_id: str) -> bool:
         """Expect a message no longer. Returns False if it was not expected."""
@@ -94,8 +92,6 @@ class ForeignRun:
         marks: dict[str, Any] = {"message": ids[0]} if ids else {}
         marks |= {"messages": ids[1:]} if ids[1:] else {}
         marks |= {"injections": steered} if steered else {}
-        talk_ids = [talk_id for each in steered for talk_id in self._talk_ids[each]]
-        marks |= {"talk": talk_ids} if talk_ids else {}
         if not marks:
             return row, []
         self._marks.append((plain, marks))

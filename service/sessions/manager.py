@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector.protocols import NO_TALK, QueueFull, Refused, RunFailed
+from connector.protocols import QueueFull, Refused, RunFailed
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from connector.protocols import MessageAuthor, ProgressCallback, ThreadTalk
+    from connector.protocols import MessageAuthor, ProgressCallback
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
     from service.observe.sessions import SessionObserver
@@ -111,7 +111,6 @@ class InProcessSessionManager:
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
-        talk: ThreadTalk = NO_TALK,
         fence: int | None = None,
     ) -> str:
         """Run a prompt in the conversation's session and return the answer.
@@ -125,7 +124,7 @@ class InProcessSessionManager:
             prompt = framing.message_text(prompt, _author(author), files)
 
         async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
-            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk))
+            return await execute(session, prompt, message_id, progress, written_s, notes)
 
         return await self._run(Key(conversation_id, instance_name), fence, SessionRun(), work, on_progress)
 
@@ -191,7 +190,6 @@ class InProcessSessionManager:
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
-        talk: ThreadTalk = NO_TALK,
     ) -> bool:
         """Inject a message into the running loop. Return False if there is no loop that accepts it.
 
@@ -203,7 +201,7 @@ class InProcessSessionManager:
         if offer is None:
             return False
         try:
-            offer(Injection(prompt, message_id, _author(author), files, _talk(talk), order=written_s))
+            offer(Injection(prompt, message_id, _author(author), files, order=written_s))
         except RunFinished:
             return False
         except InjectionQueueFull as e:
@@ -327,14 +325,6 @@ class InProcessSessionManager:
 
 def _author(author: MessageAuthor) -> framing.Author:
     return framing.Author(author.id, author.name)
-
-
-def _talk(talk: ThreadTalk) -> framing.Talk:
-    messages = (
-        framing.TalkMessage(each.id, each.text, _author(each.author), each.written_s, each.files)
-        for each in talk.messages
-    )
-    return framing.Talk(tuple(messages), talk.left_out)
 
 
 async def _rows(session: AmplifierSession) -> list[dict[str, Any]]:

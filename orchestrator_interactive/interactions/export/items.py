@@ -40,7 +40,7 @@ Kind = (
 # Maximum number of items to hold back for the result of an earlier call.
 _MAX_HELD = 500
 # A row with these metadata has messages of people, each with its author's name and id.
-_MESSAGES = frozenset({"message", "messages", "injections", "talk"})
+_MESSAGES = frozenset({"message", "messages", "injections"})
 # A mention in a message: a name and a user id.
 _MENTION = re.compile(r"(@[^@()\n]{1,80}) \([UW][A-Z0-9]+\)")
 _AWAITED = {"llm": "the model", "user_input": "a person", "agent": "another agent", "tool": "a tool"}
@@ -216,16 +216,12 @@ def _call_method(state: BaseState, method: str) -> Any:
     return None
 
 
-def _speaker(  # noqa: PLR0911 - a case for each kind of row
-    node: Node, meta: dict[str, Any]
-) -> tuple[Message, str, tuple[str, ...]]:
+def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Message, str, tuple[str, ...]]:
     match meta:
         case {"results": list()}:
             return "note", "Late result", ()
         case {"notices": _}:
             return "note", "Notice", ()
-        case {"talk": _}:
-            return "person", "Person", ("in the thread, as context",)
         case {"source": "hook"}:
             return "note", "Remark of a hook", ()
         case {"injections": list(ids)}:

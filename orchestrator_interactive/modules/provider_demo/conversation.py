@@ -10,7 +10,7 @@ from orchestrator_interactive.kernel.contracts.arguments import arguments_of
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.loop.tool_results import STILL_RUNNING
-from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX, TALK_PREFIX
+from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -144,7 +144,7 @@ def _after_user(task: DemoTask, text: str, open_calls: dict[str, DemoCall]) -> D
             task.late += known if task.answer else []
             return task
     prompt = _MENTIONS.sub("", Line.parse(text).text.replace("\n  ", "\n")).strip()
-    if not prompt or prompt.startswith((NOTICE_PREFIX, TALK_PREFIX)):
+    if not prompt or prompt.startswith(NOTICE_PREFIX):
         return task
     if task.prompt and _CONTINUE.fullmatch(prompt):
         task.answer = ""
