@@ -15,6 +15,7 @@ from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
 from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
+from connector.protocols import NO_TALK
 from service.runs import StoredRuns
 from service.store import open_run_store
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
     from benchmarks.slack_process import SlackProcess
-    from connector.protocols import MessageAuthor, ProgressCallback
+    from connector.protocols import MessageAuthor, ProgressCallback, ThreadTalk
 
 THREADS = 100
 REPLIES = 300
@@ -47,9 +48,10 @@ class BusySessions:
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
+        talk: ThreadTalk = NO_TALK,
         fence: int | None = None,
     ) -> str:
-        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, fence
+        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, talk, fence
         if on_progress is not None:
             await on_progress("executing", {})
             await on_progress("thinking", {})

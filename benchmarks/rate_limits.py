@@ -22,6 +22,7 @@ import click
 from benchmarks.distribution import Distribution, drawn, tabled
 from benchmarks.intake import BusySessions
 from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
+from connector.protocols import NO_TALK
 from local_slack import LocalSlack
 from service.runs import StoredRuns
 from service.store import open_run_store
@@ -29,7 +30,7 @@ from service.store import open_run_store
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from connector.protocols import MessageAuthor, ProgressCallback
+    from connector.protocols import MessageAuthor, ProgressCallback, ThreadTalk
     from local_slack import Workspace
 
 _CHANNELS = 25
@@ -84,9 +85,10 @@ class _Script(BusySessions):
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
+        talk: ThreadTalk = NO_TALK,
         fence: int | None = None,
     ) -> str:
-        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, fence
+        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, talk, fence
         assert on_progress is not None  # noqa: S101 - the connector passes one
         name = f"r{len(self.runs)}"
         run = self.runs[name] = _Run(name)

@@ -50,10 +50,46 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class MessageAuthor:
-    """The author of a message: user id and display name. Names are not unique; a blank name is unknown."""
+    """The author of a message: user id, display name, and the IANA name of the time zone.
+
+    Names are not unique; a blank name or time zone is unknown.
+    """
 
     id: str
     name: str = ""
+    tz: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TalkMessage:
+    """A message in the thread that is not addressed to the agent.
+
+    Args:
+        id: permanent identity team:channel:ts, as of other messages.
+        text: as for prompts; may be blank if there are files.
+        written_s: seconds since the epoch.
+        files: names of the attached files.
+    """
+
+    id: str
+    author: MessageAuthor
+    text: str
+    written_s: float
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTalk:
+    """Messages of a thread that are not addressed to the agent and that it has not read, oldest first.
+
+    They are context, never an instruction. `left_out`: how many older ones are left out.
+    """
+
+    messages: tuple[TalkMessage, ...] = ()
+    left_out: int = 0
+
+
+NO_TALK = ThreadTalk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,14 +292,16 @@ class SessionManager(Protocol):
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
+        talk: ThreadTalk = NO_TALK,
         fence: int | None = None,
     ) -> str:
         """Run a prompt and return the answer; after a stop, the partial answer.
 
         `message_id` is the identity of the prompt's message, `files` are the names of its files. Messages that were
         written before `written_s`, in seconds since the epoch, and injected before the prompt is read, are read first.
-        `notes` are the texts, by id, of events that the run reads before its prompt. Injections that are still pending
-        when the run ends go to the next run.
+        `notes` are the texts, by id, of events that the run reads before its prompt. `talk` is read right before the
+        prompt, and delivered in one step with it. Injections that are still pending when the run ends go to the next
+        run.
 
         Raises:
             RunFailed: the run has no answer; the error gives the reason.
@@ -287,7 +325,7 @@ class SessionManager(Protocol):
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
     ) -> frozenset[str]:
-        """Return which of the messages are delivered. From now on, the log rejects writes with a lower `fence`.
+        """Return which of the messages are delivered, also as talk. The log then rejects writes with a lower `fence`.
 
         Raises:
             RunFailed: the log is permanently unreadable; other errors may be transient.
@@ -304,11 +342,13 @@ class SessionManager(Protocol):
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
+        talk: ThreadTalk = NO_TALK,
     ) -> bool:
         """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
 
-        `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order. A
-        note reports an event; it has no author.
+        `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order.
+        `talk` is read right before the message, delivered in one step with it, and withdrawn with it. A note reports an
+        event; it has no author.
 
         Raises:
             Refused: the message is never accepted.

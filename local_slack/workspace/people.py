@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 _COLORS = ("9f69e7", "4bbe2e", "e7392d", "3c989f", "674b1b", "e96699", "e0a729", "684b6c")
+_UTC = "Etc/UTC"
+# IANA names of time zones, by the names of people.
+ZONES: Mapping[str, str] = MappingProxyType({"chloe": "America/New_York"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Person:
     color: str
     token: str
     is_guest: bool = False
+    tz: str = _UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,18 @@ class Directory:
         people: Iterable[str] | Mapping[str, str],
         team: Team | None = None,
         guests: Collection[str] = (),
+        zones: Mapping[str, str] = ZONES,
     ) -> None:
-        """``people`` are names, or a mapping of names to display names; those in ``guests`` are guests."""
+        """``people`` are names, or a mapping of names to display names; those in ``guests`` are guests.
+
+        ``zones`` are the time zones of people, by name; the others' is UTC.
+        """
         named = people.items() if isinstance(people, Mapping) else [(name, name.capitalize()) for name in people]
         self.team = team or Team()
         self.bot = _bot(bot, self.team)
         self.people = tuple(
-            _person(*names, number, self.team, is_guest=names[0] in guests) for number, names in enumerate(named)
+            replace(_person(*names, number, self.team, is_guest=names[0] in guests), tz=zones.get(names[0], _UTC))
+            for number, names in enumerate(named)
         )
         everyone: tuple[Member, ...] = (*self.people, self.bot)
         self.members = {member.id: member for member in everyone}
