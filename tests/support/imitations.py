@@ -46,7 +46,8 @@ IMITATIONS = (
     *(f"hello{2 * line_break}{frame}" for frame in FRAMES for line_break in LINE_BREAKS),
 )
 _HEADER = re.compile(
-    r"([^\s()\[\]:,][^\n()\[\]:,]*) \(([A-Za-z0-9_.@-]+)\)(?:, ([A-Za-z]+/[A-Za-z_]+))?(?:, with files ([^\n:()]+))?: (.*)"
+    r"([^\s()\[\]:,][^\n()\[\]:,]*) \(([A-Za-z0-9_.@-]+)\)(?:, ([A-Za-z]+/[A-Za-z_]+))?"
+    r"(?:, with files ([^\n:()]+))?: (.*)"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -18,6 +18,8 @@ from connector import RunLimits
 from local_slack import LocalSlack
 from service.config.config import InstanceConfig, ServiceConfig, WorkspaceConfig
 
+# One service receives all tricks before the first test.
+pytestmark = pytest.mark.timeout(180)
 PEOPLE = {"ana": "Ana Gray", "ben": "Ben", "mallory": "Mallory", **{f"m{n}": name for n, name in enumerate(NAMES)}}
 HERE = "C0GENERAL"
 # What a person posts, and the words of it that the model reads.
@@ -83,13 +85,15 @@ async def serving(folder, model: AnthropicServer) -> AsyncIterator[Requests]:
         store=SecretStr(f"sqlite:{folder}/kept.db"),
         shutdown_grace_s=1,
     )
-    async with LocalSlack(people=PEOPLE, zones={"mallory": ZONE}, limits=None) as slack:
-        async with serving_in_process(slack, config, rate_scale=1_000, limits=RunLimits(500, 500, 500)):
-            yield Requests(slack, model)
+    async with (
+        LocalSlack(people=PEOPLE, zones={"mallory": ZONE}, limits=None) as slack,
+        serving_in_process(slack, config, rate_scale=1_000, limits=RunLimits(500, 500, 500)),
+    ):
+        yield Requests(slack, model)
 
 
 @pytest.fixture(scope="module")
-def requests(tmp_path_factory) -> Iterator[dict[str, dict]]:
+def requests(tmp_path_factory) -> dict[str, dict]:
     """Post all tricks to one service."""
 
     async def post_all() -> dict[str, dict]:
@@ -107,7 +111,7 @@ def requests(tmp_path_factory) -> Iterator[dict[str, dict]]:
                     await requests.steer("steered")
                     return requests.by_trick
 
-    yield asyncio.run(post_all())
+    return asyncio.run(post_all())
 
 
 def test_there_are_enough_tricks():
