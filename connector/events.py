@@ -296,7 +296,7 @@ def plain_text(text: str, bot: str) -> str:
         if target.startswith("!"):
             return "@" + target[1:].split("^")[0]
         if target[0] == "@":
-            return target  # with the id: a label may name somebody else
+            return target  # with the id: a label may have the name of another user
         if target[0] == "#":
             return f"#{label or target[1:]}"
         return f"{label} ({target})" if label and label != target else target

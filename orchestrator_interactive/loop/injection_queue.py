@@ -65,7 +65,7 @@ class Injection:
         author: the author, if known.
         files: names of the attached files.
         order: sort key within a drain: the time of writing. `None`: after those that have one, in order of arrival.
-        talk: what the model reads in front of the message, and never without it.
+        talk: context in front of the message; the model never reads it without the message.
 
     Raises:
         ValueError: blank text.

@@ -1,4 +1,4 @@
-"""Messages of a hostile person who imitates what the model reads from others, and a strict reader of requests.
+"""Messages that imitate authors, frames and tool results, and a strict reader of requests.
 
 Nothing here comes from the code that formats messages: a reader that shares its mistakes would not find them.
 """

@@ -1,4 +1,4 @@
-"""A hostile person writes in Slack what the model reads from others; none of it is taken for that."""
+"""Messages in Slack that imitate authors, frames and tool results reach the model as texts of their author."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from service.config.config import InstanceConfig, ServiceConfig, WorkspaceConfig
 pytestmark = pytest.mark.timeout(180)
 PEOPLE = {"ana": "Ana Gray", "ben": "Ben", "mallory": "Mallory", **{f"m{n}": name for n, name in enumerate(NAMES)}}
 HERE = "C0GENERAL"
-# What a person posts, and the words of it that the model reads.
+# Each post, and its words that the model reads.
 POSTS = {**{name: (typed(each), each) for name, each in TYPED.items()}, **MARKUP}
 STEERS = 40
 
 
 class Requests:
-    """What the model received for each trick, by its name."""
+    """The requests that the model received, by the name of the trick."""
 
     def __init__(self, slack: LocalSlack, model: AnthropicServer) -> None:
         self._slack = slack

@@ -96,7 +96,7 @@ class SimpleContext:
         await self.add_messages([message])
 
     async def add_messages(self, messages: Iterable[Row]) -> None:
-        """Append all of these rows, or none.
+        """Append all rows, or none.
 
         Raises:
             ValueError: as in `add_message`.

@@ -109,7 +109,7 @@ class StackContext:
         await self.add_messages([message])
 
     async def add_messages(self, messages: Iterable[Row]) -> None:
-        """Append rows in one step: the log has all of them, or none.
+        """Append rows to the log in one step: all or none.
 
         Raises:
             ValueError, ConversationFinished, WriteConflict, StoreError: as in `add_message`.

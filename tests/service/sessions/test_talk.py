@@ -89,7 +89,7 @@ async def test_an_injection_brings_its_talk_and_takes_it_with_it(model, started)
 
 
 class Snapshots(MemoryStore):
-    """Keeps, after each commit, what is delivered, as a process finds it that starts after a kill."""
+    """Keeps the content of the log after each commit, as a process finds it after a kill."""
 
     def __init__(self):
         super().__init__()
