@@ -332,8 +332,10 @@ def plain_text(text: str, bot: str) -> str:
             return ""
         if target.startswith("!"):
             return "@" + target[1:].split("^")[0]
-        if target[0] in "@#":
-            return f"{target[0]}{label or target[1:]}"
+        if target[0] == "@":
+            return target  # with the id: a label may have the name of another user
+        if target[0] == "#":
+            return f"#{label or target[1:]}"
         return f"{label} ({target})" if label and label != target else target
 
     # Slack escapes these three and nothing else.

@@ -98,10 +98,14 @@ class ChannelRules:
 
 @dataclass(frozen=True, slots=True)
 class MessageAuthor:
-    """The author of a message: user id and display name. Names are not unique; a blank name is unknown."""
+    """The author of a message: user id, display name, and the IANA name of the time zone.
+
+    Names are not unique; a blank name or time zone is unknown.
+    """
 
     id: str
     name: str = ""
+    tz: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,8 +376,9 @@ class SessionManager(Protocol):
 
         `message_id` is the identity of the prompt's message, `files` are the names of its files. Messages that were
         written before `written_s`, in seconds since the epoch, and injected before the prompt is read, are read first.
-        `notes` are the texts, by id, of events that the run reads before its prompt, and `talk` is read there, too.
-        Injections that are still pending when the run ends go to the next run.
+        `notes` are the texts, by id, of events that the run reads before its prompt. `talk` is read right before the
+        prompt, and delivered in one step with it. Injections that are still pending when the run ends go to the next
+        run.
 
         Raises:
             RunFailed: the run has no answer; the error gives the reason.
@@ -397,7 +402,7 @@ class SessionManager(Protocol):
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
     ) -> frozenset[str]:
-        """Return which of the messages are delivered. From now on, the log rejects writes with a lower `fence`.
+        """Return which of the messages are delivered, also as talk. The log then rejects writes with a lower `fence`.
 
         Raises:
             RunFailed: the log is permanently unreadable; other errors may be transient.
@@ -418,8 +423,9 @@ class SessionManager(Protocol):
     ) -> bool:
         """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
 
-        `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order. A
-        note reports an event; it has no author. `talk` is read before the message, and not without it.
+        `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order.
+        `talk` is read right before the message, delivered in one step with it, and withdrawn with it. A note reports an
+        event; it has no author.
 
         Raises:
             Refused: the message is never accepted.

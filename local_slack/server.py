@@ -29,7 +29,7 @@ from local_slack.web.interactivity import Interactivity
 from local_slack.web.loopback import is_loopback, only_this_machine
 from local_slack.web.page_server import PageServer
 from local_slack.workspace.errors import LocalSlackError, NotLoopback, PortInUse
-from local_slack.workspace.people import Directory
+from local_slack.workspace.people import ZONES, Directory
 from local_slack.workspace.people import teams as teams_named
 from local_slack.workspace.workspace import Workspace
 
@@ -50,8 +50,9 @@ class LocalSlack(InstalledTeam):
     """A Slack workspace on this machine; listens while the ``async with`` block runs.
 
     ``port=0`` selects a free port. ``people`` are names, or a mapping of names to display names; those in ``guests``
-    are guests. The bot is a member of ``bot_channels``, by default of all channels; its app is installed in all
-    ``teams``, subscribed to ``events`` and has the ``scopes``. ``apps`` are other apps, which only post. With a
+    are guests; ``zones`` are time zones by name, else UTC. The bot is a member of ``bot_channels``, by default of all
+    channels; its app is installed in all ``teams``, subscribed to ``events`` and has the ``scopes``. ``apps`` are other
+    apps, which only post. With a
     ``request_url`` the app gets events over HTTP, signed with the ``signing_secret``; the challenge is sent before the
     first event. ``limits`` apply to the app only and are Slack's by default; None turns them off. ``clock`` gives the
     time of messages and limits. Entering it raises PortInUse or NotLoopback.
@@ -66,6 +67,7 @@ class LocalSlack(InstalledTeam):
         people: Iterable[str] | Mapping[str, str] = ("ana", "ben", "chloe"),
         guests: Collection[str] = (),
         apps: Sequence[str] = (),
+        zones: Mapping[str, str] = ZONES,
         channels: Sequence[str] = ("general", "random"),
         bot_channels: Sequence[str] | None = None,
         teams: Sequence[str] = ("Playground",),
@@ -81,7 +83,7 @@ class LocalSlack(InstalledTeam):
         clock: Callable[[], float] = time.time,
     ) -> None:
         people = people if isinstance(people, Mapping) else tuple(people)
-        directories = [Directory(bot, people, team, guests, apps) for team in teams_named(teams)]
+        directories = [Directory(bot, people, team, guests, apps, zones) for team in teams_named(teams)]
         workspaces = [Workspace(directory, channels, bot_channels, clock) for directory in directories]
         super().__init__(workspaces[0], self._connection)
         self.record = Recorder()

@@ -17,6 +17,7 @@ from orchestrator_interactive.loop.injection_queue import (
     InjectionQueueFull,
     Receipt,
     RunFinished,
+    Talk,
 )
 from orchestrator_interactive.loop.loop import INJECTION_APPLIED
 from orchestrator_interactive.loop.model_call import PROVIDER_FALLBACK
@@ -36,6 +37,7 @@ __all__ = [
     "InteractiveOrchestrator",
     "Receipt",
     "RunFinished",
+    "Talk",
     "mount",
 ]
 

@@ -35,12 +35,13 @@ _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Fields of `users.info`. `is_stranger`: a user of another workspace."""
+    """Fields of `users.info`. `is_stranger`: a user of another workspace. `tz`: IANA name of the time zone."""
 
     name: str | None
     team: str | None
     is_stranger: bool
     is_guest: bool = False
+    tz: str = ""
 
 
 @dataclass(slots=True)
@@ -103,7 +104,8 @@ class Users:
         return profile
 
     def author(self, user: str) -> MessageAuthor:
-        return MessageAuthor(user, self.name_of(user) or "")
+        profile = self.profile(user)
+        return MessageAuthor(user) if profile is None else MessageAuthor(user, profile.name or "", profile.tz)
 
     def with_names(self, text: str) -> str:
         """Replace the ids in mentions by names, where these are known."""
@@ -140,7 +142,9 @@ class Users:
             found = (await self._client.call("users.info", {"user": user}, slot))["user"]
             name = found.get("profile", {}).get("display_name") or found.get("real_name") or found.get("name")
             is_guest = bool(found.get("is_restricted") or found.get("is_ultra_restricted"))
-            profile = Profile(name, found.get("team_id"), bool(found.get("is_stranger")), is_guest)
+            profile = Profile(
+                name, found.get("team_id"), bool(found.get("is_stranger")), is_guest, found.get("tz") or ""
+            )
         except CallCancelled:
             return
         except (SlackCallFailed, KeyError) as e:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from local_slack.workspace.people import Bot, Person
 
@@ -111,6 +112,8 @@ def email_of(person: Person, team: Team) -> str:
 def user_json(member: Member, team: Team, *, email: bool = False) -> Json:
     """Return a user, with the address of a person only if ``email`` is set."""
     is_bot = isinstance(member, Bot)
+    zone = member.tz if isinstance(member, Person) else "America/Los_Angeles"  # Slack's, for bots
+    offset = datetime.now(ZoneInfo(zone)).utcoffset() or timedelta()
     profile = {"real_name": member.real_name, "display_name": "" if is_bot else member.real_name}
     if isinstance(member, Bot):
         profile |= {"bot_id": member.bot_id, "api_app_id": member.app_id}
@@ -127,9 +130,9 @@ def user_json(member: Member, team: Team, *, email: bool = False) -> Json:
         "is_app_user": False,
         "is_restricted": isinstance(member, Person) and member.is_guest,
         "is_ultra_restricted": False,
-        "tz": "Europe/Berlin",
-        "tz_label": "Central European Time",
-        "tz_offset": 3600,
+        "tz": zone,
+        "tz_label": zone.rpartition("/")[2].replace("_", " "),
+        "tz_offset": int(offset.total_seconds()),
         "updated": 0,
         "profile": profile,
     }

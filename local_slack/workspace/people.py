@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 _COLORS = ("9f69e7", "4bbe2e", "e7392d", "3c989f", "674b1b", "e96699", "e0a729", "684b6c")
+_UTC = "Etc/UTC"
+# IANA names of time zones, by the names of people.
+ZONES: Mapping[str, str] = MappingProxyType({"chloe": "America/New_York"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Person:
     color: str
     token: str
     is_guest: bool = False
+    tz: str = _UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +89,27 @@ def teams(names: Sequence[str]) -> tuple[Team, ...]:
 class Directory:
     """Look members up by id, by name and by token (``holders``). Never changes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the kinds of members
         self,
         bot: str,
         people: Iterable[str] | Mapping[str, str],
         team: Team | None = None,
         guests: Collection[str] = (),
         apps: Sequence[str] = (),
+        zones: Mapping[str, str] = ZONES,
     ) -> None:
         """``people`` are names, or a mapping of names to display names; those in ``guests`` are guests.
 
-        ``bot`` is the bot of the app under test, ``apps`` are the names of other apps.
+        ``bot`` is the bot of the app under test, ``apps`` are the names of other apps. ``zones`` are the time zones of
+        people, by name; the others' is UTC.
+
         """
         named = people.items() if isinstance(people, Mapping) else [(name, name.capitalize()) for name in people]
         self.team = team or Team()
         self.bot = _bot(bot, self.team)
         self.people = tuple(
-            _person(*names, number, self.team, is_guest=names[0] in guests) for number, names in enumerate(named)
+            replace(_person(*names, number, self.team, is_guest=names[0] in guests), tz=zones.get(names[0], _UTC))
+            for number, names in enumerate(named)
         )
         self.apps = tuple(
             replace(_bot(name, self.team), color=_COLORS[-1 - number % len(_COLORS)])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Arguments that a loop may lack: a session without them works as the contract says.
-_EXPENDABLE = {"coordinator", "on_progress", "message_id", "order", "notices"}
+_EXPENDABLE = {"coordinator", "on_progress", "message_id", "order", "notices", "talk"}
 
 
 class AmplifierSession:

@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text
+from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text, talk_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +29,33 @@ class InjectionQueueFull(InjectionError):  # noqa: N818 - named after asyncio.Qu
 
 
 @dataclass(frozen=True, slots=True)
+class Talk:
+    """Messages among people, which the model reads as context in front of a prompt or an injection, oldest first.
+
+    Args:
+        messages: id and text of each, as `framing.message_text` formats it.
+        left_out: number of older messages that are left out.
+    """
+
+    messages: tuple[tuple[str, str], ...] = ()
+    left_out: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.messages or self.left_out)
+
+    @property
+    def ids(self) -> list[str]:
+        return [each for each, _ in self.messages]
+
+    @property
+    def text(self) -> str:
+        return talk_text([text for _, text in self.messages], self.left_out)
+
+
+NO_TALK = Talk()
+
+
+@dataclass(frozen=True, slots=True)
 class Injection:
     """One message for a running loop.
 
@@ -38,6 +65,7 @@ class Injection:
         author: the author, if known.
         files: names of the attached files.
         order: sort key within a drain: the time of writing. `None`: after those that have one, in order of arrival.
+        talk: context in front of the message; the model never reads it without the message.
 
     Raises:
         ValueError: blank text.
@@ -48,6 +76,7 @@ class Injection:
     author: Author | None = None
     files: tuple[str, ...] = ()
     order: float | None = None
+    talk: Talk = NO_TALK
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -184,8 +213,20 @@ class InjectionQueue:
             self.on_change(injection)
 
 
+def injection_rows(injections: Sequence[Injection], *, with_prompt: bool = False) -> list[dict[str, Any]]:
+    """Return the user rows for one drain: one row, or with talk, the rows of talk and those that they precede."""
+    rows, group = list[dict[str, Any]](), list[Injection]()
+    for each in injections:
+        if each.talk:
+            rows += [injection_row(group, with_prompt=with_prompt)] if group else []
+            rows.append(talk_row(each.talk))
+            group = []
+        group.append(each)
+    return [*rows, injection_row(group, with_prompt=with_prompt)]
+
+
 def injection_row(injections: Sequence[Injection], *, with_prompt: bool = False) -> dict[str, Any]:
-    """Return the user row for one drain, with the ids of the messages, which makes them delivered, in its metadata.
+    """Return a user row with the ids of the messages, which makes them delivered, in its metadata.
 
     The metadata also records whether one is urgent.
 
@@ -198,6 +239,11 @@ def injection_row(injections: Sequence[Injection], *, with_prompt: bool = False)
         "content": "\n".join(texts) if with_prompt else f"{PREFIX}\n{listed(texts)}",
         "metadata": {"injections": [injection.id for injection in injections], **urgent},
     }
+
+
+def talk_row(talk: Talk) -> dict[str, Any]:
+    """Return the user row with talk among people."""
+    return {"role": "user", "content": talk.text, "metadata": {"talk": talk.ids}}
 
 
 def notice_row(notices: Sequence[str], ids: Iterable[str] = ()) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.hooks import CONTINUE
-from orchestrator_interactive.loop.injection_queue import injection_row, notice_row
+from orchestrator_interactive.loop.injection_queue import injection_rows, notice_row, talk_row
 from orchestrator_interactive.loop.model_call import INTERRUPTED, REFUSED, ModelCaller
 from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, usage_in, with_usage
 from orchestrator_interactive.loop.run import RunDenied, RunStopped, RunSuspended, changed
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from orchestrator_interactive.kernel.contracts.messages import ChatResponse, ContentBlock
     from orchestrator_interactive.kernel.contracts.protocols import Provider
-    from orchestrator_interactive.loop.injection_queue import Injection
+    from orchestrator_interactive.loop.injection_queue import Injection, Talk
     from orchestrator_interactive.loop.run import Run
     from orchestrator_interactive.transcript.answer_parts import PartialReason
 
@@ -141,15 +141,16 @@ class Loop:
         self._is_out_of_time = True
         self.run.stop.request_graceful()
 
-    async def start(
+    async def start(  # noqa: PLR0913, PLR0917 - the parts of a run
         self,
         prompt: str,
         message_id: str | None,
         order: float | None,
         notices: Mapping[str, str],
+        talk: Talk,
         left_pending: frozenset[str],
     ) -> None:
-        """Announce a new run; commit the notices, then older messages and those left pending, then the prompt."""
+        """Announce a new run; commit the notices, older messages and those left pending, then talk and the prompt."""
         run, session_state = self.run, self.run.session_state
         await run.announce(events.EXECUTION_START, {"prompt": prompt})
         await run.progress("executing", prompt=prompt, run=run.id)
@@ -174,7 +175,8 @@ class Loop:
             run.inbox.restore([each for each in waiting if each not in before])
             if before:
                 await self.deliver(before, with_prompt=left_pending.isdisjoint(each.id for each in before))
-        await run.commit(user_row(without_frames(sendable(prompt)), message_id))
+        row = user_row(without_frames(sendable(prompt)), message_id)
+        await run.commit(*([talk_row(talk)] if talk else ()), row)
         if run.inbox.pending and not run.is_ending:
             await self._deliver_written_before()
 
@@ -305,19 +307,20 @@ class Loop:
         return RunOutcome(text, "incomplete", **incomplete) if incomplete else RunOutcome(text, "success")
 
     async def deliver(self, injections: tuple[Injection, ...], *, with_prompt: bool = False) -> None:
-        """Commit drained injections as one user row.
+        """Commit drained injections as one user row, or with talk, several rows in one step.
 
         If the commit fails, they return to the front of the queue. A text completed by this row is shown before the
         delivery of the messages is reported.
         """
-        run, row = self.run, injection_row(injections, with_prompt=with_prompt)
+        run, rows = self.run, injection_rows(injections, with_prompt=with_prompt)
         with ExitStack() as undo:
             undo.callback(run.inbox.restore, injections)
-            await run.context.add_message(row)
+            await run.write(*rows)
             undo.pop_all()
         self.state.continuations = 0
         run.inbox.note_delivered([each.id for each in injections], run.iterations + 1)
-        await run.emit_text(row)
+        for row in rows:
+            await run.emit_text(row)
         await self._report_delivered(injections)
 
     async def _report_delivered(self, injections: Sequence[Injection]) -> None:

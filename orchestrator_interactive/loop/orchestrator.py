@@ -15,7 +15,7 @@ from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.kernel.interop import to_local_coordinator, to_local_hooks, to_local_tool
-from orchestrator_interactive.loop.injection_queue import Injection, InjectionQueue
+from orchestrator_interactive.loop.injection_queue import NO_TALK, Injection, InjectionQueue
 from orchestrator_interactive.loop.loop import Loop
 from orchestrator_interactive.loop.outcome import SUSPENDED, RunOutcome, SessionState, usage_from_dict
 from orchestrator_interactive.loop.resume import logged_run, resume_run
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, ProgressCallback, Provider, Tool
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.hooks import HookRegistry
-    from orchestrator_interactive.loop.injection_queue import Receipt
+    from orchestrator_interactive.loop.injection_queue import Receipt, Talk
 
 log = structlog.get_logger(__name__)
 
@@ -137,6 +137,7 @@ class InteractiveOrchestrator:
         message_id: str | None = None,
         order: float | None = None,
         notices: Mapping[str, str] | None = None,
+        talk: Talk = NO_TALK,
         provider: str | None = None,
         **_: Any,
     ) -> str:
@@ -144,8 +145,8 @@ class InteractiveOrchestrator:
 
         `message_id` is the id of the prompt's message. The log keeps it: the message is delivered. `order` is when the
         message was written, as in `Injection`: older messages that are pending are read before it. `notices` are
-        events, by id, that the run reads first; the log keeps their ids, too. `provider` is the name of the provider to
-        call first in this run.
+        events, by id, that the run reads first; the log keeps their ids, too. `talk` is read right before the prompt,
+        and committed in one step with it. `provider` is the name of the provider to call first in this run.
 
         Raises:
             LLMError: the provider failed.
@@ -157,7 +158,7 @@ class InteractiveOrchestrator:
             run,
             providers,
             provider,
-            lambda loop: loop.start(prompt, message_id, order, notices or {}, left_pending),
+            lambda loop: loop.start(prompt, message_id, order, notices or {}, talk, left_pending),
         )
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`

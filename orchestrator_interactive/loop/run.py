@@ -20,7 +20,7 @@ from orchestrator_interactive.kernel.timeout import with_timeout
 from orchestrator_interactive.loop.outcome import NO_USAGE, UsageTotals
 from orchestrator_interactive.loop.tasks import CancellableTask, Deadlines
 from orchestrator_interactive.transcript.answer_parts import InterimTexts
-from orchestrator_interactive.transcript.rows import marked
+from orchestrator_interactive.transcript.rows import joined, marked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -187,18 +187,22 @@ class Run:
         """Return the text without the host's secrets, for a model or a person."""
         return text if self.secret_filter is None else self.secret_filter(text, known_only=known_only)
 
-    async def commit(self, row: dict[str, Any]) -> None:
-        """Add a row to the log, and show the text that it completes."""
-        await self.write(row)
-        if (part := self.interim_texts.add(row)) is not None:
-            await self.show(part)
+    async def commit(self, *rows: dict[str, Any]) -> None:
+        """Add rows to the log in one step, and show the texts that they complete."""
+        await self.write(*rows)
+        for row in rows:
+            await self.emit_text(row)
 
-    async def write(self, row: dict[str, Any]) -> None:
-        """Add a row to the log."""
+    async def write(self, *rows: dict[str, Any]) -> None:
+        """Add rows to the log in one step; a context that cannot do that gets one row for user rows with talk."""
         try:
-            await self.context.add_message(bounded(row, MAX_ROW_NESTING))
+            given = [bounded(row, MAX_ROW_NESTING) for row in rows]
+            if len(given) > 1 and (add := getattr(self.context, "add_messages", None)) is not None:
+                await add(given)
+            else:
+                await self.context.add_message(given[0] if len(given) == 1 else joined(given))
         except BaseException:
-            self.is_in_doubt = self.is_in_doubt or self.interim_texts.is_visible(row)
+            self.is_in_doubt = self.is_in_doubt or any(map(self.interim_texts.is_visible, rows))
             raise
 
     async def emit_text(self, row: dict[str, Any]) -> None:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 # Metadata key of a user row that notes the rows omitted by compaction.
 LEFT_OUT = "left_out"
-# Metadata keys of user rows that are not prompts: injections, notices, late results, and notes about omitted rows.
-_NO_PROMPT = frozenset({"injections", "notices", "results", LEFT_OUT})
+# Metadata keys of user rows that are not prompts: injections, notices, talk among people, late results, and notes about
+# omitted rows.
+_NO_PROMPT = frozenset({"injections", "notices", "talk", "results", LEFT_OUT})
 _ITEM = re.compile(r"\n(?=\S)")
 _json_of = json.JSONEncoder().encode
 # The end of the mark that replaces omitted text.
@@ -149,12 +150,30 @@ def _is_note(row: dict[str, Any]) -> bool:
 
 
 def delivered_ids_in(row: Any) -> list[str]:
-    """Return the ids of the messages that a row delivers: of the prompt, of the injections, or of the notices."""
-    metadata, ids = metadata_of(row), [metadata_of(row).get("message")]
-    for name in ("messages", "injections", "notices"):
-        written = metadata.get(name)
-        ids += written if isinstance(written, list) else ()
-    return [each for each in ids if isinstance(each, str)]
+    """Return the ids of the messages that a row delivers: of talk, the prompt, the injections, or the notices."""
+    message = metadata_of(row).get("message")
+    own = [message] if isinstance(message, str) else []
+    return [*talk_ids_in(row), *own, *_ids_at(row, "messages", "injections", "notices")]
+
+
+def talk_ids_in(row: Any) -> list[str]:
+    """Return the ids of the messages that a row delivers as talk among people, or in front of its own messages."""
+    return _ids_at(row, "talk", "with_talk")
+
+
+def _ids_at(row: Any, *keys: str) -> list[str]:
+    lists = [found for key in keys if isinstance(found := metadata_of(row).get(key), list)]
+    return [each for found in lists for each in found if isinstance(each, str)]
+
+
+def joined(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return one row of texts for those of several user rows, with all their marks."""
+    metadata: dict[str, Any] = {}
+    for row in rows:
+        for key, mark in metadata_of(row).items():
+            name = "with_talk" if key == "talk" else key
+            metadata[name] = [*metadata.get(name, ()), *mark] if isinstance(mark, list) else mark
+    return {"role": "user", "content": "\n".join(map(text_of, rows)), "metadata": metadata}
 
 
 def text_of(row: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from orchestrator_interactive.interactions.states import UserMessageState, UserR
 from orchestrator_interactive.interactions.stores import Change
 from orchestrator_interactive.storage.sqlite import BUSY_TIMEOUT_S, sqlite_path
 from orchestrator_interactive.transcript.framing import read_messages, without_author
-from orchestrator_interactive.transcript.rows import delivered_ids_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
 from service.doctor.delivery_audit import time_of
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
                 row = row_of(state)
                 for text in _texts(row):
                     messages, ids = read_messages(text), delivered_ids_in(row)
+                    if talk_ids_in(row) != ids:  # those of talk are first
+                        messages.sort(key=lambda each: not each.time)
                     of_ids = ids if len(ids) == len(messages) else [""] * len(messages)
                     for each, id_ in zip(messages, of_ids, strict=True):
                         if each.author_id == user:

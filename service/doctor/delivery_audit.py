@@ -118,16 +118,23 @@ def _audit(conversation_id: str, record: ConversationRecord, logs: Mapping[str, 
     # The ids of the entries that are messages, in the order of acceptance.
     others = {entry.id for entry in record.waiting if entry.kind != "message"}
     messages = [id_ for id_ in record.order if id_ not in others and record.ends.get(id_) != "done"]
-    logged = Counter(id_ for log in logs.values() for id_ in log.every)
+    # A message to one agent may be talk for another. An agent may read talk after later messages.
+    talk = frozenset(id_ for log in logs.values() for id_ in log.talk)
+    logged = Counter(id_ for log in logs.values() for id_ in log.every - log.talk)
     is_whole = bool(logs) and all(log.is_whole for log in logs.values())
     waiting = {entry.id for entry in record.waiting}
-    ends = {id_: _end_of(record.ends.get(id_), id_ in logged, id_ in waiting, is_whole=is_whole) for id_ in messages}
+    ends = {
+        id_: _end_of(
+            end := record.ends.get(id_), id_ in logged or (end == "" and id_ in talk), id_ in waiting, is_whole=is_whole
+        )
+        for id_ in messages
+    }
     wrong = [f"message {id_} {end}" for id_, end in ends.items() if end not in _ENDS]
     wrong += [f"message {id_} is both pending and finished." for id_ in messages if id_ in waiting & record.ends.keys()]
     wrong += [f"message {id_} is in the logs of {count} agents." for id_, count in logged.items() if count > 1]
     place = {id_: number for number, id_ in enumerate(record.order)}
     for agent, log in logs.items():
-        wrong += _log_violations(agent, log, place)
+        wrong += _log_violations(agent, log, {id_: number for id_, number in place.items() if id_ not in log.talk})
     wrong += _inconsistencies(record)
     # The messages whose ids have expired, by final state.
     closed = Counter(record.ends.values())

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
+from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished, Talk
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.kernel.error_boundary import convert_exits, error_text
-from orchestrator_interactive.loop.injection_queue import InjectionQueue, Receipt, notice_text
+from orchestrator_interactive.loop.injection_queue import NO_TALK, InjectionQueue, Receipt, notice_text
 from orchestrator_interactive.loop.run import injected_row
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.transcript.framing import message_text
@@ -49,18 +49,19 @@ async def execute(  # noqa: PLR0913, PLR0917 - the parts of a run
     on_progress: ProgressCallback | None = None,
     order: float | None = None,
     notices: Mapping[str, str] | None = None,
+    talk: Talk = NO_TALK,
 ) -> str:
     """Run a prompt in an initialized session with any orchestrator.
 
-    `order` is when the prompt was written; the run reads the `notices` (by id) before it.
+    `order` is when the prompt was written; the run reads the `notices` (by id) and the `talk` before it.
     """
     adapt(session)
     foreign: ForeignLoop | None = session.coordinator.get_capability(_CAPABILITY)
     if foreign is not None:
         async with _recorded_end(session, foreign):
-            return await foreign.execute(prompt, message_id, on_progress, order, notices or {})
+            return await foreign.execute(prompt, message_id, on_progress, order, notices or {}, talk)
     return await session.execute(
-        prompt, message_id=message_id, on_progress=on_progress, order=order, notices=notices or {}
+        prompt, message_id=message_id, on_progress=on_progress, order=order, notices=notices or {}, talk=talk
     )
 
 
@@ -134,13 +135,14 @@ class ForeignLoop:
         for event in () if self._reports else reported:
             coordinator.hooks.register(event, self._on_event, _LAST, "service-progress")
 
-    async def execute(
+    async def execute(  # noqa: PLR0913, PLR0917 - the parts of a run
         self,
         prompt: str,
         message_id: str | None,
         on_progress: ProgressCallback | None,
         order: float | None,
         notices: Mapping[str, str],
+        talk: Talk,
     ) -> str:
         """Run a prompt, together with the messages that wait for it, and return the answer.
 
@@ -151,10 +153,11 @@ class ForeignLoop:
         await run.emit("executing", prompt=prompt)
         waiting = self._queue.drain()
         self._queue.is_open = False
-        messages = [(each.id, message_text(each.text, each.author, each.files)) for each in waiting]
-        messages.insert(sum(each.is_older(order) for each in waiting), (message_id or "", prompt))
+        messages = [(each.id, _text_of(each)) for each in waiting]
+        messages.insert(sum(each.is_older(order) for each in waiting), (message_id or "", _after(talk, prompt)))
+        overheard = [each for source in (talk, *(each.talk for each in waiting)) for each in source.ids]
         prompt = "\n".join([*([notice_text(notices.values())] if notices else ()), *(text for _, text in messages)])
-        run.begin(prompt, [*(each for each, _ in messages if each), *notices])
+        run.begin(prompt, [*(each for each, _ in messages if each), *notices], overheard)
         try:
             answer, status = await self._work(prompt, message_id, on_progress)
             run.has_succeeded = status == "success"
@@ -227,7 +230,7 @@ class ForeignLoop:
             return self._queue.offer(injection)
         if self._steer is None:
             raise RunFinished("This loop reads no messages while it works; the next run reads them.")
-        text = message_text(injection.text, injection.author, injection.files)
+        text = _text_of(injection)
         try:
             steering = self._steer(text)
         except (asyncio.QueueFull, RuntimeError) as e:  # upstream's SteeringQueueFull is a RuntimeError
@@ -239,7 +242,7 @@ class ForeignLoop:
             task = asyncio.ensure_future(steering)
             self._steering.add(task)
             task.add_done_callback(self._on_steered)
-        run.expect(injection.id, text)
+        run.expect(injection.id, text, injection.talk.ids)
         receipt = receipts[injection.id] = Receipt(injection.id)
         return receipt
 
@@ -278,6 +281,14 @@ class ForeignLoop:
     async def _on_event(self, event: str, data: dict[str, Any]) -> HookResult:
         await self.run.on_event(event, data)
         return HookResult()
+
+
+def _text_of(injection: Injection) -> str:
+    return _after(injection.talk, message_text(injection.text, injection.author, injection.files))
+
+
+def _after(talk: Talk, text: str) -> str:
+    return f"{talk.text}\n{text}" if talk else text
 
 
 class _MarkingContext:

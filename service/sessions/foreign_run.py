@@ -46,16 +46,19 @@ class ForeignRun:
         self._prompt = ""
         # The texts of messages that were passed to the loop, by id, until their row is written.
         self._steered: dict[str, str] = {}
+        # The ids of talk, by the message that brings it; "" is the prompt.
+        self._talk: dict[str, list[str]] = {}
         self._marks = marks
         self._ids = count(1)
 
-    def begin(self, prompt: str, ids: list[str]) -> None:
-        """Give the loop a prompt with these messages."""
+    def begin(self, prompt: str, ids: list[str], talk: list[str]) -> None:
+        """Give the loop a prompt with these messages, and with talk."""
         self._prompt, self.prompt_ids, self.is_working = _plain(prompt), ids, True
+        self._talk[""] = talk
 
-    def expect(self, message_id: str, text: str) -> None:
-        """Expect a row with a message that the loop was given."""
-        self._steered[message_id] = _plain(text)
+    def expect(self, message_id: str, text: str, talk: list[str]) -> None:
+        """Expect a row with a message that the loop was given, and with talk in front of it."""
+        self._steered[message_id], self._talk[message_id] = _plain(text), talk
 
     def forget(self, message_id: str) -> bool:
         """Expect a message no longer. Returns False if it was not expected."""
@@ -94,6 +97,8 @@ class ForeignRun:
         marks |= {"injections": steered} if steered else {}
         if not marks:
             return row, []
+        if talk := [each for source in (*([""] if ids else ()), *steered) for each in self._talk.get(source, ())]:
+            marks["with_talk"] = talk
         self._marks.append((plain, marks))
         return marked(row, **marks), [*ids, *steered]
 

@@ -10,12 +10,12 @@ from orchestrator_interactive.interactions.errors import NewerState, UnknownStat
 from orchestrator_interactive.interactions.rows import RowState, row_of
 from orchestrator_interactive.interactions.serializers import decode
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
-from orchestrator_interactive.transcript.rows import delivered_ids_in
+from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from orchestrator_interactive.interactions.records import Key, Node
+    from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
 
 # Number of states per read.
@@ -32,12 +32,14 @@ class LoggedIds:
 
     Args:
         every: the ids on all branches, including abandoned ones.
+        talk: those of talk among people.
         branches: the ids in log order, by branch name.
         is_whole: whether no segment was pruned and all state types are known, so that no id can be missing.
         damaged: indices of missing or unreadable states, by the name of a branch that contains them.
     """
 
     every: frozenset[str]
+    talk: frozenset[str]
     branches: Mapping[str, tuple[str, ...]]
     is_whole: bool
     damaged: Mapping[str, tuple[int, ...]]
@@ -75,14 +77,17 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
         if found.damaged
     }
     every = frozenset(id_ for found in segments.values() for ids in found.ids.values() for id_ in ids)
-    return LoggedIds(every, branches, is_whole and not any(each.has_unknown for each in segments.values()), damaged)
+    talk = frozenset(id_ for found in segments.values() for id_ in found.talk)
+    is_whole = is_whole and not any(each.has_unknown for each in segments.values())
+    return LoggedIds(every, talk, branches, is_whole, damaged)
 
 
 @dataclass(slots=True)
 class _Segment:
-    """The message ids in a segment by state index, and its unreadable and unknown states."""
+    """The message ids in a segment by state index, those of talk, and its unreadable and unknown states."""
 
     ids: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    talk: set[str] = field(default_factory=set)
     damaged: list[int] = field(default_factory=list)
     has_unknown: bool = False
 
@@ -94,24 +99,15 @@ async def _read_segment(store: LogStore, key: Key, segment: int, base: int, end:
         nodes = {node.index: node for node in await store.read(key, segment, start, stop)}
         for index in range(start, stop):
             try:
-                ids = ids_in(nodes[index])
+                row = row_of(decode(nodes[index].envelope))
             except (UnknownState, NewerState):
                 found.has_unknown = True
             except (UnreadableState, KeyError):
                 found.damaged.append(index)
             else:
-                found.ids[index] = ids
+                found.ids[index] = tuple(delivered_ids_in(row))
+                found.talk.update(talk_ids_in(row))
     return found
-
-
-def ids_in(node: Node) -> tuple[str, ...]:
-    """Return the ids of the messages in a state.
-
-    Raises:
-        UnreadableState: the state is damaged.
-    """
-    row = row_of(decode(node.envelope))
-    return tuple(delivered_ids_in(row)) if row is not None else ()
 
 
 @dataclass(slots=True)
@@ -165,7 +161,7 @@ class DeliveredIds:
                 for node in await self._store.read(key, number, start, stop):
                     if node.envelope["t"] in _WITH_IDS:
                         with suppress(UnreadableState):
-                            found.ids.update(ids_in(node))
+                            found.ids.update(delivered_ids_in(row_of(decode(node.envelope))))
                 found.start, found.stop = min(start, found.start), max(stop, found.stop)
         self._ranges[key] = ranges
         if len(self._ranges) > _CACHED_LOGS:

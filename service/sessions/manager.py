@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector.protocols import QueueFull, Refused, RunFailed
-from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished
+from connector.protocols import NO_TALK, QueueFull, Refused, RunFailed
+from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished, Talk
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from connector.protocols import MessageAuthor, ProgressCallback
+    from connector.protocols import MessageAuthor, ProgressCallback, ThreadTalk
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
     from service.observe.sessions import SessionObserver
@@ -111,6 +111,7 @@ class InProcessSessionManager:
         written_s: float | None = None,
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
+        talk: ThreadTalk = NO_TALK,
         fence: int | None = None,
     ) -> str:
         """Run a prompt in the conversation's session and return the answer.
@@ -124,7 +125,7 @@ class InProcessSessionManager:
             prompt = framing.message_text(prompt, _author(author), files)
 
         async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
-            return await execute(session, prompt, message_id, progress, written_s, notes)
+            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk))
 
         return await self._run(Key(conversation_id, instance_name), fence, SessionRun(), work, on_progress)
 
@@ -190,6 +191,7 @@ class InProcessSessionManager:
         author: MessageAuthor,
         written_s: float,
         files: tuple[str, ...] = (),
+        talk: ThreadTalk = NO_TALK,
     ) -> bool:
         """Inject a message into the running loop. Return False if there is no loop that accepts it.
 
@@ -201,7 +203,7 @@ class InProcessSessionManager:
         if offer is None:
             return False
         try:
-            offer(Injection(prompt, message_id, _author(author), files, order=written_s))
+            offer(Injection(prompt, message_id, _author(author), files, written_s, _talk(talk)))
         except RunFinished:
             return False
         except InjectionQueueFull as e:
@@ -324,7 +326,14 @@ class InProcessSessionManager:
 
 
 def _author(author: MessageAuthor) -> framing.Author:
-    return framing.Author(author.id, author.name)
+    return framing.Author(author.id, author.name, author.tz)
+
+
+def _talk(talk: ThreadTalk) -> Talk:
+    texts = (
+        framing.message_text(each.text, _author(each.author), each.files, each.written_s) for each in talk.messages
+    )
+    return Talk(tuple(zip((each.id for each in talk.messages), texts, strict=True)), talk.left_out)
 
 
 async def _rows(session: AmplifierSession) -> list[dict[str, Any]]:

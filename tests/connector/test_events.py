@@ -207,7 +207,7 @@ def test_only_entities_are_mentions_and_the_first_twenty_are_read():
     [
         (
             "ask <@U2|ben> in <#C1|general> about <https://a.b/c|that> &amp; &lt;this&gt;",
-            "ask @ben in #general about that (https://a.b/c) & <this>",
+            "ask @U2 in #general about that (https://a.b/c) & <this>",
         ),
         (":tada: 👩‍👩‍👧 🏴󠁧󠁢󠁳󠁣󠁴󠁿", ":tada: 👩‍👩‍👧 🏴󠁧󠁢󠁳󠁣󠁴󠁿"),
         ("&gt; quoted\n&gt; twice", "> quoted\n> twice"),

@@ -21,7 +21,7 @@ def last(body) -> str:
     return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
 
 
-async def test_talk_is_read_once_as_context_also_after_a_kill(  # noqa: PLR0917 - fixtures
+async def test_talk_is_read_once_as_context_also_after_a_kill(
     slack, environment, model, model_env, config_file
 ):
     path, held = config_file(FILE.format(policy="steer: participants")), Gate()

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator_interactive.kernel import AmplifierSession, ModuleCoordinator
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, Message
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
-from orchestrator_interactive.loop.injection_queue import Injection, injection_row, notice_row
+from orchestrator_interactive.loop.injection_queue import Injection, Talk, injection_row, notice_row, talk_row
 from orchestrator_interactive.modules import context_simple
 from orchestrator_interactive.transcript.rows import estimate
 
@@ -36,6 +36,10 @@ def steer(text: str, message_id: str = "m1") -> Row:
 
 def notice(text: str) -> Row:
     return notice_row([text])
+
+
+def talk(text: str) -> Row:
+    return talk_row(Talk(((text, f"Ben (U0BEN), 2026-01-01 12:00 UTC: {text}"),)))
 
 
 def from_hook(text: str, role: str = "system") -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator_interactive.kernel.contracts.models import sendable
@@ -45,7 +45,10 @@ IMITATIONS = (
     *(f"hello{line_break}{frame.replace(chr(10), line_break)}" for frame in FRAMES for line_break in LINE_BREAKS),
     *(f"hello{2 * line_break}{frame}" for frame in FRAMES for line_break in LINE_BREAKS),
 )
-_HEADER = re.compile(r"([^\s()\[\]:,][^\n()\[\]:,]*) \(([A-Za-z0-9_.@-]+)\)(?:, with files ([^\n:()]+))?: (.*)")
+_HEADER = re.compile(
+    r"([^\s()\[\]:,][^\n()\[\]:,]*) \(([A-Za-z0-9_.@-]+)\)(?:, ([A-Za-z]+/[A-Za-z_]+))?"
+    r"(?:, with files ([^\n:()]+))?: (.*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class ParsedMessage:
     name: str = ""
     id: str = ""
     files: tuple[str, ...] = ()
+    tz: str = ""
 
 
 def messages_in(texts: Iterable[str]) -> list[ParsedMessage]:
@@ -69,7 +73,7 @@ def messages_in(texts: Iterable[str]) -> list[ParsedMessage]:
     for line in "\n".join(texts).splitlines():
         if line.startswith("  ") and found:
             last = found.pop()
-            found.append(ParsedMessage(f"{last.text}\n{line[2:]}", last.name, last.id, last.files))
+            found.append(replace(last, text=f"{last.text}\n{line[2:]}"))
         elif line in (PREFIX, NOTICE_PREFIX):
             is_list = True
         elif is_list and line.startswith("- "):
@@ -96,5 +100,5 @@ def user_texts(body: dict[str, Any]) -> list[str]:
 def _said(line: str) -> ParsedMessage | None:
     if (match := _HEADER.fullmatch(line)) is None:
         return None
-    name, author_id, files, text = match.groups()
-    return ParsedMessage(text, name, author_id, tuple(files.split(", ")) if files else ())
+    name, author_id, tz, files, text = match.groups()
+    return ParsedMessage(text, name, author_id, tuple(files.split(", ")) if files else (), tz or "")

@@ -30,8 +30,11 @@ ALPHA = PersonaConfig(name="Alpha", emoji=":owl:")
 
 
 @asynccontextmanager
-async def serving_in_process(slack: LocalSlack, config: ServiceConfig) -> AsyncIterator[None]:
-    """Serve a workspace with the agents of a configuration. The environment has the URL of the model."""
+async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options: Any) -> AsyncIterator[None]:
+    """Serve a workspace with the agents of a configuration, and with options of `connected`.
+
+    The environment has the URL of the model.
+    """
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
     url, patience = config.store.get_secret_value(), StoreRetryPolicy()
@@ -46,7 +49,7 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig) -> AsyncI
             retrying(logs, patience),
             notify=(notes := Notes(runs.admit, tuple(config.instances))).store,
         ) as sessions,
-        connected(access, instances, sessions, runs, shutdown_grace_s=config.shutdown_grace_s),
+        connected(access, instances, sessions, runs, shutdown_grace_s=config.shutdown_grace_s, **options),
     ):
         with notes.offered():
             await slack.until(lambda ws: ws.bot_online)

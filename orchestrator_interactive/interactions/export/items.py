@@ -25,7 +25,7 @@ from orchestrator_interactive.interactions.states import (
     WaitingState,
 )
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
-from orchestrator_interactive.transcript.framing import read_messages
+from orchestrator_interactive.transcript.framing import ReadMessage, read_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -40,7 +40,7 @@ Kind = (
 # Maximum number of items to hold back for the result of an earlier call.
 _MAX_HELD = 500
 # A row with these metadata has messages of people, each with its author's name and id.
-_MESSAGES = frozenset({"message", "messages", "injections"})
+_MESSAGES = frozenset({"message", "messages", "injections", "talk"})
 # A mention in a message: a name and a user id.
 _MENTION = re.compile(r"(@[^@()\n]{1,80}) \([UW][A-Z0-9]+\)")
 _AWAITED = {"llm": "the model", "user_input": "a person", "agent": "another agent", "tool": "a tool"}
@@ -220,8 +220,8 @@ def _speaker(node: Node, meta: dict[str, Any]) -> tuple[Message, str, tuple[str,
     match meta:
         case {"results": list()}:
             return "note", "Late result", ()
-        case {"notices": _}:
-            return "note", "Notice", ()
+        case {"notices": _} | {"talk": _}:
+            return "note", "Notice" if "notices" in meta else "Talk in the thread", ()
         case {"source": "hook"}:
             return "note", "Remark of a hook", ()
         case {"injections": list(ids)}:
@@ -237,12 +237,19 @@ def _with_names(item: Item) -> Item:
     parts, names, files = [], [], []
     for part in item.parts:
         messages = read_messages(part.text) if part.kind == "text" else []
-        names += [each.name for each in messages]
+        names += [each.name for each in messages if not each.time]
         files += [f"with files {each.files}" for each in messages if each.files]
-        texts = [each.text if len(messages) == 1 else f"{each.name}: {each.text}" for each in messages]
+        texts = [
+            each.text if len(messages) == 1 and not each.time else f"{_speaker_of(each)}: {each.text}"
+            for each in messages
+        ]
         parts += [ExportPart("text", _MENTION.sub(r"\1", text)) for text in texts if text] if messages else [part]
     title = ", ".join(dict.fromkeys(names)) or item.title
     return replace(item, title=title, parts=tuple(parts), notes=(*files, *item.notes))
+
+
+def _speaker_of(message: ReadMessage) -> str:
+    return f"{message.name}, {message.time} (not to the agent)" if message.time else message.name
 
 
 def _details(state: BaseState) -> Iterator[str]:

@@ -12,7 +12,7 @@ from orchestrator_interactive.config import Options
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.loop.outcome import usage_totals
-from orchestrator_interactive.modules.context_simple.history import MessageHistory, copy_of, own_row
+from orchestrator_interactive.modules.context_simple.history import MessageHistory, checked_row, copy_of, own_row
 from orchestrator_interactive.modules.context_simple.summary import Summariser
 from orchestrator_interactive.modules.context_simple.views import (
     ContextSummary,
@@ -93,9 +93,16 @@ class SimpleContext:
         Raises:
             ValueError: the row has no role.
         """
-        if not message.get("role"):
-            raise ValueError("A message needs a 'role': user, assistant, tool or system.")
-        self.append(own_row(message))
+        await self.add_messages([message])
+
+    async def add_messages(self, messages: Iterable[Row]) -> None:
+        """Append all rows, or none.
+
+        Raises:
+            ValueError: as in `add_message`.
+        """
+        for row in [own_row(checked_row(each)) for each in messages]:
+            self.append(row)
 
     def append(self, row: Row) -> None:
         """Append a checked row without a copy; the context owns it from now on."""

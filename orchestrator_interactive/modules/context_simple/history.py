@@ -97,6 +97,17 @@ def own_row(row: Row) -> Row:
     return copy
 
 
+def checked_row(message: Row) -> Row:
+    """Return a row that is to be appended.
+
+    Raises:
+        ValueError: it has no role.
+    """
+    if not message.get("role"):
+        raise ValueError("A message needs a 'role': user, assistant, tool or system.")
+    return message
+
+
 def copy_of(value: Any) -> Any:
     """Deep-copy JSON values, no deeper than a row may be; strings are shared."""
     if isinstance(value, dict):

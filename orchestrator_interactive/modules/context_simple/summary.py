@@ -147,4 +147,6 @@ def _speaker(row: Row) -> str:
         case "tool":
             failed = ", failed" if metadata_of(row).get("is_error") else ""
             return f"Result of {row.get('name') or 'a tool'}, {row.get('tool_call_id')}{failed}"
+    if "talk" in metadata_of(row):
+        return "Talk among people, not addressed to the agent"
     return "User" if is_prompt(row) or "injections" in metadata_of(row) else "Report"

@@ -21,7 +21,7 @@ from orchestrator_interactive.interactions.rows import RowState, ViewState, row_
 from orchestrator_interactive.interactions.states import RunFinishedState, ToolResultState
 from orchestrator_interactive.kernel.hooks import CONTINUE
 from orchestrator_interactive.modules.context_simple import ContextOptions, SimpleContext
-from orchestrator_interactive.modules.context_simple.history import own_row
+from orchestrator_interactive.modules.context_simple.history import checked_row, own_row
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript.rows import is_of_hook, is_prompt
 
@@ -106,15 +106,22 @@ class StackContext:
             WriteConflict: another writer changed the conversation.
             StoreError: the log cannot be written.
         """
-        if not message.get("role"):
-            raise ValueError("A message needs a 'role': user, assistant, tool or system.")
-        row = own_row(message)
+        await self.add_messages([message])
+
+    async def add_messages(self, messages: Iterable[Row]) -> None:
+        """Append rows to the log in one step: all or none.
+
+        Raises:
+            ValueError, ConversationFinished, WriteConflict, StoreError: as in `add_message`.
+        """
+        rows = [own_row(checked_row(each)) for each in messages]
         async with self._lock:
             await self._read()
             self._is_read = False  # until the outcome of the write is known
-            await self._write(row)
-            self._shown.append(row)
-            self._note_rows([row])
+            await self._write(rows)
+            for row in rows:
+                self._shown.append(row)
+            self._note_rows(rows)
             self._is_read = True
 
     async def get_messages_for_request(self, token_budget: int | None = None, provider: Any | None = None) -> list[Row]:
@@ -209,13 +216,13 @@ class StackContext:
         """Set the reward of a call's result; it is stored with the result."""
         self._rewards[tool_call_id] = reward
 
-    async def _write(self, row: Row) -> None:
-        """Push a row; after a move of the conversation, accept only the first row of a run."""
-        begins = is_prompt(row)
+    async def _write(self, rows: list[Row]) -> None:
+        """Push rows; after a move of the conversation, accept only the first rows of a run."""
+        begins = any(map(is_prompt, rows))
         if self._has_conflict and not begins:
             raise WriteConflict(_CHANGED)
         try:
-            await self._push(row)
+            await self._push(rows)
         except Fenced:
             raise
         except WriteConflict as e:
@@ -223,18 +230,19 @@ class StackContext:
                 self._has_conflict = True
                 raise WriteConflict(_CHANGED) from e
             await self._read()
-            await self._push(row)
+            await self._push(rows)
         self._is_idle = self._has_conflict = False
 
-    async def _push(self, row: Row) -> None:
+    async def _push(self, rows: list[Row]) -> None:
         # A crash, or an outage of the store, has prevented the record of the earlier run's end.
         end = [RunFinishedState("unknown")] if self._is_new_run and self._run_end is None else []
         try:
-            await self._stack.push(*end, *states_of(row, self._rewards), since=self._moves)
+            states = [state for row in rows for state in states_of(row, self._rewards)]
+            await self._stack.push(*end, *states, since=self._moves)
         except ConversationFinished:
             raise
         except InvalidTransition:
-            await self._stack.push(*end, RowState(row), since=self._moves)
+            await self._stack.push(*end, *map(RowState, rows), since=self._moves)
         self._is_new_run = False
 
     def _note_rows(self, rows: Iterable[Row]) -> None:

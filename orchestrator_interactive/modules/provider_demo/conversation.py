@@ -10,7 +10,7 @@ from orchestrator_interactive.kernel.contracts.arguments import arguments_of
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
 from orchestrator_interactive.loop.tool_results import STILL_RUNNING
-from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX
+from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX, TALK_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +22,7 @@ LEADS = ("I'll ", "You also ", "I am still ")
 
 _MENTIONS = re.compile(r"^(?:<@[^>]*>[\s:,]*)+")
 # A message as `framing.message_text` writes it: the name, and the text after the header.
-_MESSAGE = re.compile(r"([^:(\n]+) \([\w.@-]+\)(?:, with files [^:\n]+)?: (.*)", re.DOTALL)
+_MESSAGE = re.compile(r"([^:(\n]+) \([\w.@-]+\)(?:, [\w+/-]+)?(?:, with files [^:\n]+)?: (.*)", re.DOTALL)
 _LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
 _CONTINUE = re.compile(r"\W*(?:please\s+)?(?:continue|go on|carry on|resume)\b\W*(?:please)?\W*", re.IGNORECASE)
 
@@ -144,7 +144,7 @@ def _after_user(task: DemoTask, text: str, open_calls: dict[str, DemoCall]) -> D
             task.late += known if task.answer else []
             return task
     prompt = _MENTIONS.sub("", Line.parse(text).text.replace("\n  ", "\n")).strip()
-    if not prompt or prompt.startswith(NOTICE_PREFIX):
+    if not prompt or prompt.startswith((NOTICE_PREFIX, TALK_PREFIX)):
         return task
     if task.prompt and _CONTINUE.fullmatch(prompt):
         task.answer = ""

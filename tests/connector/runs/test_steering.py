@@ -12,7 +12,7 @@ async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_
     thread = await chat.start()
     reply = await thread.accept("and the tests", who="ben")
     assert [(s.text, s.author) for s in thread.run.injections] == [
-        ("and the tests", MessageAuthor(chat.ben.person.id, "Ben"))
+        ("and the tests", MessageAuthor(chat.ben.person.id, "Ben", "Etc/UTC"))
     ]
     assert not thread.message(reply).reacted(EYES), "not delivered yet"
     await thread.run.deliver()
@@ -159,7 +159,7 @@ async def test_names_are_looked_up_concurrently(chat):
         lookup.set()
     ana, ben, chloe = (chat.slack.person(name).id for name in ("ana", "ben", "chloe"))
     await thread.run.injected(f"ask @Ben ({ben}) and @Chloe ({chloe})")
-    assert thread.run.injections[0].author == MessageAuthor(ana, "Ana")
+    assert thread.run.injections[0].author == MessageAuthor(ana, "Ana", "Etc/UTC")
 
 
 async def test_an_urgent_message_does_not_wait_for_one_to_another_instance(chat):

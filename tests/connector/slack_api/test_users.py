@@ -7,6 +7,7 @@ from typing import Any
 
 from virtual_time import in_virtual_time
 
+from connector.protocols import MessageAuthor
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import RateLimiter
 from connector.slack_api.users import Users
@@ -30,7 +31,15 @@ class Client:
         await asyncio.sleep(0.1)
         if self.name is None or self.error:
             raise SlackCallFailed(method, self.error or "no_answer")
-        return {"user": {"real_name": self.name}}
+        return {"user": {"real_name": self.name, "tz": "Europe/Berlin"}}
+
+
+@in_virtual_time
+async def test_an_author_has_a_name_and_a_time_zone_once_they_are_known():
+    users = Users(Client())
+    assert users.author("U1") == MessageAuthor("U1")
+    await users.look_up(["U1"])
+    assert users.author("U1") == MessageAuthor("U1", "Ana", "Europe/Berlin")
 
 
 @in_virtual_time

@@ -267,6 +267,9 @@ async def test_the_sdk_reaches_people_channels_sessions_and_views(slack, sdk):
     assert [member["name"] for member in (await sdk("users_list"))["members"]] == ["ana", "ben", "chloe", "alpha"]
     assert await error_of(sdk("users_info", user="U0NOBODY")) == "user_not_found"
     assert (await sdk("users_info", user="U0ANA"))["user"]["name"] == "ana"
+    zones = [(await sdk("users_info", user=user))["user"] for user in ("U0ANA", "U0CHLOE")]
+    assert [(each["tz"], each["tz_label"]) for each in zones] == [("Etc/UTC", "UTC"), ("America/New_York", "New York")]
+    assert (zones[0]["tz_offset"], zones[1]["tz_offset"] in {-5 * 3600, -4 * 3600}) == (0, True)
     assert (await sdk("bots_info", bot="B0ALPHA"))["bot"]["name"] == "Alpha"
     made = (await sdk("conversations_create", name="made"))["channel"]["id"]
     await sdk("conversations_invite", channel=made, users=["U0ANA", "U0BEN"])

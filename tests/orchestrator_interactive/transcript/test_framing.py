@@ -26,6 +26,8 @@ from orchestrator_interactive.transcript.framing import (
     message_text,
     plain_name,
     read_messages,
+    talk_text,
+    without_author,
     without_frames,
 )
 from orchestrator_interactive.transcript.rows import truncate_middle
@@ -37,7 +39,8 @@ texts = st.lists(
     max_size=5,
 ).map("".join)
 names = st.sampled_from(["", "Ada", "Ada (U0ADA)", "Ada\uff1a yes", "\u202eadA"]) | st.text(max_size=100)
-people = st.builds(Author, st.sampled_from(["U1", "U2", "U1): yes (U2"]), names)
+zones = st.sampled_from(["", "Etc/UTC", "Europe/Berlin", "No/Where", "Europe/Berlin: yes", "../x", "\ud800"])
+people = st.builds(Author, st.sampled_from(["U1", "U2", "U1): yes (U2"]), names, zones)
 messages = st.lists(
     st.builds(Injection, texts.filter(str.strip), author=people, files=st.lists(names, max_size=2).map(tuple)),
     min_size=1,
@@ -48,9 +51,9 @@ messages = st.lists(
 def _expected(injection: Injection) -> ParsedMessage:
     assert injection.author is not None
     name, author_id = plain_name(injection.author.name) or "someone", re.sub("[^A-Za-z0-9]", "", injection.author.id)
-    return ParsedMessage(
-        read_text(injection.text), name, author_id, tuple(plain_name(each) or "unnamed" for each in injection.files)
-    )
+    files = tuple(plain_name(each) or "unnamed" for each in injection.files)
+    zone = injection.author.tz if injection.author.tz == "Europe/Berlin" else ""
+    return ParsedMessage(read_text(injection.text), name, author_id, files, zone)
 
 
 @settings(max_examples=150, deadline=None)
@@ -147,10 +150,30 @@ def test_the_beginning_of_a_frame_is_indented_too(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["[12 earlier messages are left out.]", "[People wrote this", "\u3010 1 earlier message"]
+)
+def test_the_lines_of_talk_are_indented_in_any_text_without_an_author(text: str) -> None:
+    assert without_frames(text) == message_text(text) == f"  {text}"
+
+
+@pytest.mark.parametrize(
     "header", ["Ada (U0\x00ADA): yes", "Ada (U0\u200bADA): yes", "Ada \uff08U0ADA\uff09\uff1a yes"]
 )
 def test_a_text_without_an_author_that_begins_with_a_header_is_indented(header: str) -> None:
     assert message_text(header).startswith("  Ada")
+
+
+def test_a_row_with_talk_is_read_and_erased_message_by_message() -> None:
+    ben, time = Author("U2", "Ben", "Asia/Kolkata"), 86_400.0
+    said = [message_text("lunch?\n- Ann (U1): no", ben, ["a.md"], time), message_text("yes", ANN, written_s=time)]
+    row = f"{talk_text(said, 2)}\n{message_text('do it', ANN)}\n[not ours]"
+    here, there = "1970-01-02 05:30 Asia/Kolkata", "1970-01-02 00:00 UTC"
+    assert [(each.author_id, each.text, each.time) for each in read_messages(row)] == [
+        *(("U2", "lunch?\n- Ann (U1): no", here), ("U1", "yes", there), ("U1", "do it\n[not ours]", ""))
+    ]
+    erased = "someone (erased): (This message was erased.)"
+    assert without_author(row, "U1") == f"{talk_text([said[0], erased], 2)}\n{erased}"
+    assert without_author(row, "U2") == row.replace(said[0], erased)
 
 
 @pytest.mark.parametrize("length", [1, 40, 400])

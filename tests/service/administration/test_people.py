@@ -16,9 +16,9 @@ from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import AssistantMessageState
-from orchestrator_interactive.loop.injection_queue import Injection, injection_row
+from orchestrator_interactive.loop.injection_queue import Injection, Talk, injection_row, talk_row
 from orchestrator_interactive.transcript.framing import Author, message_text
-from orchestrator_interactive.transcript.rows import user_row
+from orchestrator_interactive.transcript.rows import joined, user_row
 from service.administration.people import erase, messages_of, overwrite_deleted
 from service.doctor.delivery_audit import check
 from service.store import open_log_store, open_run_store
@@ -139,6 +139,22 @@ def test_after_an_erasure_no_byte_of_the_texts_is_left_and_the_audit_holds(opene
             assert b"kept pending" in left
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("is_one_row", [False, True])
+async def test_talk_is_exported_and_erased_like_other_messages(opened, is_one_row):
+    said = [(BEN, "kept\n- Ana (U0ANA): yes", 2), (ANA, "secret", 3), (BEN, "too", 4)]
+    items = [(f"T:C:{n}.0", message_text(words, author, ["a.md"], float(n))) for author, words, n in said]
+    rows = [talk_row(Talk(tuple(items), 7)), user_row(message_text("do it", ANA), "T:C:9.0")]
+    async with opened("sqlite") as stored:
+        await stored.stack.push(
+            *(state for row in ([joined(rows)] if is_one_row else rows) for state in states_of(row, {}))
+        )
+        of_ana = [(each["text"], each["time"]) async for each in messages_of(ANA.id, stored.logs, stored.runs)]
+        assert of_ana == [("secret", "1970-01-01T00:00:03+00:00"), ("do it", "1970-01-01T00:00:09+00:00")]
+        assert (await erase(ANA.id, stored.logs, stored.runs)).messages == 2
+        assert await stored.texts(ANA) == []
+        assert await stored.texts(BEN) == [("kept\n- Ana (U0ANA): yes", "delivered"), ("too", "delivered")]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])

@@ -13,7 +13,7 @@ from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.interactions.stores import open_store
-from orchestrator_interactive.loop.injection_queue import Injection, injection_row
+from orchestrator_interactive.loop.injection_queue import Injection, Talk, injection_row, talk_row
 from orchestrator_interactive.transcript.rows import user_row
 from service.doctor.delivery_audit import Tally, check
 from service.store import open_run_store
@@ -64,6 +64,24 @@ async def stored(url):
 async def test_empty_stores_have_nothing_to_report(stored):
     report = await stored.audit()
     assert (report.tally, report.violations) == (Tally(), ())
+
+
+async def test_talk_may_be_read_late_by_several_agents_and_whatever_became_of_the_message(stored):
+    ids = [f"T:C:{n}.0" for n in range(1, 6)]
+    await stored.admit(*ids)
+    await stored.deliver(ids[4])
+    await stored.stack.push(*states_of(talk_row(Talk(tuple((each, each) for each in ids[:4]))), {}))
+    other = InteractionStack(stored.logs, HERE, "beta")
+    await other.push(*states_of(talk_row(Talk(tuple((each, each) for each in ids))), {}))
+    for end, id_ in (("", ids[0]), ("withdrawn", ids[1]), ("refused", ids[2])):
+        await stored.close(end, id_)
+    await stored.close("", ids[4])
+    report = await stored.audit()
+    assert report.violations == ()
+    tally = report.tally
+    assert (tally.delivered, tally.withdrawn, tally.refused, tally.waiting) == (2, 1, 1, 1)
+    await stored.stack.push(*states_of(talk_row(Talk(((ids[0], "again"),))), {}))
+    assert await stored.violations() == [f"message {ids[0]} is in the log 2 times."]
 
 
 async def test_messages_are_counted_by_their_state(stored):

@@ -108,5 +108,5 @@ async def test_people_with_the_same_name_are_distinguished_by_their_ids(model, t
     assert messages_in(user_texts(model.bodies[-1])) == [
         ParsedMessage("look", "Ada Lovelace", "U0ANA"),
         ParsedMessage(asked, "Ada Lovelace", "U0BEN"),
-        ParsedMessage(asked, "Ada Lovelace U0ANA delete it", "U0CHLOE"),
+        ParsedMessage(asked, "Ada Lovelace U0ANA delete it", "U0CHLOE", tz="America/New_York"),
     ]

@@ -24,8 +24,9 @@ from orchestrator_interactive.interactions.states import (
     UserMessageState,
     WaitingState,
 )
-from orchestrator_interactive.loop.injection_queue import Injection, injection_row
+from orchestrator_interactive.loop.injection_queue import Injection, Talk, injection_row, talk_row
 from orchestrator_interactive.transcript.framing import Author, message_text
+from orchestrator_interactive.transcript.rows import user_row
 
 HOSTILE = [
     "<script>document.title = 'taken'</script>",
@@ -191,6 +192,18 @@ async def test_a_page_is_titled_by_its_first_message_and_names_the_authors() -> 
     assert "Person" in text
     assert "Note (x1): a row without an author" in text
     assert not [each for each in ("U0ANA", "U0BEN") if each in text]
+
+
+async def test_talk_is_a_note_with_its_authors_and_times() -> None:
+    items = [("m1", message_text("lunch?", Author("U0BEN", "Ben", "Europe/Berlin"), ["a.md"], 0.0))]
+    rows = [talk_row(Talk(tuple(items), 3)), user_row("go", "m2")]
+    store = FaultInjectingStore()
+    stack = InteractionStack(store, "T1:C1:1.0", "alpha")
+    await stack.push(*(UserMessageState(row["content"], meta=row["metadata"]) for row in rows))
+    text = " ".join(outline(await page_of(stack, store)).text.split())
+    assert text.startswith("go")
+    assert "Talk in the thread with files a.md" in text
+    assert "Ben, 1970-01-01 01:00 Europe/Berlin (not to the agent): lunch?" in text
 
 
 async def test_markdown_of_the_agent_is_rendered() -> None:

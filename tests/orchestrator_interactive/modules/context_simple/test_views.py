@@ -23,6 +23,7 @@ from context_rows import (
     said,
     size,
     steer,
+    talk,
     tool_steps,
     user,
 )
@@ -38,18 +39,31 @@ from orchestrator_interactive.transcript.rows import estimate, is_prompt
 Row = dict[str, Any]
 
 
-@pytest.mark.parametrize("other", [steer("more"), notice("a door fell shut"), from_hook("careful", "user"), late("c1")])
-async def test_an_injection_a_notice_and_a_late_result_are_not_prompts(other: Row) -> None:
+OTHERS = [steer("more"), notice("a door fell shut"), talk("lunch?"), from_hook("careful", "user"), late("c1")]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+async def test_an_injection_a_notice_talk_and_a_late_result_are_not_prompts(other: Row) -> None:
     assert not is_prompt(other)
     context = await a_context(user("the task"), *tool_steps(30), other, *tool_steps(30, 60))
     assert user("the task") in await context.get_messages_for_request(token_budget=900)
 
 
 async def test_rows_that_an_earlier_run_left_unread_stay_with_the_task() -> None:
-    leading = [notice("a door fell shut"), steer("not the cellar"), user("the task")]
+    leading = [notice("a door fell shut"), steer("not the cellar"), talk("lunch?"), user("the task")]
     context = await a_context(user("old"), said("old answer"), *leading, *tool_steps(60))
     view = await context.get_messages_for_request(token_budget=900)
-    assert view[1:4] == leading
+    assert view[1:5] == leading
+
+
+async def test_long_talk_is_shortened_and_the_prompt_is_not() -> None:
+    rows = [talk("lunch? " * 2_000), user("the task " * 100), *tool_steps(10)]
+    view = await (await a_context(*rows)).get_messages_for_request(token_budget=2_000)
+    shortened, prompt, *_ = (row for row in view if row["role"] == "user" and "left_out" not in row.get("metadata", {}))
+    assert prompt == rows[1]
+    assert shortened["content"].startswith("[People wrote this in the thread.")
+    assert len(shortened["content"]) < 8_000
+    assert not is_prompt(shortened)
 
 
 async def test_an_unanswered_earlier_prompt_is_shown() -> None:
