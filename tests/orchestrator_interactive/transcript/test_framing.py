@@ -166,13 +166,14 @@ def test_a_text_without_an_author_that_begins_with_a_header_is_indented(header: 
 def test_a_row_with_talk_is_read_and_erased_message_by_message() -> None:
     ben, time = Author("U2", "Ben", "Asia/Kolkata"), 86_400.0
     said = [message_text("lunch?\n- Ann (U1): no", ben, ["a.md"], time), message_text("yes", ANN, written_s=time)]
-    row = f"{talk_text(said, 2)}\n{message_text('do it', ANN)}\n[not ours]"
+    notice = f"{NOTICE_PREFIX}\n- The build is green."
+    row = f"{notice}\n{talk_text(said, 2)}\n{message_text('do it', ANN)}\n[not ours]"
     here, there = "1970-01-02 05:30 Asia/Kolkata", "1970-01-02 00:00 UTC"
     assert [(each.author_id, each.text, each.time) for each in read_messages(row)] == [
         *(("U2", "lunch?\n- Ann (U1): no", here), ("U1", "yes", there), ("U1", "do it\n[not ours]", ""))
     ]
     erased = "someone (erased): (This message was erased.)"
-    assert without_author(row, "U1") == f"{talk_text([said[0], erased], 2)}\n{erased}"
+    assert without_author(row, "U1") == f"{notice}\n{talk_text([said[0], erased], 2)}\n{erased}"
     assert without_author(row, "U2") == row.replace(said[0], erased)
 
 
