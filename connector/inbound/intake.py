@@ -283,8 +283,9 @@ class Intake:
         await self._look_up_thread(message, actor)
         async with self._in_order(message.place.conversation_id):
             routed = await self._router.route(message)
-            has_agent = (await self._runs.thread_of(message.place.conversation_id)).agent is not None
-            if not (routed or has_agent) or not await self._admitter.is_allowed(actor):
+            thread = await self._router.thread_of(message)
+            takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
+            if not (routed or takes_part) or not await self._admitter.is_allowed(actor):
                 return
             if routed is not None:
                 await self._store_change("withdrawal", deletion, routed, placeholder="withdrawal")

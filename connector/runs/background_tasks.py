@@ -128,6 +128,8 @@ class BackgroundTasks:
         self.options = options
         self.users = Users(client)
         self._reactions = Reactions(client)
+        # Loop time until which threads are read with little patience, because a read has failed.
+        self.impatient_until_s = 0.0
         self._hourglasses: set[ReactionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sleeping: set[asyncio.Task[None]] = set()

@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 
 # Without Slack's answer a prompt is read without the talk, which the next one gets.
 _WITHIN_S = 4.0
+# After a failed read: how long others wait, and until when.
+_IMPATIENT_S, _IMPATIENT_FOR_S = 0.3, 30.0
 # About 4,000 tokens.
 _MOST_CHARS = 16_000
 
@@ -68,11 +70,13 @@ class ThreadReader:
         since = max([thread.latest.get(own, ""), *(ts for ts, _ in self._given.values())])
         said = [ts for name, ts in thread.latest.items() if name == "talk" or name.startswith("read:")]
         talk, until = NO_TALK, max(message.ts, inbound.edited_ts)
+        background, now_s = self._workspace.background, asyncio.get_running_loop().time()
         if message.thread_ts is not None and (not since or any(ts > since for ts in said)):
             try:
-                async with asyncio.timeout(within_s):
+                async with asyncio.timeout(within_s if now_s >= background.impatient_until_s else _IMPATIENT_S):
                     talk = await self._read(inbound, thread, since, until)
             except (SlackCallFailed, TimeoutError) as e:
+                background.impatient_until_s = now_s + _IMPATIENT_FOR_S
                 log.warning("thread.not_read", error=str(e) or "no answer in time")
                 return NO_TALK
         self._given[inbound.id] = until, talk

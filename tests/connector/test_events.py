@@ -6,7 +6,7 @@ import pytest
 
 from connector.events import (
     SlackMessage,
-    clicked_stop_of,
+    clicked_of,
     deletion_of,
     edit_of,
     home_of,
@@ -164,7 +164,7 @@ def test_an_incomplete_click_is_ignored_if_its_user_or_its_thread_is_unknown(par
         "message": {"ts": "2.0", "thread_ts": "1.0"},
         "actions": [{"action_id": "stop", "value": "run", "action_ts": "3.0"}],
     }
-    found = clicked_stop_of({**click, part: value}, "T1")
+    found = clicked_of({**click, part: value}, "T1")
     if part in ("user", "actions"):
         assert found is None
     else:

@@ -366,8 +366,8 @@ async def test_what_is_quoted_neither_addresses_nor_commands_nor_stops(chat):
     await chat.ben.forward("general", said, "random", "what does this mean?")
     await chat.starts_next("elsewhere")
     thread = await chat.start("@alpha look")
-    await chat.ben.forward("random", stop, "general", thread=thread.ts)
-    await chat.ben.forward("general", said, "general", thread=thread.ts)
+    await chat.ana.forward("random", stop, "general", thread=thread.ts)
+    await chat.ana.forward("general", said, "general", thread=thread.ts)
     await thread.run.until(lambda run: len(run.texts) == 2)
     assert [text.splitlines()[-1] for text in thread.run.texts] == ["> stop", "> @Alpha (U0ALPHA) beta: look"]
     assert (thread.run.instance, thread.run.stops) == ("alpha", [])

@@ -130,7 +130,7 @@ class Thread:
     async def inject(self, text: str, who: str = "ana") -> str:
         """Post a message, and wait until the run has it."""
         ts = await self.say(text, who)
-        await self.run.until(lambda run: text in run.texts)
+        await self.run.until(lambda run: text.removeprefix("@alpha ") in run.texts)
         return ts
 
     async def accept(self, text: str, who: str = "ana") -> str:

@@ -15,7 +15,7 @@ from virtual_time import in_virtual_time
 from connector.conversations.cleanup import Cleanup
 from connector.events import SlackMessage
 from connector.protocols import Claim, InboxEntry, StateChanges
-from connector.records import Notice, RunArtifacts, parse_run_record
+from connector.records import Notice, RunArtifacts, ThreadNotice, parse_run_record
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from connector.slack_api.rate_limiter import RateLimiter
@@ -85,7 +85,7 @@ async def test_the_cleanup_waits_until_slack_is_available(pending):
 async def test_the_entry_of_a_stop_word_is_open_until_slack_has_the_reply():
     slack, lease = FakeWebClient("service_unavailable"), Lease()
     async with cleaning(slack, lease) as cleanup:
-        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
+        cleanup.answer(STOP, ThreadNotice(MESSAGE, "Nothing is running."))
         await asyncio.sleep(600)
         assert lease.written == []
         slack.error = ""
@@ -99,7 +99,7 @@ async def test_a_call_that_slack_refuses_is_not_repeated():
     lease = Lease()
     async with cleaning(FakeWebClient("channel_not_found"), lease) as cleanup:
         await cleanup.end_run({}, BOTH)
-        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
+        cleanup.answer(STOP, ThreadNotice(MESSAGE, "Nothing is running."))
         cleanup.resume((replace(ARTIFACTS, first_ts="0.5"), replace(NOTICE, key="another")))
         await all_done(cleanup)
         assert not cleanup.pending
@@ -151,7 +151,7 @@ async def test_the_end_of_the_process_does_not_wait_for_the_check():
 async def test_the_entry_of_an_inherited_reply_is_open_until_no_late_call_can_arrive():
     slack, lease = FakeWebClient(), Lease(Claim(2, entries=(STOP,)))
     async with cleaning(slack, lease) as cleanup:
-        cleanup.answer(STOP, MESSAGE, "Nothing is running.")
+        cleanup.answer(STOP, ThreadNotice(MESSAGE, "Nothing is running."))
         await asyncio.sleep(14)
         assert slack.texts == ["Nothing is running."]
         assert lease.written == []

@@ -131,7 +131,7 @@ async def test_changes_of_a_message_that_is_not_for_the_agent_have_no_effect(cha
 async def test_changes_of_a_message_older_than_the_first_mention_have_no_effect(chat):
     thread = await chat.say("the tests are flaky")
     reply = await thread.say("and teh docs are old")
-    await thread.say("@alpha look at the code", who="ben")
+    await thread.say("@alpha look at the code")
     await thread.next_run()
     await thread.edit(reply, "and the docs are old")
     await thread.edit(thread.ts, "the tests are very flaky")

@@ -17,7 +17,7 @@ from local_slack import DropAfterCall
 
 
 async def by_word(thread, status) -> None:
-    await thread.say("stop", who="ben")
+    await thread.say("@alpha stop", who="ben")
 
 
 async def by_cross_on_the_status(thread, status) -> None:
@@ -336,7 +336,7 @@ async def answered(chat) -> Thread:
 
 
 async def stop_by(how: str, thread, who: str = "ana") -> None:
-    await (thread.cross(who=who) if how == "cross" else thread.say("stop", who))
+    await (thread.cross(who=who) if how == "cross" else thread.say("@alpha stop", who))
 
 
 async def is_stopped(thread) -> None:
@@ -391,7 +391,7 @@ async def test_a_stop_of_a_run_that_has_ended_does_not_stop_the_next_one(chat, h
     await thread.say("and now this")
     run = await thread.next_run()
     lookup.set()
-    await thread.accept("a message", who="ben")
+    await thread.accept("a message")
     assert run.stops == []
 
 

@@ -29,7 +29,7 @@ async def test_messages_while_the_answer_is_posted_get_one_run_in_their_order(ch
     post = chat.hold("chat.postMessage")
     await thread.run.answer("first answer")
     for number, who in enumerate(("ben", "ana", "ben")):
-        await thread.say(f"late {number}", who)
+        await thread.say(f"@alpha late {number}", who)
     await chat.acknowledged()
     post.set()
     run = await thread.next_run()

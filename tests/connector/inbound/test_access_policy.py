@@ -219,7 +219,7 @@ async def test_of_the_replies_after_a_late_mention_those_of_allowed_users_are_re
     thread = await Chat(slack, sessions).say("hi")
     mention = await thread.say("@alpha look")
     for who in ("ben", "chloe", "ana"):
-        await thread.say(f"from {who}", who=who)
+        await thread.say(f"@alpha from {who}", who=who)
     await slack.as_person("ben").delete("general", await thread.say("deleted", who="ben"))
     slack.socket_mode.delivery.close()
     async with process(policy=rules) as chat:

@@ -98,7 +98,7 @@ async def test_thousands_of_mentions_cost_few_look_ups_and_delay_no_other_messag
         mentions = " ".join(f"<@U{number:05}>" for number in range(3_500))
         await chat.start(f"@alpha who knows? {mentions}")
         thread = await chat.start(channel="random")
-        await thread.inject("I do", who="ben")
+        await thread.inject("@alpha I do", who="ben")
         assert thread.run.injections[0].author.name == "Ben"
         assert len(chat.calls("users.info")) <= 20 + 2
 

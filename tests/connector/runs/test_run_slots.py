@@ -305,7 +305,7 @@ async def test_a_message_that_is_deleted_while_its_run_waits_is_never_read(chat,
 @IS_PARKED
 async def test_a_reply_to_a_waiting_run_is_accepted_and_injected(chat, is_parked):
     thread = await waiting(chat, "@alpha task 3", is_parked=is_parked)
-    await thread.accept("and this", who="ben")
+    await thread.accept("@alpha and this", who="ben")
     run = await run_after_the_others(chat)
     assert run.prompt == "task 3"
     await run.injected("and this")

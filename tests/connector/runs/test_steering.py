@@ -8,9 +8,9 @@ from chat import ENVELOPE, EYES, HOURGLASS
 from connector.protocols import MessageAuthor
 
 
-async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_state(chat):
+async def test_a_reply_is_injected_and_its_reactions_show_its_state(chat):
     thread = await chat.start()
-    reply = await thread.accept("and the tests", who="ben")
+    reply = await thread.accept("@alpha and the tests", who="ben")
     assert [(s.text, s.author) for s in thread.run.injections] == [
         ("and the tests", MessageAuthor(chat.ben.person.id, "Ben", "Etc/UTC"))
     ]
@@ -25,7 +25,7 @@ async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_
 async def test_injections_keep_their_order_while_names_are_looked_up(chat):
     thread = await chat.start()
     for number in range(5):
-        await thread.say(f"message {number}", who="ben" if number % 2 else "chloe")
+        await thread.say(f"@alpha message {number}", who="ben" if number % 2 else "chloe")
     await thread.run.injected(*(f"message {number}" for number in range(5)))
 
 
@@ -130,7 +130,7 @@ async def test_an_urgent_message_waits_for_no_name_and_takes_the_earlier_message
     thread = await chat.start_shown()
     lookup = chat.hold("users.info", times=2)
     for name in ("ben", "chloe"):
-        await thread.say(f"from {name}", who=name)
+        await thread.say(f"@alpha from {name}", who=name)
     await thread.say("@alpha !ask @ben and @chloe")
     async with asyncio.timeout(3):
         await thread.run.until(lambda r: len(r.injections) == 3)
@@ -178,7 +178,7 @@ async def test_an_urgent_message_during_set_up_is_injected_without_a_name(chat):
     thread = await chat.say("@alpha look")
     await thread.marked(thread.ts, HOURGLASS)
     chat.hold("users.info")
-    await thread.accept("!and this", who="ben")
+    await thread.accept("@alpha !and this", who="ben")
     chat.sessions.hold_setup.set()
     run = await thread.next_run()
     assert [(s.text, s.author) for s in run.injections] == [("!and this", MessageAuthor(chat.ben.person.id))]
