@@ -22,13 +22,13 @@ _SEPARATIONS = (_PARAGRAPH, re.compile(r"(?<!:)\n(?=[^\s`])"), re.compile(r"\n")
 
 # The end of a sentence with its closing marks, of a line, or of a code block.
 _END = re.compile(r"[.!?…:][\"')\]*_~`”\u2019»]*(?=\s|\Z)|[。！？]|(?<=\S)[ \t]*\n|\x00(?!\x00)")  # noqa: RUF001 - of Japanese
-# Text without such an end: a code block (which is one itself), a heading, the sign or number of a list item, an
+# Text without such an end: a code block (which is one itself); a heading, the sign or number of a list item; an
 # abbreviation or initial; and whole markup: a code span, an escaped character, an address, a link or other brackets.
 _WITHOUT_END = re.compile(
     rf"(?s:{FENCE}.*?{FENCE})"
-    r"|^[ ]{0,3}\#.*\n*|^[ \t>+*-]+\n|^(?:[ \t>+-]|\*[ \t])*\d+[.)](?:[ \t]*\n)?"
+    r"|(?P<line>^[ ]{0,3}\#{1,6}(?:[ \t].*)?$|^[ \t>+*-]+$|^(?:[ \t>+-]|\*[ \t])*\d+[.)])"
     r"|\b(?:[^\W\d_]|Dr|Mr|Mrs|Ms|Prof|St|vs|cf|ca|approx|Fig)\."
-    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|\\[^\w\s]|<[^<>\s]+>|\[[^\[\]]{0,500}\](?:\([^()\n]*\))?(?!\()",
+    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,500}?(?<!`)\2(?!`)|\\[^\w\s]|<[^<>\s]+>|\[[^\[\]]{0,500}\](?:\([^()\n]*\))?(?!\()",
     re.MULTILINE,
 )
 _ROW = re.compile(r"\s*\||.*\s\|\s")
@@ -53,12 +53,7 @@ def complete_sentences(markdown: str) -> str:
     """
     if markdown.count(FENCE) % 2:
         markdown = markdown[: markdown.rindex(FENCE)]
-    masked = _WITHOUT_END.sub(
-        lambda text: (
-            _WITHIN * len(text[0]) if text[0].startswith(FENCE) else re.sub(".", "x", text[0]).replace("\n", "\r")
-        ),
-        markdown,
-    )
+    masked = _WITHOUT_END.sub(_without_end, markdown)
     ends = [end.end() for end in _END.finditer(masked)]
     while ends:
         at = ends.pop()
@@ -70,11 +65,15 @@ def complete_sentences(markdown: str) -> str:
     return ""
 
 
+def _without_end(text: re.Match[str]) -> str:
+    return (_WITHIN if text[0].startswith(FENCE) else " " if text["line"] else "x") * len(text[0])
+
+
 def _unclosed(paragraph: str) -> int | None:
     """Return where the markup begins that is open at the end of a masked paragraph."""
     rows = list(takewhile(_ROW.match, reversed(paragraph.splitlines())))
     if rows and (len(rows) < _LEAST_ROWS or not paragraph.endswith("\n")):
-        return len(paragraph.rstrip("\n")) - len("\n".join(rows if len(rows) < _LEAST_ROWS else rows[:1]))
+        return paragraph.rstrip("\n").rfind("\n") + 1
     sign = _OPENING_SIGN.search(paragraph)
     unclosed = [(sign[0], sign.start())] if sign else []
     for found in _EMPHASIS.finditer(paragraph):

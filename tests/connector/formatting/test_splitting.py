@@ -146,6 +146,7 @@ def test_the_pieces_of_any_text_keep_to_the_limit_and_have_all_its_characters(te
         ("# Heading\n", ""),
         ("Ok.\n\n## Part 2. Next\n\nMore", "Ok."),
         ("Steps:\n\n1. One\n2.\n", "Steps:\n\n1. One"),
+        ("#1 is done. And", "#1 is done."),
         ("Dr.", ""),
         ("Yes. Ask Dr. Who", "Yes."),
         ("Yes. An owl, i.e. a", "Yes."),
