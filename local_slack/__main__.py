@@ -71,7 +71,7 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
 @click.option("--host", default="127.0.0.1", show_default=True, callback=_loopback_host, help="Loopback only.")
 @click.option("--port", default=8040, show_default=True, type=click.IntRange(0, 65535), help="0 selects a free port.")
 @click.option("--bot", default="alpha", show_default=True, help="The bot's name.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from connector.formatting.markdown import FENCE
 
@@ -19,9 +20,22 @@ _PARAGRAPH = re.compile(r"\n\n")
 # Preferred cuts, best first: paragraphs; lines that begin an item or the like; lines; words.
 _SEPARATIONS = (_PARAGRAPH, re.compile(r"(?<!:)\n(?=[^\s`])"), re.compile(r"\n"), re.compile(r" "))
 
-# The end of a sentence with its closing marks, or of a line.
-_END = re.compile(r"[.!?…:][\"')\]*_~`”\u2019»]*(?=\s|\Z)|[。！？]|\n")  # noqa: RUF001 - of Japanese
-_NUMBER = re.compile(r"^\s*\d+\.", re.MULTILINE)  # of a list item
+# The end of a sentence with its closing marks, of a line, or of a code block.
+_END = re.compile(r"[.!?…:][\"')\]*_~`”\u2019»]*(?=\s|\Z)|[。！？]|(?<=\S)[ \t]*\n|\x00(?!\x00)")  # noqa: RUF001 - of Japanese
+# Text without such an end: a code block (which is one itself); a heading, the sign or number of a list item; an
+# abbreviation or initial; and whole markup: a code span, an escaped character, an address, a link or other brackets.
+_WITHOUT_END = re.compile(
+    rf"(?s:{FENCE}.*?{FENCE})"
+    r"|(?P<line>^[ ]{0,3}\#{1,6}(?:[ \t].*)?$|^[ \t>+*-]+$|^(?:[ \t>+-]|\*[ \t])*\d+[.)])"
+    r"|\b(?:[^\W\d_]|Dr|Mr|Mrs|Ms|Prof|St|vs|cf|ca|approx|Fig)\."
+    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,500}?(?<!`)\2(?!`)|\\[^\w\s]|<[^<>\s]+>|\[[^\[\]]{0,500}\](?:\([^()\n]*\))?(?!\()",
+    re.MULTILINE,
+)
+_ROW = re.compile(r"\s*\||.*\s\|\s")
+# Of a table: its header, the line below it, and a row.
+_LEAST_ROWS = 3
+_OPENING_SIGN = re.compile(r"`|\[|<(?=[A-Za-z/!@#])")
+_EMPHASIS = re.compile(r"\*+|~~|(?<![^\W_])_+|_+(?![^\W_])")
 
 # Slack recognizes markup only at word boundaries.
 _MARK = re.compile(r"[*_~`]")
@@ -33,17 +47,42 @@ _MARKED_CHARS = 20_000
 
 
 def complete_sentences(markdown: str) -> str:
-    """Return the beginning of a cut text, up to the end of its last complete sentence or line; blank: there is none.
+    """Return the beginning of a cut Markdown text, up to the last end of a sentence or line outside of any markup.
 
-    A code block whose end is missing is left out.
+    Blank: there is none. No heading ends it.
     """
     if markdown.count(FENCE) % 2:
         markdown = markdown[: markdown.rindex(FENCE)]
-    numbers = {number.end() for number in _NUMBER.finditer(markdown)}
-    at = max((end.end() for end in _END.finditer(markdown) if end.end() not in numbers), default=0)
-    if markdown.count(FENCE, 0, at) % 2:  # in a code block whose end follows
-        at = markdown.index(FENCE, at) + len(FENCE)
-    return markdown[:at].rstrip()
+    masked = _WITHOUT_END.sub(_without_end, markdown)
+    ends = [end.end() for end in _END.finditer(masked)]
+    while ends:
+        at = ends.pop()
+        begin = masked.rfind("\n\n", 0, at) + 1
+        if (unclosed := _unclosed(masked[begin:at])) is None:
+            return markdown[:at].rstrip()
+        while ends and ends[-1] > begin + unclosed:
+            ends.pop()
+    return ""
+
+
+def _without_end(text: re.Match[str]) -> str:
+    return (_WITHIN if text[0].startswith(FENCE) else " " if text["line"] else "x") * len(text[0])
+
+
+def _unclosed(paragraph: str) -> int | None:
+    """Return where the markup begins that is open at the end of a masked paragraph."""
+    rows = list(takewhile(_ROW.match, reversed(paragraph.splitlines())))
+    if rows and (len(rows) < _LEAST_ROWS or not paragraph.endswith("\n")):
+        return paragraph.rstrip("\n").rfind("\n") + 1
+    sign = _OPENING_SIGN.search(paragraph)
+    unclosed = [(sign[0], sign.start())] if sign else []
+    for found in _EMPHASIS.finditer(paragraph):
+        mark, closes = found[0], bool(paragraph[: found.start()][-1:].strip())
+        while closes and unclosed and mark and mark.startswith(unclosed[-1][0]):
+            mark = mark.removeprefix(unclosed.pop()[0])
+        if mark and (closes or paragraph[found.end() : found.end() + 1].strip()):
+            unclosed.append((mark, found.start()))
+    return min((at for _, at in unclosed), default=None)
 
 
 def pieces(text: str, limit: int = PIECE_CHARS) -> list[str]:

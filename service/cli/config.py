@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _FILE = Path("agents.yaml")
 _HEAD = """\
 # yaml-language-server: $schema={schema}
-# The configuration of amplifier-slack. Lines that begin with "# " and a key show its default.
+# The configuration of amplifier-slack. Lines that begin with "# " and a key show its default; "## ": it has none.
 # Try it:    amplifier-slack play --config {name}
 # Check it:  amplifier-slack config check {name}
 # Serve it:  amplifier-slack run --config {name}    (tokens: SLACK_BOT_TOKEN, SLACK_APP_TOKEN, ANTHROPIC_API_KEY)
@@ -79,23 +81,32 @@ def check(file: Path) -> None:
 @click.option("--force", is_flag=True, help="Replace existing files.")
 def init(file: Path, force: bool) -> None:
     """Write a commented configuration to FILE (default: agents.yaml), and its JSON schema beside it, for editors."""
-    beside = file.with_suffix(".schema.json")
+    if not file.name:
+        raise NotUsable(f"{file} is a folder. Name a file, such as {file / _FILE}.")
+    beside, name = file.with_suffix(".schema.json"), shlex.quote(str(file))
+    if not force and (present := [path for path in (file, beside) if path.exists() and not _is_schema(path)]):
+        raise NotUsable(f"{present[0]} exists already. Name another file, or replace it with --force.")
     written = {
-        file: _HEAD.format(schema=beside.name, name=file) + "".join(_commented(ServiceConfig.model_construct())),
+        file: _HEAD.format(schema=beside.name, name=name) + "".join(_commented(ServiceConfig.model_construct())),
         beside: _schema(),
     }
     try:
         for path, text in written.items():
-            with path.open("w" if force else "x", encoding="utf-8") as new:
-                new.write(text)
+            path.write_text(text, encoding="utf-8")
             click.echo(f"Wrote {path}.", err=True)
-    except FileExistsError as e:
-        raise NotUsable(f"{e.filename} exists already. Name another file, or replace it with --force.") from e
     except FileNotFoundError as e:
         raise NotUsable(f"There is no folder {file.parent}. Create it, or name another file.") from e
     except OSError as e:
         raise NotUsable(f"{e.filename} cannot be written: {e.strerror}. Name another file.") from e
-    click.echo(f"Try it: amplifier-slack play --config {file}")
+    click.echo(f"Try it: amplifier-slack play --config {name}")
+
+
+def _is_schema(path: Path) -> bool:
+    """Return whether a file is a schema that `init` wrote, which a newer one may replace."""
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return isinstance(found, dict) and found.get("title") == ServiceConfig.__name__
+    return False
 
 
 def _schema() -> str:
@@ -114,7 +125,8 @@ def _commented(section: Section, indent: str = "") -> Iterator[str]:
             yield f"{'' if indent else chr(10)}# {indent}{name}: # {about}\n"
             yield from _commented(value, f"{indent}  ")
         else:
-            yield f"{f'# {indent}{name}: {_inline(value)}':<40} # {about}\n"
+            mark = "##" if value is None else "#"
+            yield f"{f'{mark} {indent}{name}: {_inline(value)}':<40} # {about}\n"
 
 
 def _inline(value: Any) -> str:

@@ -330,4 +330,4 @@ def atomic_output(path: Path, protected: Sequence[Path]) -> Iterator[IO[str]]:
         Path(new.name).chmod(_MODE)
         Path(new.name).replace(path)
     except OSError as e:
-        raise click.FileError(str(path), f"{e.strerror}. Choose another file") from e
+        raise click.FileError(str(path), f"{e.strerror}. Choose another file.") from e

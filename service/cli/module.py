@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from importlib.metadata import entry_points
 from pathlib import Path
 from string import Template
@@ -113,7 +114,7 @@ def new(name: str, folder: Path | None) -> None:
         raise NotUsable(f"{e.filename} cannot be written: {e.strerror}. Choose another folder.") from e
     click.echo(
         f"Edit {folder / package}/__init__.py, then:\n"
-        f"  amplifier-slack module validate {folder}\n"
+        f"  amplifier-slack module validate {shlex.quote(str(folder))}\n"
         f"  amplifier-slack play --config {folder}/agent.yaml"
     )
 

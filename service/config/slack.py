@@ -78,9 +78,16 @@ class SlackConfig(Section):
     external: bool = False
     guests: Literal["allow", "deny"] = "allow"
     rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)
-    stop_reaction: str = Field(default="x", pattern=r"^[a-z0-9_+'-]+$")
+    stop_reaction: str = "x"
     status_interval_s: float = Field(default=2, ge=0.5, allow_inf_nan=False)
     listeners: tuple[Annotated[Any, BeforeValidator(_imported)], ...] = ()
+
+    @field_validator("stop_reaction")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        if not re.fullmatch(r":?[a-z0-9_+'-]+:?", name):
+            raise ValueError("must be the name of an emoji, such as `x` or `octagonal_sign`")
+        return name.strip(":")
 
     @field_validator("users", "channels", mode="before")
     @classmethod

@@ -22,6 +22,7 @@ from orchestrator_interactive.kernel.contracts.errors import (
 from orchestrator_interactive.kernel.contracts.messages import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.interop import accepts_both, to_local_coordinator
+from orchestrator_interactive.modules.provider_demo.commands import command_of
 from orchestrator_interactive.modules.provider_demo.conversation import read_task, text_of
 from orchestrator_interactive.modules.provider_demo.tour import next_step
 
@@ -87,7 +88,7 @@ class DemoProvider:
             LLMError: the last prompt requested it (`demo: fail`, `demo: fail auth`, `demo: rate limit`).
         """
         task = read_task(request.messages)
-        await _fail_on_request("" if task.injected else task.prompt)
+        await _fail_on_request(None if task.injected else command_of(task.prompt))
         may_call = request.tools and request.tool_choice != "none"
         step = next_step(request.messages, {tool.name for tool in request.tools or ()} if may_call else ())
         stream: ResponseStream | None = kwargs.get("stream")
@@ -123,16 +124,16 @@ class DemoProvider:
         await asyncio.sleep(0 if in_a_hurry else seconds)
 
 
-async def _fail_on_request(prompt: str) -> None:
-    match prompt:
-        case "demo: fail":
+async def _fail_on_request(command: str | None) -> None:
+    match command:
+        case "fail":
             raise ProviderUnavailableError("The demo fails because you asked for it.", provider="demo", status_code=503)
-        case "demo: fail auth":
+        case "fail auth":
             raise AuthenticationError("The demo refuses its key because you asked.", provider="demo", status_code=401)
-        case "demo: rate limit":
+        case "rate limit":
             text = "The demo's rate limit is used up because you asked."
             raise RateLimitError(text, provider="demo", status_code=429, retry_after=2.0)
-        case "demo: stall":
+        case "stall":
             await asyncio.Event().wait()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +15,7 @@ from orchestrator_interactive.loop.tool_results import STILL_RUNNING
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX, TALK_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from orchestrator_interactive.kernel.contracts.messages import Message
 
@@ -47,6 +49,7 @@ class Line(NamedTuple):
 class DemoCall:
     """A tool call. `output` is `None` while the tool is running."""
 
+    id: str
     name: str
     input: dict[str, Any]
     output: str | None = None
@@ -66,10 +69,11 @@ class DemoTask:
         injected: messages that arrived while the agent was working.
         is_steered: the prompt arrived during the previous run, after its answer.
         previous_answer: the answer of the task before.
-        said_words: number of words of the agent.
+        said: all texts of the agent.
         answer: its final text; blank until then.
         late: calls whose results arrived after the answer.
         unread: messages after which the agent has said nothing yet.
+        tool_names: the tools that may be called now.
     """
 
     prompt: str = ""
@@ -77,14 +81,17 @@ class DemoTask:
     is_steered: bool = False
     previous_answer: str = ""
     calls: list[DemoCall] = field(default_factory=list)
-    said_words: int = 0
+    said: str = ""
     answer: str = ""
     late: list[DemoCall] = field(default_factory=list)
     unread: list[Line] = field(default_factory=list)
+    tool_names: Collection[str] = ()
 
     def call(self, name: str, given: dict[str, Any]) -> DemoCall | None:
-        """Return the latest call with exactly this input."""
-        return next((call for call in reversed(self.calls) if (call.name, call.input) == (name, given)), None)
+        """Return the latest call that was made with this input, or has it: a hook may have changed the one made."""
+        key = call_key(name, given)
+        is_it = (call for call in reversed(self.calls) if (call.name, call.input) == (name, given) or key in call.id)
+        return next(is_it, None)
 
     def output(self, name: str, given: dict[str, Any]) -> str | None:
         """Return the output of a successful call."""
@@ -106,10 +113,15 @@ def read_task(messages: Iterable[Message]) -> DemoTask:
             open_calls |= calls
             task.calls += calls.values()
             task.unread = []
-            if text := text.strip():
-                task.said_words += len(text.split())
-                task.answer = "" if calls or text.startswith(LEADS) else text
+            task.said += f" {text}"
+            if text.strip():  # a truncated text ends with a space
+                task.answer = "" if calls or text.startswith(LEADS) or text.endswith(" ") else text.strip()
     return task
+
+
+def call_key(name: str, given: dict[str, Any]) -> str:
+    """Return the part of a call's id that identifies its tool and input."""
+    return f"-{zlib.crc32(json.dumps([name, given], sort_keys=True).encode()):08x}"
 
 
 def text_of(message: Message) -> str:
@@ -122,9 +134,9 @@ def text_of(message: Message) -> str:
 def _calls_of(message: Message) -> dict[str, DemoCall]:
     """Return the calls by id; rows of another loop have them in the field `tool_calls`."""
     functions = [(call["id"], function_of(call)) for call in calls_in_field(message) if is_call(call)]
-    calls = {each: DemoCall(made["name"], arguments_of(made.get("arguments"))) for each, made in functions}
+    calls = {each: DemoCall(each, made["name"], arguments_of(made.get("arguments"))) for each, made in functions}
     blocks = message.content if isinstance(message.content, list) else []
-    return calls | {b.id: DemoCall(b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)}
+    return calls | {b.id: DemoCall(b.id, b.name, b.input) for b in blocks if isinstance(b, ToolCallBlock)}
 
 
 def _after_user(task: DemoTask, text: str, open_calls: dict[str, DemoCall]) -> DemoTask:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
-from orchestrator_interactive.modules.provider_demo.commands import DemoStep, commanded_step, said
-from orchestrator_interactive.modules.provider_demo.conversation import read_task
+from orchestrator_interactive.modules.provider_demo import commands
+from orchestrator_interactive.modules.provider_demo.commands import DemoStep, said
+from orchestrator_interactive.modules.provider_demo.conversation import call_key, read_task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -65,9 +66,9 @@ _SUGGESTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A request of a message. `about` is a path, a query or seconds; `call` fulfils it, except for a review."""
+    """A request of a message, about a path, a query, seconds or a command; `call` fulfils it, except for a review."""
 
-    kind: Literal["review", "search", "read", "write", "todo", "wait", "about", "enough", "chat"]
+    kind: Literal["demo", "review", "search", "read", "write", "todo", "wait", "about", "enough", "chat"]
     about: str = ""
     call: Call | None = None
 
@@ -75,8 +76,7 @@ class Wish:
 def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoStep:
     """Return the next answer of the model: a function of the conversation only."""
     task = read_task(messages)
-    if (commanded := commanded_step(task, tool_names)) is not None:
-        return commanded if isinstance(commanded, DemoStep) else _calling("", [commanded], messages)
+    task.tool_names = tool_names
     urgent = [line for line in task.unread if line.is_urgent]
     if task.late:
         lines = (f"- {c.label} {'failed' if c.failed else 'is done'}: {_one_line(c.output or '')}" for c in task.late)
@@ -85,13 +85,15 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
     if wish.kind in ("chat", "enough"):
         wish = _wish_of(task.prompt, answer=task.previous_answer)
     injected = [(line, _wish_of(line.text, during=True)) for line in task.injected]
+    if wish.kind == "demo" and not injected and (ending := commands.ending_of(wish.about, task.said)):
+        return ending
     is_enough = any(each.kind == "enough" for _, each in injected)
     # The injected messages come first, then the task.
-    calls, lead = [call for _, each in injected for call in _missing_calls(task, each, tool_names)], ""
+    calls, lead = [call for _, each in injected for call in _missing_calls(task, each)], ""
     if calls and calls[0][0] == "search_files":
         lead = f"You also mention “{calls[0][1]['query']}”: I look for that first."
     elif not calls and not is_enough:
-        calls = _missing_calls(task, wish, tool_names)
+        calls = _missing_calls(task, wish)
         lead = "I'll look at the files." if wish.kind == "review" and not task.calls else ""
     if calls:
         replies = [_reply_at_once(task, line.text, each) for line, each in injected if line in urgent]
@@ -99,9 +101,13 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
     notes = _notes(task, injected)
     if (running := [call.label for call in task.calls if call.output is None]) and not is_enough:
         return said(_joined(f"I am still waiting for {' and '.join(running)}; then I continue.", notes))
-    wait_s = float(wish.about) if wish.kind == "wait" and not injected else 0.0
+    if wish.kind == "wait" and (is_enough or any(line.is_urgent for line in task.injected)):
+        wish = Wish("enough")
+    wait_s = float(wish.about) if wish.kind == "wait" else 0.0
     pause = f"I am taking my time: {wait_s:g} seconds, as you asked." if wait_s else ""
-    found = [_report(task, each) for _, each in injected if each.kind in ("search", "read")]
+    found = [_report(task, each) for _, each in injected if each.kind in ("search", "read", "demo")]
+    if wish.kind == "demo":  # its answer may be long
+        return said(_joined(*found, notes, "" if is_enough else _report(task, wish)))
     failures = [f"- {call.label}: {call.output}" for call in task.calls if call.failed]
     failed = "\n".join(("**What did not work**", *failures)) if failures else ""
     return said(_joined(pause, *found, _report(task, wish), failed, notes), wait_s)
@@ -110,16 +116,19 @@ def next_step(messages: Sequence[Message], tool_names: Collection[str]) -> DemoS
 def _calling(lead: str, calls: Sequence[Call], messages: Sequence[Message]) -> DemoStep:
     """Number the calls after the highest number so far; a shortened conversation does not begin with the first one."""
     made = (block for message in messages if isinstance(message.content, list) for block in message.content)
-    found = (re.fullmatch(r"demo-(\d+)", block.id) for block in made if isinstance(block, ToolCallBlock))
+    found = (re.match(r"demo-(\d+)", block.id) for block in made if isinstance(block, ToolCallBlock))
     last = max((int(number[1]) for number in found if number), default=0)
     different = [call for at, call in enumerate(calls) if call not in calls[:at]]
     numbered = enumerate(different, last + 1)
-    blocks = [ToolCallBlock(id=f"demo-{number}", name=name, input=given) for number, (name, given) in numbered]
+    blocks = [ToolCallBlock(id=f"demo-{at}{call_key(*c)}", name=c[0], input=c[1]) for at, c in numbered]
     return DemoStep([*([TextBlock(text=lead)] if lead else []), *blocks], finish_reason="tool_use")
 
 
-def _wish_of(text: str, *, during: bool = False, answer: str = "") -> Wish:
+def _wish_of(text: str, *, during: bool = False, answer: str = "") -> Wish:  # noqa: PLR0911 - one for each kind
     """Return the wish of a prompt after an answer, or with `during` of a message to a running task."""
+    if (command := commands.command_of(text)) is not None:
+        call = commands.call_of(command)
+        return Wish("demo", command, call if isinstance(call, tuple) else None)
     text = text.replace("\u2019", "'")
     if during and _ENOUGH.search(text):
         return Wish("enough")
@@ -153,10 +162,13 @@ def _query(rest: str) -> str:
     return query[:60]
 
 
-def _missing_calls(task: DemoTask, wish: Wish, tool_names: Collection[str]) -> list[Call]:
+def _missing_calls(task: DemoTask, wish: Wish) -> list[Call]:
     """Return the missing calls of the first incomplete round; none while its tools are running."""
+    if wish.kind == "demo" and wish.call is None and "todo" in task.tool_names:
+        # The reply to an urgent message is posted at once only with a call.
+        return [("todo", {"action": "show"})] if any(line.is_urgent for line in task.unread) else []
     for calls in _review_rounds(task) if wish.kind == "review" else [[wish.call]] if wish.call else []:
-        known = [(call, task.call(*call)) for call in calls if call[0] in tool_names]
+        known = [(call, task.call(*call)) for call in calls if call[0] in task.tool_names]
         if any(made is not None and made.output is None for _, made in known):
             return []
         if missing := [call for call, made in known if made is None]:
@@ -177,6 +189,8 @@ def _reply_at_once(task: DemoTask, text: str, wish: Wish) -> str:
         ]
         found = "\n".join(hits[:5]) if hits else "nothing in what I have read so far; I look for it first."
         return f"You also mention “{wish.about}”: {'' if not hits else chr(10)}{found}"
+    if wish.kind == "demo":
+        return f"You also wrote “{_one_line(text.lstrip('! '))}”: I do it now."
     if wish.kind == "read":
         return f"You also mention `{wish.about}`: I read it now."
     done = f"So far I have read {_counted(len(files), 'file')}. " if files else ""
@@ -206,11 +220,15 @@ def _listed(task: DemoTask) -> list[str]:
     return [found[1] for line in lines if (found := _LISTED.fullmatch(line))][:_MAX_FILES]
 
 
-def _report(task: DemoTask, wish: Wish) -> str:
+def _report(task: DemoTask, wish: Wish) -> str:  # noqa: PLR0911 - one for each kind
     """Return the result of a wish in Markdown; blank without a successful result of its call."""
     match wish.kind:
+        case "demo":
+            return commands.command_text(wish.about, task)
         case "review":
             return _review(task)
+        case "enough":
+            return "I stopped waiting, because you wrote."
         case "wait":
             return "That was it: I am done waiting."
         case "about":
@@ -246,7 +264,8 @@ def _notes(task: DemoTask, injected: Sequence[tuple[Line, Wish]]) -> str:
     """Return the result of each message that arrived during the task."""
     lines = []
     for line, wish in injected:
-        done = {"search": "I searched for it", "read": "I read it", "write": "I wrote it", "enough": "I stopped there"}
+        done = {"search": "I searched for it", "read": "I read it", "write": "I wrote it", "demo": "see above"}
+        done["enough"] = "I stopped there"
         said = done.get(wish.kind, "I have read it. It asks for nothing that a demo can do")
         if wish.call and ((made := task.call(*wish.call)) is None or made.failed):
             said = "I could not do that"

@@ -6,6 +6,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import complete_sentences, pieces
@@ -130,6 +131,27 @@ def test_the_pieces_of_any_text_keep_to_the_limit_and_have_all_its_characters(te
         ("Steps:\n1. Do this\n2. Do th", "Steps:\n1. Do this"),
         ("これは文です。次の", "これは文です。"),
         ("All of it.", "All of it."),
+        ("**Bold sentence. Not fini", ""),
+        ("First. *Then this. Not", "First."),
+        ("**A.\n\nAnd", ""),
+        ("Done.**", ""),
+        ("**1. Step.** Do it. Th", "**1. Step.** Do it."),
+        ("Done. Use `x.y. z", "Done."),
+        ("Read [the docs. Here](http://x", ""),
+        ("Fine. Read [the docs](http://x. y", "Fine."),
+        ("Look at <https://a.b/c. d", ""),
+        ("Text:\n\n| a | b |\n", "Text:"),
+        ("Text.\n\n| a | b |\n|---|---|\n| Done. x", "Text."),
+        ("|a|b|\n|---|---|\n|1|2|\n| Done. x", "|a|b|\n|---|---|\n|1|2|"),
+        ("# Heading\n", ""),
+        ("Ok.\n\n## Part 2. Next\n\nMore", "Ok."),
+        ("Steps:\n\n1. One\n2.\n", "Steps:\n\n1. One"),
+        ("#1 is done. And", "#1 is done."),
+        ("Dr.", ""),
+        ("Yes. Ask Dr. Who", "Yes."),
+        ("Yes. An owl, i.e. a", "Yes."),
+        ("Yes (e.g. a", ""),
+        ("2 * 3 is 6, a_b is <3. And", "2 * 3 is 6, a_b is <3."),
     ],
 )
 def test_a_cut_text_ends_with_its_last_complete_sentence(cut, complete):
@@ -141,3 +163,44 @@ def test_the_complete_part_of_a_cut_text_is_its_beginning_and_stays(text):
     complete = complete_sentences(text)
     assert text.startswith(complete)
     assert complete_sentences(f"{complete}\n") == complete
+
+
+plain = st.lists(
+    st.sampled_from(["Owls", "hunt", "mice.", "Now!", "e.g.", "Dr.", "at", "3.5", "dusk:"]), min_size=1
+).map(" ".join)
+spans = st.one_of(
+    plain,
+    st.builds("{0}{1}{0}".format, st.sampled_from(["**", "*", "_", "~~", "`", "***"]), plain),
+    st.builds("**{} *{}* {}.**".format, plain, plain, plain),
+    st.builds("[{}](https://a.b/c)".format, plain),
+    st.just("<https://a.b/c>."),
+)
+sentences = st.lists(spans, min_size=1, max_size=4).map(lambda parts: f"{' '.join(parts)} end.")
+rows = st.lists(st.tuples(plain, spans).map("| {0[0]} | {0[1]} |".format), min_size=1, max_size=3)
+blocks = st.one_of(
+    sentences,
+    sentences.map("# {}".format),
+    st.lists(sentences.map("- {}".format), min_size=1, max_size=3).map("\n".join),
+    rows.map(lambda lines: "\n".join(("| Owl | Mouse |", "|---|---|", *lines))),
+    plain.map("```py\n**{} [\n\n# x\n```".format),
+)
+
+
+def raw_markup(markdown: str) -> str:
+    """The signs that a reader of Markdown sees as text."""
+    tokens = MarkdownIt("commonmark").enable(["strikethrough", "table"]).parse(markdown)
+    texts = (child.content for token in tokens for child in token.children or () if child.type == "text")
+    return "".join(sign for text in texts for sign in text if sign in "*_~`[]<>|#")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(blocks, min_size=1, max_size=4).map("\n\n".join), st.floats(0, 1))
+def test_wherever_an_answer_is_cut_no_markup_is_broken(answer, part):
+    assert not raw_markup(answer)
+    kept = complete_sentences(answer[: round(part * len(answer))])
+    assert answer.startswith(kept)
+    assert not raw_markup(kept)
+    assert kept.count("```") % 2 == 0
+    assert not kept.rpartition("\n")[2].startswith("#")
+    if not answer.rpartition("\n")[2].startswith("#"):
+        assert complete_sentences(f"{answer}\n\nAnd th") == answer

@@ -38,16 +38,18 @@ async def test_init_writes_a_file_that_is_valid_and_names_the_schema_beside_it(w
 
 
 def test_each_default_in_the_file_is_valid_once_its_comment_sign_is_removed(written):
-    text = re.sub(
-        r"^#(?: (?=\w+:)| ( +\w+: *)(?=[^ #]))", r"\1", written.read_text().partition("\n\n")[2], flags=re.MULTILINE
-    )
+    text = re.sub(r"^# (?= *\w+:)", "", written.read_text().partition("\n\n")[2], flags=re.MULTILINE)
     assert (
         load_config(written)
         == ServiceConfig.model_validate(
             {**yaml.safe_load(text), "workspace": load_config(written).workspace, "store": load_config(written).store}
         ).model_copy()
     )
-    assert set(yaml.safe_load(text)) == set(ServiceConfig.model_fields)
+    assert set(yaml.safe_load(text)) == {
+        name
+        for name, field in ServiceConfig.model_fields.items()
+        if field.get_default(call_default_factory=True) is not None
+    }
 
 
 def test_init_names_a_missing_folder(tmp_path):
@@ -62,6 +64,29 @@ def test_init_keeps_an_existing_file_without_force(written):
     assert f"{written} exists already. Name another file, or replace it with --force." in refused.output
     assert run("init", str(written), "--force").exit_code == 0
     assert load_config(written).instances
+
+
+@pytest.mark.parametrize("name", [".", "", "/"])
+def test_init_needs_the_name_of_a_file(name):
+    refused = run("init", "--force", name)
+    assert (refused.exit_code, "is a folder. Name a file" in refused.output) == (2, True)
+
+
+def test_init_renews_its_schema_and_nothing_else(written):
+    beside = written.with_suffix(".schema.json")
+    written.unlink()
+    beside.write_text('{"title": "ServiceConfig"}')
+    assert run("init", str(written)).exit_code == 0
+    assert "properties" in json.loads(beside.read_text())
+    written.unlink()
+    beside.write_text("mine")
+    assert run("init", str(written)).exit_code == 2
+    assert (beside.read_text(), written.exists()) == ("mine", False)
+
+
+@pytest.mark.parametrize(("given", "name"), [("':octagonal_sign:'", "octagonal_sign"), ("x", "x")])
+def test_the_stop_reaction_is_a_name_with_or_without_colons(config_file, given, name):
+    assert load_config(config_file(f"slack: {{stop_reaction: {given}}}")).slack.stop_reaction == name
 
 
 def test_the_schema_describes_every_key():

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from orchestrator_interactive.kernel.contracts.messages import ToolCall, ToolCallBlock
 from orchestrator_interactive.loop.injection_queue import Injection, injection_row, notice_row
 from orchestrator_interactive.loop.tool_results import LATE_PREFIX, late_results_row, still_running_row
+from orchestrator_interactive.modules.provider_demo.tour import next_step
 from orchestrator_interactive.transcript.framing import Author
 from orchestrator_interactive.transcript.rows import tool_row
 
@@ -393,9 +394,14 @@ tasks = st.sampled_from(
         "write into c.md: x",
         "todo: a",
         "take 3 seconds",
+        "demo: call list_files",
+        "demo: table",
+        "demo: cut",
     ]
 )
-written = st.sampled_from(["! also check cake", "! hm", "read b.md", "! that's enough", "also find unicorns"])
+written = st.sampled_from(
+    ["! demo: call list_files", "! also check cake", "! hm", "read b.md", "! that's enough", "also find unicorns"]
+)
 
 
 @given(tasks, st.data())
@@ -443,7 +449,8 @@ def test_an_urgent_question_is_answered_at_once_from_what_is_known() -> None:
     [
         ('demo: call roll_dice {"sides": 6}', ("roll_dice", {"sides": 6})),
         ("demo: call `roll_dice` `{“sides”: 6}`", ("roll_dice", {"sides": 6})),
-        ("demo: call roll_dice", ("roll_dice", {})),
+        ("Demo:call roll_dice", ("roll_dice", {})),
+        ('demo: call roll_dice {"text": "“hi” `x`"}', ("roll_dice", {"text": "“hi” `x`"})),
     ],
 )
 def test_a_prompt_can_call_any_tool_and_reads_its_result(command: str, call: tuple[str, Any]) -> None:
@@ -461,6 +468,11 @@ def test_a_prompt_can_call_any_tool_and_reads_its_result(command: str, call: tup
         ("demo: call roll {}", "There is no tool `roll`. The tools of this agent are: `roll_dice`."),
         ("demo: call roll_dice {sides: 6}", "The arguments of `roll_dice` are not JSON: Expecting property name"),
         ("demo: call roll_dice [6]", "The arguments of `roll_dice` must be a JSON object, such as"),
+        *(
+            (f'demo: call roll_dice {{"sides": {value}}}', "The arguments of `roll_dice` are not JSON: ")
+            for value in ("NaN", "1e999", "-Infinity", '"\\ud800"', "[" * 3000, "[" * 300 + "]" * 300)
+        ),
+        ("demo: tabl", "There is no `demo: tabl`. There are: `demo: table`, `demo: code`, "),
     ],
 )
 def test_a_call_that_cannot_be_made_gets_the_reason(command: str, reason: str) -> None:
@@ -469,4 +481,84 @@ def test_a_call_that_cannot_be_made_gets_the_reason(command: str, reason: str) -
 
 @pytest.mark.parametrize(("command", "part"), [("table", "|---|"), ("code", "```python"), ("long", "Paragraph 40")])
 def test_the_demo_shows_how_answers_look(command: str, part: str) -> None:
-    assert part in text_of(next_of([user(f"demo: {command}")]))
+    for prompt in (f"demo: {command}", f"Demo:{command.upper()}"):
+        assert part in text_of(next_of([user(prompt)]))
+
+
+def test_a_call_whose_input_a_hook_changed_is_not_repeated() -> None:
+    rows = after([user('demo: call roll_dice {"sides": 6}')], ["roll_dice"])
+    rows[1]["content"][0]["input"] = {"sides": 20}
+    assert text_of(next_of(rows, ["roll_dice"])) == "`roll_dice` returned:\n```\nDone.\n```"
+
+
+@pytest.mark.parametrize(
+    ("command", "beginning", "rest"),
+    [
+        ("long", "**Paragraph 1.** A long", "**Paragraph 1.**"),
+        ("long", text_of(next_of([user("demo: long")])).partition("paragraph 3 of")[0], "**Paragraph 3.**"),
+        ("table", "What a", "What a model call costs"),
+        ("code", "This tool adds two numbers; `inl", "This tool adds"),
+        ("cut", "This answer is", "This answer is longer than"),
+    ],
+)
+@pytest.mark.parametrize("tools", [TOOLS, ()])
+def test_an_urgent_question_in_a_sample_is_answered_at_once_and_the_sample_goes_on(
+    command: str, beginning: str, rest: str, tools: Sequence[str]
+) -> None:
+    rows = [user(f"demo: {command}"), said(beginning), steer("! how far are you?")]
+    if tools:
+        reply = next_of(rows, tools)
+        assert text_of(reply) == "You also wrote “how far are you?”. I go on."
+        assert names_of(reply) == ["todo"], "a text with a call is posted at once"
+    answer = answer_to(*rows, tools=tools)
+    note, _, sample = answer.partition("\n\n")
+    assert "“! how far are you?”, at once: I have read it." in note
+    assert sample.startswith(rest)
+    assert text_of(next_of([user(f"demo: {command}")])).rpartition("\n\n")[2] in sample
+
+
+def test_enough_ends_a_sample() -> None:
+    answer = answer_to(user("demo: long"), said("**Paragraph 1.** A"), steer("! that's enough"))
+    assert "I stopped there" in answer
+    assert "Paragraph" not in answer
+
+
+def test_a_message_between_the_parts_of_a_truncated_answer_belongs_to_it() -> None:
+    first = text_of(next_of([user("demo: cut")]))
+    answer = answer_to(user("demo: cut"), said(first), steer("also check the cake"))
+    assert answer.startswith("**“cake”**: 1 line")
+    assert answer.endswith("you should read it in one piece.")
+
+
+def test_what_is_written_while_a_commanded_tool_works_is_answered() -> None:
+    call, tools = user('demo: call slow {"s": 8}'), ("slow", "search_files")
+    [block] = next_of([call], tools)
+    made = ToolCall(id=block.id, name="slow", arguments={"s": 8})
+    rows = [call, {"role": "assistant", "content": [block.model_dump()]}, still_running_row(made)]
+    rows = answered([*rows, steer("! how far are you?")], tools)
+    assert rows[-1]["content"][0]["text"].startswith("I am still waiting for `slow`; then I continue.")
+    assert "“! how far are you?”, at once: I have read it" in rows[-1]["content"][0]["text"]
+    rows = answered([*rows, steer("also check the cake")], tools)
+    assert ("search_files", {"query": "cake"}) in used_in(rows)
+    answer = answer_to(*rows, late_results_row([tool_row(made, "slept")]), tools=tools)
+    assert answer.startswith("**“cake”**: 1 line")
+    assert answer.endswith("`slow` returned:\n```\nslept\n```")
+
+
+def test_an_urgent_command_runs_its_tool_and_ends_the_waiting_truthfully() -> None:
+    rows = [user("take 20 seconds"), said("I am taking"), steer("! demo: call list_files")]
+    assert calls_of(next_of(rows)) == [("list_files", {})]
+    answer = answer_to(*rows)
+    assert "`list_files` returned:\n```\na.md (" in answer
+    assert "I stopped waiting, because you wrote." in answer
+    assert "I am done waiting" not in answer
+
+
+def test_a_message_from_before_the_waiting_does_not_shorten_it() -> None:
+    rows = [steer("also check the cake"), user("take 20 seconds")]
+    assert next_step(messages(answered(rows)[:-1]), TOOLS).wait_s == 20
+
+
+@pytest.mark.parametrize("command", ["fail", "stall", "refuse"])
+def test_an_ending_is_over_once_a_person_wrote_on(command: str) -> None:
+    assert f"`demo: {command}` is over" in answer_to(user(f"demo: {command}"), steer("! go on with it"))
