@@ -190,7 +190,7 @@ BOT_SCOPES = (
     MethodRequirement("reactions:write", "show the state of a message with ⏳, 📨 and 👀"),
     MethodRequirement(
         "users:read",
-        "read users' names",
+        "read users' names and time zones",
         "agents see user ids instead of names, and reactions in shared channels do not stop runs",
     ),
 )

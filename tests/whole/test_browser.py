@@ -30,7 +30,7 @@ async def test_two_people_steer_a_run_and_the_thread_shows_its_state_and_its_ans
     await page.by("person-switch").click()
     await page.by("person-option-ben").click()
     await page.by("thread-summary", page.message(page.channel, ASK)).click()
-    await page.write(page.thread, "and the dates")
+    await page.write(page.thread, "@alpha and the dates")
     await page.see_reaction(page.thread, "and the dates", "incoming_envelope")
     await page.screenshot("1-steered")
     thinking.open()

@@ -8,9 +8,12 @@ from chat import ENVELOPE, EYES, HOURGLASS
 from connector.protocols import MessageAuthor
 
 
-async def test_a_reply_is_injected_and_its_reactions_show_its_state(chat):
+async def test_a_reply_without_a_mention_is_injected_and_its_reactions_show_its_state(chat):
     thread = await chat.start()
-    reply = await thread.accept("@alpha and the tests", who="ben")
+    await thread.inject("@alpha me too", who="ben")
+    await thread.run.deliver()
+    thread.run.injections.clear()
+    reply = await thread.accept("and the tests", who="ben")
     assert [(s.text, s.author) for s in thread.run.injections] == [
         ("and the tests", MessageAuthor(chat.ben.person.id, "Ben", "Etc/UTC"))
     ]

@@ -180,7 +180,7 @@ async def test_a_service_goes_on_after_the_erasure_of_a_person(  # noqa: PLR0917
         await service.says("service.ready")
         root = await ana.say("general", "@alpha my number is 4711")
         await slack.until(lambda _: len(environment.said(root)) == 1 and environment.found(root, "fine"))
-        await ben.say("general", "I have 4712", thread=root)
+        await ben.say("general", "@alpha I have 4712", thread=root)
         await slack.until(lambda _: sum(said == "fine" for said in environment.said(root)) == 2)
         exported = await run_command("people", "export", "U0ANA", *options, env=store)
         assert json.loads(exported.output.splitlines()[0])["text"] == "my number is 4711"

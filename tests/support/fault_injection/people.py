@@ -29,11 +29,12 @@ _WEIGHTS = {
 
 @dataclass
 class Written:
-    """A message of a person."""
+    """A message of a person. `address` mentions the bot in front of the words, or is blank."""
 
     person: str
     ts: str
     words: str
+    address: str
     versions: int = 1
 
 
@@ -45,12 +46,13 @@ class Conversation:
     dice: random.Random
     root: str = ""
     written: list[Written] = field(default_factory=list)
+    speakers: set[str] = field(default_factory=set)
 
     async def live(self, over: asyncio.Event) -> None:
         """Begin, and act until `over` is set."""
         crowd = self.crowd
         await self._pause(over, crowd.pace_s)
-        await self._write(f"@alpha {self._task()}")
+        await self._write(self._task())
         while not over.is_set():
             await self._pause(over, self.dice.expovariate(1 / crowd.pace_s))
             if over.is_set():
@@ -89,8 +91,7 @@ class Conversation:
             message.versions += 1
             mark, _, rest = message.words.partition(" ")
             words = f"{mark} v{message.versions} {rest}"
-            prefix = "@alpha " if message.ts == self.root else ""
-            await self._person(message.person).edit(CHANNEL, message.ts, prefix + words)
+            await self._person(message.person).edit(CHANNEL, message.ts, message.address + words)
 
     async def _delete_it(self) -> None:
         message = self._any()
@@ -99,7 +100,7 @@ class Conversation:
             await self._person(message.person).delete(CHANNEL, message.ts)
 
     async def _stop_it(self) -> None:
-        await self._person().say(CHANNEL, "stop", thread=self.root)
+        await self._person().say(CHANNEL, "@alpha stop", thread=self.root)
 
     async def _cross_it(self) -> None:
         status = self.crowd.record.status_in(self.root)
@@ -125,9 +126,11 @@ class Conversation:
 
     async def _write(self, words: str) -> None:
         person = self.dice.choice(PEOPLE)
-        ts = await self._person(person).say(CHANNEL, words, thread=self.root or None)
+        address = "" if person in self.speakers else "@alpha "  # from then on, the person takes part in the thread
+        self.speakers.add(person)
+        ts = await self._person(person).say(CHANNEL, address + words, thread=self.root or None)
         self.root = self.root or ts
-        self.written.append(Written(person, ts, words.removeprefix("@alpha ")))
+        self.written.append(Written(person, ts, words, address))
 
     def _person(self, name: str | None = None) -> PersonClient:
         return self.crowd.slack.as_person(name or self.dice.choice(PEOPLE))

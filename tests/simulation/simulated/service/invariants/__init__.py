@@ -36,10 +36,7 @@ async def check_conversations(environment: Any, people: People, reported: Sequen
     for conversation_id in dict.fromkeys(written.conversation for written in people.written):
         case = await _evidence(conversation_id, environment, people, reported)
         if case is not None:
-            for sentence in (
-                *_check_conversation(case, environment),
-                *deliveries.steering(case, environment.participation, people.clicks),
-            ):
+            for sentence in _check_conversation(case, environment, people):
                 environment.sim.violation(sentence)
         else:
             mine = (written for written in people.written if written.conversation == conversation_id)
@@ -49,12 +46,13 @@ async def check_conversations(environment: Any, people: People, reported: Sequen
         environment.sim.violation(sentence)
 
 
-def _check_conversation(case: Evidence, environment: Any) -> Iterator[str]:
+def _check_conversation(case: Evidence, environment: Any, people: People) -> Iterator[str]:
     features = environment.sim.features
     is_delayed = not DELAYS.isdisjoint(features)
     are_reactions_kept = _NO_THREAD.isdisjoint(features) or _PROCESS_FAULTS.isdisjoint(features)
     yield from deliveries.conservation(case)
     yield from deliveries.talk(case)
+    yield from deliveries.steering(case, environment.participation, people.clicks)
     yield from deliveries.kept(case, are_reactions_kept=are_reactions_kept)
     yield from deliveries.order(case, within_s=inf if is_delayed or "short queue" in features else _HANDED_ON_S)
     yield from deliveries.overtaken(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
