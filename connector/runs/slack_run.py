@@ -233,7 +233,7 @@ class SlackRun:
                         author=users.author(message.user),
                         written_s=self.first.written_s,
                         files=message.files,
-                        notes=self._inbox.give_notes(self.instance.name),
+                        notes=self._inbox.give_notes(self.instance.name) | self._background.app_views.news_for(message),
                         fence=self._lease.claim.token,
                     )
         finally:

@@ -36,6 +36,7 @@ _LIVE = (
     "slack.guests",
     "slack.stop_reaction",
     "slack.status_interval_s",
+    "slack.suggested_prompts",
     "limits",
     "log",
     "retention",

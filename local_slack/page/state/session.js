@@ -3,7 +3,7 @@ import { Directory } from "./directory.js";
 import { EventSocket, WebApi } from "./network.js";
 import { encode } from "../text/mrkdwn.js";
 
-/** The agent sessions, per thread: `status`, `title` and `text` ("is thinking…"). */
+/** The agent sessions, per thread: `status`, `title`, `text` ("is thinking…") and suggested `prompts`. */
 class AgentSessions {
   #byThread = new Map();
 
@@ -21,6 +21,12 @@ class AgentSessions {
 }
 
 const keyOf = (channelId, threadTs) => `${channelId}/${threadTs}`;
+
+/** Whether the run that began with this direct message works in its thread. A bot may also work in the channel itself. */
+export function worksInThread(session, channelId, message) {
+  const bot = session.directory.botIn(session.directory.channel(channelId));
+  return Boolean(session.agents.of(channelId, message.ts)?.status) || (message.reply_users ?? []).includes(bot?.id);
+}
 
 /** Slack shows its Stop button while the agent works or waits. */
 export const canStop = (session) => ["processing", "suspended"].includes(session?.status);
@@ -76,6 +82,8 @@ export class Session extends EventTarget {
   #conversations = new Map();
   #changeQueued = false;
   #wasUp = false;
+  #openedApp = false;
+  #lookedAt = null;
   connected = false;
   channelId = null;
   threadTs = null;
@@ -113,7 +121,7 @@ export class Session extends EventTarget {
     this.threadTs = threadTs;
     this.markRead();
     if (moved) this.dispatchEvent(new Event("place"));
-    if (moved && this.directory.partnerOf(this.channel)?.is_bot) this.#openHome();
+    if (moved) this.#tellApp();
     this.changed();
     const loads = [];
     if (!this.conversation(channelId).loaded) loads.push(this.#loadHistory(channelId));
@@ -216,9 +224,14 @@ export class Session extends EventTarget {
     });
   }
 
-  /** Notify the app that its messages tab was opened; errors are ignored. */
-  #openHome() {
-    this.#api.act("open_home", { tab: "messages" }).catch(() => {});
+  /** Notify the app that its messages tab was opened, and then which channel is next to it; errors are ignored. */
+  #tellApp() {
+    const isApp = Boolean(this.directory.partnerOf(this.channel)?.is_bot);
+    const isSeen = this.#openedApp && !this.channel?.is_im && this.channelId !== this.#lookedAt;
+    if (isSeen) this.#lookedAt = this.channelId;
+    this.#openedApp ||= isApp;
+    if (isApp) this.#api.act("open_home", { tab: "messages" }).catch(() => {});
+    else if (isSeen) this.#api.act("look_at", { channel: this.channelId }).catch(() => {});
   }
 
   async #loadHistory(channelId, cursor = null) {

@@ -179,7 +179,12 @@ class Replica:
             parts.tasks(parts.client(web, limiter)) as tasks,
             WorkerPool(
                 context := WorkspaceContext(
-                    sessions, tasks, router, (admitter := Admitter(tasks, router, runs, BOT)).catch_up, self.slots
+                    sessions,
+                    tasks,
+                    router,
+                    (admitter := Admitter(tasks, router, runs, BOT)).catch_up,
+                    admitter.stop_in_dm,
+                    self.slots,
                 ),
                 runs,
                 environment.shutdown_grace_s,
