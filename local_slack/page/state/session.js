@@ -15,6 +15,10 @@ class AgentSessions {
     this.#byThread.set(keyOf(session.channel, session.thread_ts), session);
   }
 
+  get all() {
+    return [...this.#byThread.values()];
+  }
+
   of(channelId, threadTs) {
     return this.#byThread.get(keyOf(channelId, threadTs)) ?? null;
   }
@@ -84,6 +88,7 @@ export class Session extends EventTarget {
   #wasUp = false;
   #openedApp = false;
   #lookedAt = null;
+  #agentsSince = new AgentSessions();
   connected = false;
   channelId = null;
   threadTs = null;
@@ -269,10 +274,12 @@ export class Session extends EventTarget {
     await Promise.allSettled([this.#refreshDirectory(), this.open(this.channelId, this.threadTs), this.loadUnread()]);
   }
 
+  /** Changes of agent sessions may arrive during the fetch: they win over its answer. */
   async #refreshDirectory() {
+    const since = (this.#agentsSince = new AgentSessions());
     const state = await fetchState();
     this.directory = new Directory(state, this.me);
-    this.agents = new AgentSessions(state.sessions);
+    this.agents = new AgentSessions([...state.sessions, ...since.all]);
     this.changed();
   }
 
@@ -300,7 +307,10 @@ export class Session extends EventTarget {
         break;
       case "im_created":
       case "channel_created": this.#refreshDirectory(); break;
-      case "agent_session_changed": this.agents.keep(event); break;
+      case "agent_session_changed":
+        this.agents.keep(event);
+        this.#agentsSince.keep(event);
+        break;
       case "bot_presence": this.directory.setPresence(event.online, event.bot_id ?? event.user); break;
       default: return;
     }

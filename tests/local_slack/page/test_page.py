@@ -98,7 +98,7 @@ async def test_a_run_of_a_thread_in_a_direct_message_is_shown_there_only(ana, cl
     await ana.say(dm, "what is new?")
     await open_page(f"@alpha/{asked}")
     channel, thread = page.get_by_test_id("channel-pane"), page.get_by_test_id("thread-pane")
-    await expect(thread.get_by_test_id("run-bar")).to_contain_text("Alpha is working.")
+    await expect(thread.get_by_test_id("run-bar")).to_contain_text("The agent is working.")
     await expect(channel.get_by_test_id("stop-run")).to_be_hidden()
     await expect(channel.get_by_test_id("thread-summary")).to_contain_text("1 reply")
 
