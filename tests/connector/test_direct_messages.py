@@ -1,4 +1,4 @@
-"""Direct messages: each one begins a thread, or all of a channel are one conversation; what people see beside them."""
+"""Direct messages as threads or as one conversation, suggested prompts, and the channel next to them."""
 
 from __future__ import annotations
 
