@@ -128,7 +128,14 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                 )
                 slots = RunSlots(limits)
                 context = WorkspaceContext(
-                    runs, sessions, background, router, admitter.catch_up, slots, observer or Observer()
+                    runs,
+                    sessions,
+                    background,
+                    router,
+                    admitter.catch_up,
+                    admitter.stop_in_dm,
+                    slots,
+                    observer or Observer(),
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)

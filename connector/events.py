@@ -1,10 +1,10 @@
-"""Parse Slack's events into messages, edits, deletions, reactions and stop requests."""
+"""Parse Slack's events into messages, edits, deletions, reactions, stop requests and views of the app."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator
 
@@ -24,6 +24,8 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
 ALLOW_ACTION, DENY_ACTION = "steer_allow", "steer_deny"
+# The end of the ids of stops by a word that another entry carries: an edit, or a stop word outside of the thread.
+BY_WORD = ":stop"
 # The user of stop requests by an operator of the service; no id of Slack.
 OPERATOR = "operator"
 
@@ -46,9 +48,40 @@ class ThreadAddress:
     channel: str
     thread_ts: str | None
 
+    @classmethod
+    def of(cls, team: str, channel: str, ts: str, thread_ts: str | None = None, *, dm_threads: bool) -> Self:
+        """Return the conversation of a message: its thread, or the one that it begins.
+
+        Without `dm_threads` a top-level direct message begins none: the whole channel is one conversation.
+        """
+        is_of_channel = is_direct(channel) and not dm_threads
+        return cls(team, channel, thread_ts or (None if is_of_channel else ts))
+
+    @classmethod
+    def parse(cls, conversation_id: str) -> Self:
+        """Return the place of the conversation with this id.
+
+        Raises:
+            ValueError: it is no id of the form `team:channel:thread_ts` or `team:channel:dm`.
+        """
+        match conversation_id.split(":"):
+            case [team, channel, thread]:
+                return cls(_id(team), _id(channel), None if thread == "dm" else checked_ts(thread))
+        raise ValueError(f"{conversation_id!r} has not three parts")
+
     @property
     def conversation_id(self) -> str:
         return f"{self.team}:{self.channel}:{self.thread_ts or 'dm'}"
+
+    @property
+    def of_channel(self) -> ThreadAddress:
+        """The conversation of the whole direct message channel."""
+        return replace(self, thread_ts=None)
+
+    def message(self, ts: str, text: str = "") -> SlackMessage:
+        """Return a placeholder message without an author, which gives a notice or a note this place."""
+        thread_ts, direct = self.thread_ts, is_direct(self.channel)
+        return SlackMessage(self.team, self.channel, ts, thread_ts, "", text, (), direct=direct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +93,7 @@ class SlackMessage:
         files: names of its files.
         quoted: forwarded messages and code snippets in it, marked as quotes.
         unreadable: its parts without text, in words for people.
+        dm_threads: whether a top-level direct message began a thread when it arrived; later settings do not move it.
     """
 
     team: str
@@ -72,15 +106,19 @@ class SlackMessage:
     direct: bool
     quoted: str = ""
     unreadable: tuple[str, ...] = ()
+    dm_threads: bool = False
 
     @property
     def id(self) -> str:
         return f"{self.team}:{self.channel}:{self.ts}"
 
     @property
+    def begins_dm_thread(self) -> bool:
+        return self.direct and self.dm_threads and self.thread_ts is None
+
+    @property
     def place(self) -> ThreadAddress:
-        root = self.thread_ts if self.direct else (self.thread_ts or self.ts)
-        return ThreadAddress(self.team, self.channel, root)
+        return ThreadAddress.of(self.team, self.channel, self.ts, self.thread_ts, dm_threads=self.dm_threads)
 
     def mentions(self, user: str) -> bool:
         return f"<@{user}>" in self.text or f"<@{user}|" in self.text
@@ -169,7 +207,7 @@ class StopRequest:
         """How the request was made: by an operator, a word, a reaction or a button."""
         if self.user == OPERATOR:
             return OPERATOR
-        if self.message is not None or ":edit:" in self.id:
+        if self.message is not None or self.id.endswith(BY_WORD):
             return "word"
         return "button" if self.ts is None else "reaction"
 
@@ -194,7 +232,26 @@ class Consent:
     ts: Ts
 
 
-def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
+@dataclass(frozen=True, slots=True)
+class AppView:
+    """A person opened the direct messages of the app, or another channel next to them.
+
+    Args:
+        channel: the direct message channel; `thread_ts`: the thread that is open there, if the event names one.
+        looks_at: the channel that the person looks at; blank: none. `None`: the event does not tell.
+        is_opened: whether the direct messages were opened.
+        at: time of the event, as a ts.
+    """
+
+    user: str
+    channel: str
+    thread_ts: str | None
+    looks_at: str | None
+    is_opened: bool
+    at: Ts
+
+
+def message_of(event: dict[str, Any], team: str, *, dm_threads: bool = True) -> SlackMessage | None:
     """Parse a message event; `None` if it is not a new post by a person.
 
     Like all parsers here, it raises AttributeError, KeyError, TypeError or ValueError on a malformed event.
@@ -213,10 +270,16 @@ def message_of(event: dict[str, Any], team: str) -> SlackMessage | None:
         user=_id(user),
         text=content.own,
         files=content.files,
-        direct=event.get("channel_type") == "im" or channel.startswith("D"),
+        direct=is_direct(channel),
         quoted=content.quoted,
         unreadable=content.unreadable,
+        dm_threads=dm_threads,
     )
+
+
+def is_direct(channel: str) -> bool:
+    """Return whether a channel is the direct messages of a person and the bot."""
+    return channel.startswith("D")
 
 
 def thread_of(message: dict[str, Any]) -> str | None:
@@ -252,16 +315,16 @@ def home_of(message: dict[str, Any]) -> str | None:
     return next((home for home in homes if isinstance(home, str) and home.startswith(("T", "E"))), None)
 
 
-def edit_of(event: dict[str, Any], team: str) -> MessageEdit | None:
+def edit_of(event: dict[str, Any], team: str, *, dm_threads: bool = True) -> MessageEdit | None:
     """Parse an edit; `None` if text and quotes of the person are unchanged: Slack edits messages to unfurl links."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
-    message = _inside(event, now, team)
+    message = _inside(event, now, team, dm_threads)
     if message is None or read_for_edits(now) == read_for_edits(before):
         return None
-    return MessageEdit(message, _inside(event, before, team) or message, moment_of(event))
+    return MessageEdit(message, _inside(event, before, team, dm_threads) or message, moment_of(event))
 
 
-def deletion_of(event: dict[str, Any], team: str) -> MessageDeletion | None:
+def deletion_of(event: dict[str, Any], team: str, *, dm_threads: bool = True) -> MessageDeletion | None:
     """Parse a deletion; `None` if the event is not the deletion of a person's message.
 
     A deleted message with replies leaves a tombstone, which Slack reports as an edit.
@@ -269,14 +332,14 @@ def deletion_of(event: dict[str, Any], team: str) -> MessageDeletion | None:
     is_tombstone = (event.get("message") or {}).get("subtype") == "tombstone"
     if event["subtype"] != "message_deleted" and not is_tombstone:
         return None
-    message = _inside(event, event.get("previous_message") or {}, team)
+    message = _inside(event, event.get("previous_message") or {}, team, dm_threads)
     return MessageDeletion(message, moment_of(event)) if message else None
 
 
-def _inside(event: dict[str, Any], message: dict[str, Any], team: str) -> SlackMessage | None:
+def _inside(event: dict[str, Any], message: dict[str, Any], team: str, dm_threads: bool) -> SlackMessage | None:
     """Parse the message inside an edit or a deletion; the event names its channel."""
     where: dict[str, Any] = {key: event[key] for key in ("channel", "channel_type") if key in event}
-    return message_of({**message, **where}, team) if message.get("ts") else None
+    return message_of({**message, **where}, team, dm_threads=dm_threads) if message.get("ts") else None
 
 
 def reaction_of(event: dict[str, Any]) -> ReactionAdded | None:
@@ -304,6 +367,37 @@ def session_stop_of(event: dict[str, Any], team: str) -> tuple[ThreadAddress, St
     return place, StopRequest(f"{place.conversation_id}:{user}:session_stopped:{at}", _id(user), checked_ts(at))
 
 
+def view_of(event: dict[str, Any]) -> AppView | None:
+    """Parse an event about the direct messages of the app on a person's screen; `None`: another tab, or no person."""
+    thread = event.get("assistant_thread")
+    if isinstance(thread, dict):  # of apps with the older `assistant_view`
+        user, channel, thread_ts = thread.get("user_id"), thread.get("channel_id"), thread.get("thread_ts")
+        entities: list[Any] | None = [{"value": (thread.get("context") or {}).get("channel_id")}]
+    elif event.get("tab", "messages") == "messages":
+        user, channel, thread_ts = event.get("user"), event.get("channel"), None
+        context = event.get("context")
+        entities = None if context is None else context.get("entities") or []
+    else:
+        return None
+    if not user or not channel:
+        return None
+    return AppView(
+        _id(user),
+        _id(channel),
+        None if thread_ts is None else checked_ts(thread_ts),
+        None if entities is None else next(filter(None, map(_channel_in, entities)), ""),
+        event["type"] in {"app_home_opened", "assistant_thread_started"},
+        moment_of(event),
+    )
+
+
+def _channel_in(entity: dict[str, Any]) -> str:
+    """Return the channel that an entity of a context names; blank: none, or direct messages."""
+    value = entity.get("value")
+    found = value.get("channel_id") if isinstance(value, dict) else value
+    return found if isinstance(found, str) and found[:1] in {"C", "G"} and _ID.fullmatch(found) else ""
+
+
 def clicked_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequest | Consent] | None:
     """Parse a click on a button of ours; `None` for another button."""
     ours = (STOP_ACTION, ALLOW_ACTION, DENY_ACTION)
@@ -314,7 +408,8 @@ def clicked_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequ
     if action is None or not channel or not user or not ts or not action.get("action_ts"):
         return None
     thread_ts = thread_of({"ts": checked_ts(ts), "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
-    place = ThreadAddress(team, _id(channel), thread_ts or (None if channel.startswith("D") else ts))
+    # The bot's posts begin no thread: at the top level of a direct message they are of the channel's conversation.
+    place = ThreadAddress.of(team, _id(channel), ts, thread_ts, dm_threads=False)
     at, value = checked_ts(str(action["action_ts"])), str(action.get("value") or "")
     click_id = f"{channel}:{ts}:{user}:clicked:{at}"
     if action["action_id"] == STOP_ACTION:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from connector.events import OPERATOR, SlackMessage, StopRequest, checked_ts
+from connector.events import OPERATOR, StopRequest, ThreadAddress
 from connector.protocols import InboxEntry
 from connector.records import PendingMessage, ThreadNotice
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from connector.events import SlackMessage
     from connector.records import RunRecord
 
     Admit = Callable[[str, InboxEntry], Awaitable[object]]
 
 # What Slack shows as one message.
 MAX_CHARS = 4_000
-_ID = re.compile(r"[A-Za-z0-9]{1,40}")
 
 
 async def admit_note(admit: Admit, instance: str, conversation_id: str, text: str, note_id: str | None = None) -> None:
@@ -57,9 +56,8 @@ async def admit_stop(admit: Admit, conversation_id: str, run: RunRecord) -> None
 
 def _message(conversation_id: str, text: str) -> SlackMessage:
     """Return a message that gives a note its place and time."""
-    match conversation_id.split(":"):
-        case [team, channel, thread] if _ID.fullmatch(team) and _ID.fullmatch(channel):
-            is_dm = thread == "dm"
-            thread_ts = None if is_dm else checked_ts(thread)
-            return SlackMessage(team, channel, f"{time.time():.6f}", thread_ts, "", text, (), direct=is_dm)
-    raise ValueError(f"{conversation_id!r} is no conversation; its id has the form team:channel:thread_ts.")
+    try:
+        return ThreadAddress.parse(conversation_id).message(f"{time.time():.6f}", text)
+    except ValueError as e:
+        problem = f"{conversation_id!r} is no conversation; its id has the form team:channel:thread_ts."
+        raise ValueError(problem) from e

@@ -146,10 +146,14 @@ class SlackOptions:
     Args:
         stop_reaction: name of the emoji that stops a run, without colons.
         status_interval_s: least time between two edits of a status message, in seconds.
+        dm_threads: whether each top-level direct message begins a thread; else a channel is one conversation.
+        suggested_prompts: titles and messages that people can send by a click in their direct messages.
     """
 
     stop_reaction: str = "x"
     status_interval_s: float = 2.0
+    dm_threads: bool = True
+    suggested_prompts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +333,12 @@ class RunService(Protocol):
 
     async def thread_of(self, conversation_id: str) -> ThreadFacts:
         """Return what is known about a thread; of an unknown one nothing."""
+
+    async def at_work(self, channel: str) -> Mapping[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]:
+        """Return the conversations of a channel (`team:channel`) with pending work, in any process.
+
+        Of each: the data of `StateChanges.run` as last stored, and the pending entries that no stop holds.
+        """
 
 
 class SessionManager(Protocol):

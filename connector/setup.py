@@ -200,6 +200,14 @@ BOT_EVENTS = (
     MethodRequirement(
         "agent_session_stopped", "stop a run with Slack's own button", "Slack's own Stop button is missing"
     ),
+    MethodRequirement(
+        "app_context_changed",
+        "know which channel a person looks at",
+        "agents do not know which channel a person looks at next to direct messages",
+    ),
+    MethodRequirement(
+        "app_home_opened", "suggest prompts in direct messages", "no prompts are suggested in direct messages"
+    ),
     MethodRequirement("app_mention", "receive mentions of the bot"),
     MethodRequirement("message.channels", "follow threads in public channels"),
     MethodRequirement(

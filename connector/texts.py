@@ -92,6 +92,19 @@ NOT_YOUR_RUN = "Only the person who began this run can decide that."
 OVER_ALREADY = "🙋 This run has ended. What waited begins the next one."
 
 
+def stopping(prompt: str) -> str:
+    """Return the answer to a stop outside of the thread of the run that it stops."""
+    return f"🛑 I stop “{one_line(prompt, _LABEL_CHARS)}”. Its thread shows how far it came."
+
+
+def which_to_stop(prompts: Sequence[str]) -> str:
+    """Return the answer to a stop that could mean each of several runs, or none."""
+    if not prompts:
+        return NOTHING_RUNS
+    named = _listed([f"“{one_line(each, _LABEL_CHARS)}”" for each in prompts])
+    return f"{counted(len(prompts), 'run')} are active here: {named} Write “stop” in the thread of the one to stop."
+
+
 def withdrawn(prompt: str) -> str:
     return f"🗑️ Withdrawn: “{one_line(prompt, _LABEL_CHARS)}”. I will not read it."
 

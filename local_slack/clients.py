@@ -140,6 +140,10 @@ class PersonClient(_Client):
         """Open the app in the sidebar: ``messages`` is its direct message, ``home`` its Home tab."""
         await self._post("page/open_home", {"tab": tab})
 
+    async def look_at(self, channel: str | None) -> None:
+        """Show a channel next to the app's direct message; None: nothing."""
+        await self._post("page/look_at", {"channel": channel})
+
     async def open_thread(self, context: str | None = None, *, thread: str | None = None) -> None:
         """Open a thread in the app's direct message; ``context`` is the channel that the person sees next to it.
 

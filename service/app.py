@@ -170,7 +170,12 @@ def _connector_settings(
         },
         AccessRules(slack.users, slack.channels, slack.external, slack.guests == "allow"),
         RunLimits(**config.limits.model_dump()),
-        SlackOptions(slack.stop_reaction, slack.status_interval_s),
+        SlackOptions(
+            slack.stop_reaction,
+            slack.status_interval_s,
+            dm_threads=slack.dm == "threads",
+            suggested_prompts=tuple((each.title, each.message) for each in slack.suggested_prompts),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -288,6 +288,16 @@ class StoredRuns:
     async def thread_of(self, conversation_id: str) -> ThreadFacts:
         """Return what is known about a thread."""
         return await self._retry.call(lambda: self._store.thread_of(conversation_id))
+
+    async def at_work(self, channel: str) -> dict[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]:
+        """Return the conversations of a channel with pending work: the stored run, and the entries that none holds."""
+        names = [each for each in await self._retry.call(self._store.unfinished) if each.startswith(f"{channel}:")]
+        records = {each: await self._retry.call(partial(self._store.record, each)) for each in names}
+        return {
+            name: (record.run, tuple(each for each in record.waiting if each.seq > record.held_seq))
+            for name, record in records.items()
+            if record is not None
+        }
 
     async def _claim_once(self, conversation_id: str) -> HeldLease | None:
         if await self._may_be_its_owners(conversation_id):

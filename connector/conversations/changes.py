@@ -79,9 +79,13 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
     """Stop the active run, or the one about to begin. Messages older than the stop start no run by themselves.
 
     A stop reaction of the author on a pending message that begins no run withdraws this message only; on one that the
-    run has read, it is answered.
+    run has read, it is answered. A stop word that would begin a thread of direct messages stops the only run there.
     """
     run, starter = state.run, state.inbox.run_starter
+    if run is None and starter is None and stop.message is not None and stop.message.begins_dm_thread:
+        text = await state.workspace.stop_in_dm(stop, stop.message.place)
+        state.cleanup.answer(entry, ThreadNotice(stop.message, text))
+        return
     if (target := _own_pending(state, stop)) is not None and await _leaves(state, target):
         notice = Notice(target.message, f"{target.id}:withdrawn", texts.withdrawn(target.prompt))
         await state.announce(notice, _withdrawn(state, entry, target))

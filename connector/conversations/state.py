@@ -10,7 +10,7 @@ import structlog
 
 from connector import texts
 from connector.conversations.cleanup import Cleanup
-from connector.events import SlackMessage
+from connector.events import ThreadAddress
 from connector.protocols import RunFailed, StateChanges
 from connector.records import (
     UNREADABLE,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from typing import Any
 
+    from connector.events import SlackMessage
     from connector.protocols import ConversationLease, End, InboxEntry
     from connector.runs.background_tasks import WorkspaceContext
 
@@ -218,6 +219,5 @@ class ConversationState:
     @property
     def somewhere(self) -> SlackMessage:
         """A placeholder message that gives notices their place in this conversation."""
-        team, channel, ts = self.id.split(":")
-        is_dm = ts == "dm"
-        return SlackMessage(team, channel, "" if is_dm else ts, None if is_dm else ts, "", "", (), direct=is_dm)
+        place = ThreadAddress.parse(self.id)
+        return place.message(place.thread_ts or "0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,19 +13,37 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector import texts
-from connector.events import StopRequest, ThreadCommand, edited_ts_of, home_of, is_stop_word, message_of, plain_text
+from connector.events import (
+    BY_WORD,
+    StopRequest,
+    ThreadCommand,
+    edited_ts_of,
+    home_of,
+    is_stop_word,
+    message_of,
+    plain_text,
+)
 from connector.inbound.access_policy import MAX_NAMES, AccessPolicy, AccessRules, Actor, LatestEntries
 from connector.observer import Observer
 from connector.protocols import InboxEntry
-from connector.records import UNREADABLE, PendingMessage, ThreadCatchUp, ThreadNotice
+from connector.records import (
+    UNREADABLE,
+    PendingMessage,
+    RunRecord,
+    ThreadCatchUp,
+    ThreadNotice,
+    UnreadableEntry,
+    parse_entry,
+    parse_run_record,
+)
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
-    from connector.events import SlackMessage
+    from connector.events import SlackMessage, ThreadAddress
     from connector.protocols import Instance, RunService, ThreadFacts
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
@@ -175,7 +194,7 @@ class Admitter:
         `with_replies` also admits a reply without a mention in a thread with an agent. Returns whether the message was
         admitted.
         """
-        message = message_of(found, self._router.team)
+        message = message_of(found, self._router.team, dm_threads=self._tasks.options.dm_threads)
         if message is None or not (
             self._router.is_addressed(message) or (with_replies and not self.unrouted.has(message.id))
         ):
@@ -196,6 +215,20 @@ class Admitter:
         """Store a stop. All ways to stop a run end here; duplicates are detected by id."""
         data = {name: value for name, value in asdict(stop).items() if value is not None}
         await self._runs.admit(conversation_id, InboxEntry(stop.id, "stop", data))
+
+    async def stop_in_dm(self, stop: StopRequest, place: ThreadAddress) -> str:
+        """Stop the only run of a direct message channel, for a stop outside of its thread; return the answer to it.
+
+        A run is also one that is about to begin with a pending message.
+        """
+        found = await self._runs.at_work(f"{place.team}:{place.channel}")
+        at_work = {name: work for name, each in found.items() if (work := _prompt_at_work(*each)) is not None}
+        match list(at_work.items()):
+            case [(name, (run_id, prompt))]:
+                await self.stop(name, StopRequest(f"{stop.id}{BY_WORD}", stop.user, stop.at, run=run_id))
+                return texts.stopping(prompt)
+            case several:
+                return texts.which_to_stop([prompt for _, (_, prompt) in several])
 
     async def catch_up(self, catch_up: ThreadCatchUp) -> None:
         """Admit the mention that called an agent into a thread, and the messages after it that are not yet known.
@@ -218,7 +251,8 @@ class Admitter:
             return
         for found in messages:
             try:
-                message = message_of({**found, "channel": place.channel}, self._router.team)
+                dm_threads = self._tasks.options.dm_threads
+                message = message_of({**found, "channel": place.channel}, self._router.team, dm_threads=dm_threads)
             except UNREADABLE:
                 log.warning("message.unreadable", conversation=place.conversation_id, ts=found["ts"])
                 continue
@@ -293,6 +327,17 @@ class Admitter:
 def takes_part(message: SlackMessage) -> dict[str, str]:
     """Return the fact that the author of a message to an agent takes part in the thread."""
     return {f"person:{message.user}": message.ts}
+
+
+def _prompt_at_work(run: Mapping[str, Any] | None, entries: tuple[InboxEntry, ...]) -> tuple[str | None, str] | None:
+    """Return the id (`None`: not begun yet) and the first message of a conversation's run; `None`: there is none."""
+    with suppress(UnreadableEntry):
+        if isinstance(record := parse_run_record(run or {}), RunRecord) and not record.is_over:
+            return record.id, record.first.prompt
+        for entry in entries:
+            if entry.kind == "message" and isinstance(first := parse_entry(entry), PendingMessage):
+                return None, first.prompt
+    return None
 
 
 def _says_something(message: SlackMessage, routed: Routed) -> bool:

@@ -34,6 +34,7 @@ from connector.events import (
     moment_of,
     reaction_of,
     session_stop_of,
+    view_of,
 )
 from connector.inbound.access_policy import Actor
 from connector.inbound.intake import NotNow
@@ -54,6 +55,13 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# The last two are of apps with the older `assistant_view`.
+_VIEWS = (
+    "app_home_opened",
+    "app_context_changed",
+    "assistant_thread_started",
+    "assistant_thread_context_changed",
+)
 # Time for the acknowledgement by a listener of the deployment. Slack waits three seconds.
 _ACK_WITHIN_S = 2.0
 # Levels of lists and objects in one frame or body. Slack's payloads have fewer than 20.
@@ -104,7 +112,7 @@ class Dispatcher:
                 return BoltResponse(status=DONE.status)
             return BoltResponse(status=NOT_NOW.status)
 
-        for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped"):
+        for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped", *_VIEWS):
             self._ours.event(kind)(on_payload)
         for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION):
             self._ours.action(action)(on_payload)
@@ -213,20 +221,21 @@ async def dispatch(event: dict[str, Any], team: str, intake: Intake, *, is_share
         await handling
 
 
-def _handling(  # noqa: C901, PLR0911 - a case for each kind of event
+def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
     event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool
 ) -> Handling:
     """Parse an event and return the coroutine that handles it; `None`: nothing to do."""
+    dm_threads = intake.options.dm_threads
     match event:
         case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
             home = home_of(event.get("message") or event.get("previous_message") or {})
-            if (deletion := deletion_of(event, team)) is not None:
+            if (deletion := deletion_of(event, team, dm_threads=dm_threads)) is not None:
                 actor = Actor(deletion.message.user, deletion.message.channel, home, is_shared)
                 return intake.on_deletion(deletion, actor)
-            if (edit := edit_of(event, team)) is not None:
+            if (edit := edit_of(event, team, dm_threads=dm_threads)) is not None:
                 return intake.on_edit(edit, Actor(edit.message.user, edit.message.channel, home, is_shared))
         case {"type": "message" | "app_mention"}:
-            if (message := message_of(event, team)) is not None:
+            if (message := message_of(event, team, dm_threads=dm_threads)) is not None:
                 actor = Actor(message.user, message.channel, home_of(event), is_shared)
                 return intake.on_message(message, actor, effective_ts=moment_of(event))
         case {"type": "reaction_added"}:
@@ -236,6 +245,9 @@ def _handling(  # noqa: C901, PLR0911 - a case for each kind of event
             if (stopped := session_stop_of(event, team)) is not None:
                 place, stop = stopped
                 return intake.on_stop(place, stop, Actor(stop.user, place.channel, None, is_shared))
+        case {"type": kind} if kind in _VIEWS:
+            if (view := view_of(event)) is not None:
+                return intake.on_view(view, Actor(view.user, view.channel, None, is_shared))
         case {"type": "block_actions"} if (clicked := clicked_of(event, team)) is not None:
             place, click = clicked
             home = home_of({"team": event["user"].get("team_id")})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from connector.events import StopRequest, ThreadAddress, command_of, is_stop_word, plain_text, thread_of
+from connector.events import StopRequest, ThreadAddress, command_of, is_direct, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of, takes_part
 from connector.message_text import read
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.conversations.worker_pool import WorkerPool
-    from connector.events import Consent, MessageDeletion, MessageEdit, ReactionAdded, SlackMessage
+    from connector.events import AppView, Consent, MessageDeletion, MessageEdit, ReactionAdded, SlackMessage
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
-    from connector.protocols import EntryKind, RunService
+    from connector.protocols import EntryKind, RunService, SlackOptions
     from connector.runs.background_tasks import WorkspaceContext
     from connector.slack_api.client import SlackClient
 
@@ -126,6 +126,10 @@ class Intake:
         # Threads with a look-up in progress: one look-up serves all their replies.
         self._looking_up: set[str] = set()
         self._stop_look_ups = 0
+
+    @property
+    def options(self) -> SlackOptions:
+        return self._tasks.options
 
     async def on_message(self, message: SlackMessage, actor: Actor, effective_ts: str) -> None:
         """Admit a message. The second event of the same post has no effect.
@@ -314,9 +318,9 @@ class Intake:
             return
         if self._conversations.is_closing:
             raise NotNow
-        is_direct, is_ours = reaction.channel.startswith("D"), reaction.author == self._bot_user
-        as_root = ThreadAddress(self._router.team, reaction.channel, None if is_direct else reaction.ts)
-        may_be_root = not is_direct and not is_ours
+        is_ours, dm_threads = reaction.author == self._bot_user, self.options.dm_threads
+        as_root = ThreadAddress.of(self._router.team, reaction.channel, reaction.ts, dm_threads=dm_threads)
+        may_be_root = as_root.thread_ts is not None and not is_ours
         found: tuple[str, str | None] | None = self._conversations.running_at(reaction.channel, reaction.ts)
         if found is None and (
             admitted := self._admitter.admitted.get(f"{as_root.team}:{reaction.channel}:{reaction.ts}")
@@ -363,13 +367,14 @@ class Intake:
         if message is None:
             return
         thread_ts = thread_of(message)
-        conversation_id = (as_root if thread_ts is None else replace(as_root, thread_ts=thread_ts)).conversation_id
+        place = as_root if thread_ts is None else replace(as_root, thread_ts=thread_ts)
+        conversation_id = place.conversation_id
         if float(reaction.event_ts) - float(reaction.ts) < _REDELIVERY_WINDOW_S:
             async with self._in_order(conversation_id):
                 await self._admitter.admit_found({**message, "channel": reaction.channel}, actor, with_replies=True)
-        if (await self._runs.thread_of(conversation_id)).agent is not None:
+        if (found := await self._with_agent(place)) is not None:
             run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
-            await self._stop(reaction, conversation_id, run_id if is_status else None)
+            await self._stop(reaction, found, run_id if is_status else None)
 
     async def _stop(self, reaction: ReactionAdded, conversation_id: str, run_id: str | None) -> None:
         is_own = reaction.author == reaction.user
@@ -379,7 +384,7 @@ class Intake:
 
     async def on_stop(self, place: ThreadAddress, stop: StopRequest, actor: Actor) -> None:
         """Stop the run of a conversation, if an agent takes part in it."""
-        conversation_id = place.conversation_id
+        conversation_id = await self._with_agent(place) or place.conversation_id
         async with self._in_order(conversation_id):
             has_agent = (await self._runs.thread_of(conversation_id)).agent is not None
             if has_agent and await self._admitter.is_allowed(actor):
@@ -390,6 +395,24 @@ class Intake:
         async with self._in_order(place.conversation_id):
             if await self._admitter.is_allowed(actor):
                 await self._runs.admit(place.conversation_id, InboxEntry(consent.id, "consent", asdict(consent)))
+
+    async def _with_agent(self, place: ThreadAddress) -> str | None:
+        """Return the id of the conversation at a place if an agent takes part in it.
+
+        A thread of direct messages without an agent may begin with a message of the channel's conversation.
+        """
+        places = (place, place.of_channel) if is_direct(place.channel) else (place,)
+        for each in dict.fromkeys(places):
+            if (await self._runs.thread_of(each.conversation_id)).agent is not None:
+                return each.conversation_id
+        return None
+
+    async def on_view(self, view: AppView, actor: Actor) -> None:
+        """Remember the channel that a person looks at, and suggest prompts in direct messages that were opened."""
+        if self._conversations.is_closing:
+            raise NotNow
+        if await self._admitter.policy.refusal(actor) is None:
+            self._tasks.app_views.on_view(view, self.options.suggested_prompts)
 
     def _in_order(self, conversation_id: str) -> asyncio.Lock:
         if self._conversations.is_closing:

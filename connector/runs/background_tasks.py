@@ -11,6 +11,7 @@ from connector.observer import Observer
 from connector.protocols import LeaseLost, SlackOptions
 from connector.runs.run_slots import RunSlots
 from connector.slack_api.agent_sessions import AgentSessions
+from connector.slack_api.app_views import AppViews
 from connector.slack_api.client import best_effort
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope
 from connector.slack_api.users import Users
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
-    from connector.events import SlackMessage
+    from connector.events import SlackMessage, StopRequest, ThreadAddress
     from connector.protocols import RunService, SessionManager
     from connector.records import RunArtifacts, ThreadCatchUp
     from connector.routing import Router
@@ -136,6 +137,7 @@ class BackgroundTasks:
         # The tasks that read threads.
         self.catching_up: set[asyncio.Task[None]] = set()
         self.agent_sessions = AgentSessions(client, self.spawn)
+        self.app_views = AppViews(client, self.spawn)
 
     async def __aenter__(self) -> Self:
         return self
@@ -244,12 +246,16 @@ class BackgroundTasks:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceContext:
-    """The dependencies of the workers. `catch_up` admits the messages of a thread that no inbox contains."""
+    """The dependencies of the workers.
+
+    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` is as in `Admitter`.
+    """
 
     runs: RunService
     sessions: SessionManager
     background: BackgroundTasks
     router: Router
     catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
+    stop_in_dm: Callable[[StopRequest, ThreadAddress], Awaitable[str]]
     slots: RunSlots = field(default_factory=RunSlots)
     observer: Observer = field(default_factory=Observer)

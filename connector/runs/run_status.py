@@ -168,7 +168,9 @@ class RunStatus:
     async def _show_as_processing(self) -> None:
         """Show the thread as processing, and again before Slack ends that; the first message is the title."""
         first, sessions = self._record.first, self._background.agent_sessions
-        begins = first.message.ts == self._place.thread_ts and not self._record.was_taken_over
+        # The root of a direct message thread may be Slack's own.
+        begins = first.message.direct or first.message.ts == self._place.thread_ts
+        begins = begins and not self._record.was_taken_over
         title = title_of(self._background.users.with_names(first.prompt)) if begins else ""
         while True:
             sessions.show(self._place, PROCESSING, title, self._persona)

@@ -282,7 +282,7 @@ class SlackRun:
                         written_s=self.first.written_s,
                         files=message.files,
                         talk=await self._reader.before(self.first),
-                        notes=self._inbox.give_notes(self.instance.name),
+                        notes=self._inbox.give_notes(self.instance.name) | self._background.app_views.news_for(message),
                         fence=self._lease.claim.token,
                     )
         finally:

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 PROCESSING, SUSPENDED, ACTIVE = "processing", "suspended", "active"
 _SET = "agents.sessions.setStatus"
 # Errors that are facts about the app or the workspace; other errors concern one thread.
-_UNAVAILABLE = frozenset(
+UNAVAILABLE = frozenset(
     {"feature_disabled", "missing_scope", "not_allowed_token_type", "not_authorized", "unknown_method", NOT_FOUND}
 )
 _TITLE_CHARS = 60
@@ -111,7 +111,7 @@ class AgentSessions:
         try:
             await self._client.retry_until_done(call)
         except SlackCallFailed as e:
-            if e.error not in _UNAVAILABLE:
+            if e.error not in UNAVAILABLE:
                 log.warning("slack.call_failed", error=str(e))
             elif not self._scope.is_cancelled:
                 self._scope.cancel()

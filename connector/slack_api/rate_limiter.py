@@ -53,6 +53,7 @@ _BY_METHOD: Final = {
     "apps.connections.open": _TIER_3,
     "apps.manifest.export": _TIER_3,
     "assistant.threads.setStatus": _SPECIAL,
+    "assistant.threads.setSuggestedPrompts": _TIER_3,
     "assistant.threads.setTitle": _TIER_4,
     "auth.test": _SPECIAL,
     "chat.delete": _TIER_3,

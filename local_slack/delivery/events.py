@@ -41,6 +41,7 @@ EVENTS = (
     "reaction_removed",
     "agent_session_stopped",
     "app_home_opened",
+    "app_context_changed",
     "assistant_thread_started",
     "assistant_thread_context_changed",
     "member_joined_channel",
@@ -100,6 +101,7 @@ def session_json(session: AgentSession) -> Json:
         "status": session.status,
         "title": session.title,
         "text": session.says,
+        "prompts": [{"title": title, "message": message} for title, message in session.prompts],
     }
 
 

@@ -45,6 +45,7 @@ class Interactivity:
             web.post("/page/forward", self._gesture(self._forward)),
             web.post("/page/stop_session", self._gesture(self._stop_session)),
             web.post("/page/open_home", self._gesture(self._open_home)),
+            web.post("/page/look_at", self._gesture(self._look_at)),
             web.post("/page/open_thread", self._gesture(self._open_thread)),
             web.post("/page/submit_view", self._gesture(self._submit_view)),
             web.post("/page/close_view", self._gesture(self._close_view)),
@@ -109,6 +110,15 @@ class Interactivity:
         channel, _was_open = workspace.open_im(person, workspace.directory.bot)
         event = {"type": "app_home_opened", "user": person.id, "channel": channel.id}
         subscription.publish({**event, "tab": args.text("tab") or "messages", "event_ts": _now()})
+
+    async def _look_at(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
+        """Show a channel next to the app's direct message; without one, nothing."""
+        workspace, named = subscription.workspace, args.text("channel")
+        place, _was_open = workspace.open_im(person, workspace.directory.bot)
+        entity = {"type": "slack#/types/channel_id", "team_id": workspace.directory.team.id}
+        context = {"entities": [{**entity, "value": workspace.channel(named).id}]} if named else {}
+        event = {"type": "app_context_changed", "user": person.id, "channel": place.id}
+        subscription.publish({**event, "context": context, "event_ts": _now()})
 
     async def _open_thread(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
         """Open a thread with the agent from a channel, or change the channel that the person sees next to the thread.

@@ -37,6 +37,7 @@ _LIVE = (
     "slack.guests",
     "slack.stop_reaction",
     "slack.status_interval_s",
+    "slack.suggested_prompts",
     "limits",
     "log",
     "retention",

@@ -24,6 +24,7 @@ _WRONG = {
     "dict_type": "must be a mapping, with lines such as `key: value`",
     "model_type": "must be a mapping, with lines such as `key: value`",
     "too_short": "must have at least one entry",
+    "too_long": "must have at most {max_length} entries",
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must be an emoji code such as `:owl:`, in quotes",

@@ -55,6 +55,18 @@ def _imported(given: object) -> object:
     return found
 
 
+class SuggestedPrompt(Section):
+    """A prompt that people can send by a click.
+
+    Args:
+        title: text of the button.
+        message: text of the message.
+    """
+
+    title: str = Field(min_length=1, max_length=75)
+    message: str = Field(min_length=1, max_length=3000)
+
+
 class SlackConfig(Section):
     """Transport and access policy.
 
@@ -68,6 +80,9 @@ class SlackConfig(Section):
         rate_scale: factor on Slack's rate limits, for apps to which Slack grants higher ones.
         stop_reaction: name of the emoji that stops a run, without colons.
         status_interval_s: least time between two edits of a status message.
+        dm: `threads` (each top-level direct message begins a conversation of its own, in its thread) or `single` (the
+            direct messages of a person are one conversation).
+        suggested_prompts: up to four prompts that people can send by a click in their direct messages with the bot.
         listeners: functions that add listeners of the deployment to a slack-bolt `AsyncApp`.
     """
 
@@ -80,6 +95,8 @@ class SlackConfig(Section):
     rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)
     stop_reaction: str = "x"
     status_interval_s: float = Field(default=2, ge=0.5, allow_inf_nan=False)
+    dm: Literal["threads", "single"] = "threads"
+    suggested_prompts: tuple[SuggestedPrompt, ...] = Field(default=(), max_length=4)
     listeners: tuple[Annotated[Any, BeforeValidator(_imported)], ...] = ()
 
     @field_validator("stop_reaction")

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 from chat import ALPHA, Thread
 
+from connector.protocols import SlackOptions
+
 
 @pytest.fixture
 async def thread(process) -> Thread:
@@ -54,10 +56,10 @@ async def test_a_thread_keeps_an_instance_that_is_no_longer_configured(process, 
         assert (await thread.next_run()).instance == "beta"
 
 
-async def test_a_direct_message_goes_to_the_instance_of_the_earlier_ones(process, slack, sessions):
+async def test_a_direct_message_goes_to_the_instance_of_the_earlier_ones_in_its_conversation(process, slack, sessions):
     ana = slack.as_person("ana")
     for text, prompt in (("beta: hello", "hello"), ("hello again", "hello again")):
-        async with process():
+        async with process(options=SlackOptions(dm_threads=False)):
             await ana.dm("alpha", text)
             run = await sessions.next_run()
             assert (run.instance, run.prompt) == ("beta", prompt)

@@ -65,6 +65,8 @@ def test_each_event_has_the_scope_that_slack_requires_for_it():
         "message.mpim": "mpim:history",
         "reaction_added": "reactions:read",
         "agent_session_stopped": "assistant:write",
+        "app_context_changed": "assistant:write",
+        "app_home_opened": "assistant:write",
     }
     scopes = {need.name: need for need in BOT_SCOPES}
     assert scope_of.keys() == {need.name for need in BOT_EVENTS}

@@ -14,10 +14,12 @@ from pydantic import SecretStr
 from tool_gate import GATED_TOOL, ToolGate
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
+from connector.protocols import SlackOptions
 from local_slack import LocalSlack, PersonClient, Workspace, WorkspaceMessage
 from orchestrator_interactive.interactions.stores import open_store, retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
+from service.config.slack import SlackConfig
 from service.notes import Notes
 from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
@@ -49,7 +51,15 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options
             retrying(logs, patience),
             notify=(notes := Notes(runs.admit, tuple(config.instances))).store,
         ) as sessions,
-        connected(access, instances, sessions, runs, shutdown_grace_s=config.shutdown_grace_s, **options),
+        connected(
+            access,
+            instances,
+            sessions,
+            runs,
+            shutdown_grace_s=config.shutdown_grace_s,
+            options=SlackOptions(dm_threads=config.slack.dm == "threads"),
+            **options,
+        ),
     ):
         with notes.offered():
             await slack.until(lambda ws: ws.bot_online)
@@ -99,6 +109,7 @@ async def service_fixture(
     folder: Path,
     people: Mapping[str, str] | None = None,
     orchestrator: ModuleConfig | None = None,
+    slack_config: SlackConfig = SlackConfig(),  # noqa: B008 - it is frozen
     **loop_options: Any,
 ) -> AsyncIterator[ServiceFixture]:
     """The environment must have the URL of the model. `people` are names and display names."""
@@ -114,6 +125,7 @@ async def service_fixture(
         config = ServiceConfig(
             instances={"alpha": InstanceConfig(persona=ALPHA, tools=tools, orchestrator=loop)},
             workspace=WorkspaceConfig(root=folder / "files"),
+            slack=slack_config,
             store=SecretStr(f"sqlite:{folder}/office.db"),
         )
         async with serving_in_process(slack, config):

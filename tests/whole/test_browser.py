@@ -130,3 +130,19 @@ async def test_without_a_bot_the_page_gives_the_command_that_connects_one(open_p
         os.killpg(bot.pid, signal.SIGTERM)
         await bot.wait()
     await expect(note).to_be_visible()
+
+
+async def test_a_prompt_in_direct_messages_is_answered_in_its_thread_by_an_agent_that_knows_the_channel_beside_it(
+    page, model
+):
+    model.reply(text("I read notes."))
+    for place in ("dm-alpha", "channel-general", "dm-alpha"):
+        await page.by(place).click()
+    await page.by("suggested-prompts", page.channel).get_by_role("button", name="What can you do?").click()
+    await page.see(page.thread, "I read notes.")
+    await expect(page.by("thread-title")).to_have_text("help")
+    await expect(page.message(page.channel, "I read notes.")).to_have_count(0)
+    await page.screenshot("direct-message")
+    note, prompt = (each["text"] for each in model.bodies[0]["messages"][-1]["content"][-2:])
+    assert "The author of the next message looks at the channel C0GENERAL, next to this conversation." in note
+    assert prompt == "Ana (U0ANA): help"

@@ -10,6 +10,10 @@ from anthropic_server import Gate, text, tool_call
 
 from local_slack import HeldUntil
 from service.config.config import ModuleConfig
+from service.config.slack import SlackConfig
+
+# All direct messages of a person are one conversation.
+SINGLE = SlackConfig(dm="single")
 
 
 async def say_late(place, words: str, thread: str | None, channel: str = "general") -> tuple[str, asyncio.Event]:
@@ -51,7 +55,7 @@ async def test_messages_that_wait_are_read_in_the_order_of_writing_whichever_eve
 
 async def test_a_message_that_arrives_before_the_prompt_is_read_and_is_older_is_read_first(opened, model):
     model.reply(text("Both."))
-    async with opened() as place:
+    async with opened(slack_config=SINGLE) as place:
         await both_before_the_prompt(place, "Both.")
     assert words_in(model.bodies[0], "the older", "the newer") == ["the older", "the newer"]
     assert len(model.requests) == 1
@@ -61,7 +65,7 @@ async def test_a_loop_without_steering_gets_them_in_the_order_of_writing_too(tmp
     model.reply(text("Both."))
     path = tmp_path / f"exact_{uuid4().hex}.py"
     path.write_text(foreign_loops.EXACT)
-    async with opened(orchestrator=ModuleConfig(module="loop-foreign", source=str(path))) as place:
+    async with opened(orchestrator=ModuleConfig(module="loop-foreign", source=str(path)), slack_config=SINGLE) as place:
         await both_before_the_prompt(place, "Both.")
     assert words_in(model.bodies[0], "the older", "the newer") == ["the older", "the newer"]
     assert len(model.requests) == 1

@@ -94,6 +94,26 @@ export class RunBar {
   }
 }
 
+/** The prompts that the app suggests, above a composer; a click sends one. */
+export class PromptButtons {
+  #send;
+  #shown = "[]";
+
+  constructor(send) {
+    this.#send = send;
+    this.element = h("div", { class: "prompts", testid: "suggested-prompts", role: "group", "aria-label": "Suggested prompts", hidden: true });
+  }
+
+  update(prompts = []) {
+    const key = JSON.stringify(prompts);
+    if (key === this.#shown) return;
+    this.#shown = key;
+    this.element.hidden = !prompts.length;
+    const button = ({ title, message }) => h("button", { type: "button", class: "prompt", title: message, onclick: () => this.#send(message) }, title);
+    this.element.replaceChildren(...prompts.map(button));
+  }
+}
+
 function sentence(bot, on) {
   if (!bot) return [];
   const name = displayName(bot);

@@ -1,10 +1,11 @@
 import { h, icon, iconButton } from "../dom.js";
 import { presenceDot, userAvatar } from "../messages/avatar.js";
 import { MessageList } from "../messages/message_list.js";
-import { RunBar, runIn } from "../messages/run_bar.js";
+import { PromptButtons, RunBar, runIn } from "../messages/run_bar.js";
 import { Composer, Drafts } from "./composer.js";
 import { isReply } from "../state/conversation.js";
 import { displayName } from "../state/directory.js";
+import { worksInThread } from "../state/session.js";
 import { fence } from "../text/mrkdwn.js";
 
 const OFFLINE_DELAY_MS = 1200;
@@ -47,7 +48,7 @@ function suggestion(bot, partner, suggest) {
 
 function steps(bot, isDirect) {
   const name = displayName(bot);
-  const there = isDirect ? "here" : "in the thread";
+  const there = isDirect ? "in its thread" : "in the thread";
   return h(
     "ul",
     { class: "steps" },
@@ -90,15 +91,17 @@ export class ChannelPane {
     this.list = new MessageList(session, { label: "Messages", onTop: () => this.#older() });
     this.header = h("header", { class: "pane-header" });
     this.onBack = onBack;
+    const send = async (typed, files) => onSent(await session.send(session.channelId, typed, { files }));
     this.composer = new Composer(session, {
       label: "Message",
-      onSubmit: async (typed, files) => onSent(await session.send(session.channelId, typed, { files })),
+      onSubmit: send,
       onArrowUp: () => this.list.editLastOwn(),
       onChange: (text) => this.drafts?.keep(session.channelId, text),
     });
     this.drafts = new Drafts(session.me.id);
     this.offline = new OfflineNote(session.directory.startCommand);
     this.runBar = new RunBar(session, (error) => this.fail(error));
+    this.prompts = new PromptButtons((text) => send(text, []).catch((error) => this.fail(error)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.element = h(
       "section",
@@ -106,7 +109,7 @@ export class ChannelPane {
       this.header,
       this.problem,
       this.list.element,
-      h("div", { class: "pane-composer" }, this.offline.element, this.runBar.element, this.composer.element),
+      h("div", { class: "pane-composer" }, this.offline.element, this.prompts.element, this.runBar.element, this.composer.element),
     );
     this.composer.acceptDrops(this.element);
   }
@@ -130,6 +133,7 @@ export class ChannelPane {
     this.offline.update(this.#session.directory.botIn(channel)?.online === false);
     this.#showWelcome(channel, conversation.loaded && !conversation.cursor, messages.length === 0);
     const run = this.#runOf(channel, messages);
+    this.prompts.update(this.#session.agents.of(channel.id, "")?.prompts);
     this.runBar.update(channel.id, this.#botOf(channel, messages), run);
     this.list.show(channel.id, channel.id, messages, run?.status?.ts);
   }
@@ -144,11 +148,12 @@ export class ChannelPane {
     this.composer.focus();
   }
 
-  /** A bot works in the conversation itself only in direct messages; in channels it works in threads. */
+  /** A bot works in the conversation itself only in some direct messages; in others and in channels it works in threads. */
   #runOf(channel, messages) {
     if (!channel.is_im) return null;
     const { directory } = this.#session;
-    return runIn(messages.filter((message) => !isReply(message)), directory);
+    const isOfChannel = (message) => !isReply(message) && !worksInThread(this.#session, channel.id, message);
+    return runIn(messages.filter(isOfChannel), directory);
   }
 
   /** Null while the conversation is empty: the welcome text shows the same hint. */

@@ -1,10 +1,10 @@
 import { h, icon, iconButton } from "../dom.js";
 import { MessageList } from "../messages/message_list.js";
-import { RunBar, runIn } from "../messages/run_bar.js";
+import { PromptButtons, RunBar, runIn } from "../messages/run_bar.js";
 import { Composer, Drafts } from "./composer.js";
 import { isReply } from "../state/conversation.js";
 import { authorOf, displayName } from "../state/directory.js";
-import { canStop } from "../state/session.js";
+import { canStop, worksInThread } from "../state/session.js";
 
 const WORDS = { processing: "Working", suspended: "Waiting for you", active: "Ready", closed: "Closed" };
 
@@ -44,6 +44,8 @@ export class ThreadPane {
     this.#session = session;
     this.list = new MessageList(session, { inThread: true, label: "Thread" });
     this.runBar = new RunBar(session, (error) => this.fail(error));
+    const send = (typed, files) => session.send(session.channelId, typed, { files, threadTs: session.threadTs });
+    this.prompts = new PromptButtons((text) => send(text, []).catch((error) => this.fail(error)));
     this.drafts = new Drafts(session.me.id);
     this.chip = new SessionChip(() => this.#stopSession());
     this.title = h("h2", { testid: "thread-title" }, "Thread");
@@ -52,7 +54,7 @@ export class ThreadPane {
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.composer = new Composer(session, {
       label: "Reply",
-      onSubmit: (typed, files) => session.send(session.channelId, typed, { files, threadTs: session.threadTs }),
+      onSubmit: send,
       onArrowUp: () => this.list.editLastOwn(),
       onChange: (text) => session.threadTs && this.drafts?.keep(session.threadTs, text),
     });
@@ -62,7 +64,7 @@ export class ThreadPane {
       this.#header(onClose),
       this.problem,
       this.list.element,
-      h("div", { class: "pane-composer" }, this.says, this.runBar.element, this.composer.element),
+      h("div", { class: "pane-composer" }, this.says, this.prompts.element, this.runBar.element, this.composer.element),
     );
     this.composer.acceptDrops(this.element);
   }
@@ -91,6 +93,7 @@ export class ThreadPane {
     const agent = this.#session.agents.of(channelId, threadTs);
     const bot = this.#botOf(messages);
     this.#showAgent(agent, bot);
+    this.prompts.update(messages.length > 1 ? [] : agent?.prompts);
     this.runBar.update(channelId, bot, run, canStop(agent));
     this.list.show(threadTs, channelId, messages, run?.status?.ts);
   }
@@ -139,9 +142,10 @@ export class ThreadPane {
     return wrote ?? directory.bots.find((bot) => bot === partner || messages[0]?.text?.includes(`<@${bot.id}>`)) ?? null;
   }
 
-  /** In direct messages the root's run belongs to the conversation, not to the thread. */
+  /** In direct messages the root's run may belong to the conversation, not to the thread. */
   #runOf(messages) {
-    const { channel, directory } = this.#session;
-    return runIn(channel?.is_im ? messages.filter(isReply) : messages, directory);
+    const { channel, channelId, directory } = this.#session;
+    const isOfThread = (message) => !channel?.is_im || isReply(message) || worksInThread(this.#session, channelId, message);
+    return runIn(messages.filter(isOfThread), directory);
   }
 }

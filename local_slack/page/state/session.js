@@ -3,7 +3,7 @@ import { Directory } from "./directory.js";
 import { EventSocket, WebApi } from "./network.js";
 import { encode } from "../text/mrkdwn.js";
 
-/** The agent sessions, per thread: `status`, `title` and `text` ("is thinking…"). */
+/** The agent sessions, per thread: `status`, `title`, `text` ("is thinking…") and suggested `prompts`. */
 class AgentSessions {
   #byThread = new Map();
 
@@ -15,12 +15,22 @@ class AgentSessions {
     this.#byThread.set(keyOf(session.channel, session.thread_ts), session);
   }
 
+  get all() {
+    return [...this.#byThread.values()];
+  }
+
   of(channelId, threadTs) {
     return this.#byThread.get(keyOf(channelId, threadTs)) ?? null;
   }
 }
 
 const keyOf = (channelId, threadTs) => `${channelId}/${threadTs}`;
+
+/** Whether the run that began with this direct message works in its thread. A bot may also work in the channel itself. */
+export function worksInThread(session, channelId, message) {
+  const bot = session.directory.botIn(session.directory.channel(channelId));
+  return Boolean(session.agents.of(channelId, message.ts)?.status) || (message.reply_users ?? []).includes(bot?.id);
+}
 
 /** Slack shows its Stop button while the agent works or waits. */
 export const canStop = (session) => ["processing", "suspended"].includes(session?.status);
@@ -79,6 +89,9 @@ export class Session extends EventTarget {
   #conversations = new Map();
   #changeQueued = false;
   #wasUp = false;
+  #openedApp = false;
+  #lookedAt = null;
+  #agentsSince = new AgentSessions();
   connected = false;
   channelId = null;
   threadTs = null;
@@ -116,7 +129,7 @@ export class Session extends EventTarget {
     this.threadTs = threadTs;
     this.markRead();
     if (moved) this.dispatchEvent(new Event("place"));
-    if (moved && this.directory.partnerOf(this.channel)?.is_bot) this.#openHome();
+    if (moved) this.#tellApp();
     this.changed();
     const loads = [];
     if (!this.conversation(channelId).loaded) loads.push(this.#loadHistory(channelId));
@@ -224,9 +237,14 @@ export class Session extends EventTarget {
     });
   }
 
-  /** Notify the app that its messages tab was opened; errors are ignored. */
-  #openHome() {
-    this.#api.act("open_home", { tab: "messages" }).catch(() => {});
+  /** Notify the app that its messages tab was opened, and then which channel is next to it; errors are ignored. */
+  #tellApp() {
+    const isApp = Boolean(this.directory.partnerOf(this.channel)?.is_bot);
+    const isSeen = this.#openedApp && !this.channel?.is_im && this.channelId !== this.#lookedAt;
+    if (isSeen) this.#lookedAt = this.channelId;
+    this.#openedApp ||= isApp;
+    if (isApp) this.#api.act("open_home", { tab: "messages" }).catch(() => {});
+    else if (isSeen) this.#api.act("look_at", { channel: this.channelId }).catch(() => {});
   }
 
   async #loadHistory(channelId, cursor = null) {
@@ -264,10 +282,12 @@ export class Session extends EventTarget {
     await Promise.allSettled([this.#refreshDirectory(), this.open(this.channelId, this.threadTs), this.loadUnread()]);
   }
 
+  /** Changes of agent sessions may arrive during the fetch: they win over its answer. */
   async #refreshDirectory() {
+    const since = (this.#agentsSince = new AgentSessions());
     const state = await fetchState();
     this.directory = new Directory(state, this.me);
-    this.agents = new AgentSessions(state.sessions);
+    this.agents = new AgentSessions([...state.sessions, ...since.all]);
     this.changed();
   }
 
@@ -295,7 +315,10 @@ export class Session extends EventTarget {
         break;
       case "im_created":
       case "channel_created": this.#refreshDirectory(); break;
-      case "agent_session_changed": this.agents.keep(event); break;
+      case "agent_session_changed":
+        this.agents.keep(event);
+        this.#agentsSince.keep(event);
+        break;
       case "bot_presence": this.directory.setPresence(event.online, event.bot_id ?? event.user); break;
       default: return;
     }

@@ -201,20 +201,6 @@ async def test_an_edit_to_a_stop_word_stops_the_run_once(chat, which):
     assert thread.run.stops == [False]
 
 
-async def test_a_direct_message_with_replies_belongs_to_the_conversation_of_the_channel(chat):
-    """Slack reports it with its own ts as `thread_ts`."""
-    first = await chat.start("do the work", await chat.ana.open_dm("alpha"))
-    await first.say("and in a thread")
-    reply = await chat.sessions.next_run()
-    await first.edit(first.ts, "do the other work")
-    await first.run.injected(f"{CORRECTED} do the other work")
-    await first.cross()
-    await first.run.stopped()
-    await first.delete(first.ts)
-    await first.run.stopped(False, True)
-    assert (reply.stops, reply.injections) == ([], [])
-
-
 async def test_a_late_edit_does_not_override_a_newer_one_that_was_delivered_before_a_restart(process, runs, slack):
     async with process() as chat:
         thread = await chat.start_shown()

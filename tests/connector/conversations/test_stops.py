@@ -192,19 +192,6 @@ async def test_the_button_of_slack_in_another_thread_stops_nothing(chat):
     await is_not_stopped(thread)
 
 
-@pytest.mark.parametrize("has_replies", [False, True])
-async def test_a_click_in_a_direct_message_stops_the_run_of_the_channel(chat, has_replies):
-    dm = await chat.ana.open_dm("alpha")
-    thread = await chat.start("hello", dm)
-    status = await chat.slack.until(lambda ws: next((m for m in ws.messages(dm) if m.by_bot and "⚙️" in m.text), None))
-    payload = click(thread, status)
-    payload["channel"] = {"id": dm}
-    payload["container"] = {"type": "message", "message_ts": status.ts, "channel_id": dm}
-    payload["message"] = {"ts": status.ts, **({"thread_ts": status.ts} if has_replies else {})}
-    chat.deliver_payload(payload, "interactive")
-    await thread.run.stopped()
-
-
 @pytest.fixture
 async def thread(chat) -> Thread:
     return await chat.start_shown()

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from connector import ConnectionRefused, HttpTransport
 from connector.inbound.dispatcher import Dispatcher, Reply
 from connector.inbound.intake import NotNow
+from connector.protocols import SlackOptions
 from connector.setup import Identity
 from local_slack import LocalSlack, RetrySchedule
 from local_slack.delivery.faults import Delayed, Dropped, Duplicated
@@ -126,7 +127,7 @@ async def test_an_event_of_another_workspace_in_a_shared_channel_is_handled(chat
     event = {**chat.posted("1700000000.000100", "hello"), "channel": channel, "channel_type": "im"}
     chat.deliver(event, team_id="T0OTHER", context_team_id=chat.slack.team_id)
     run = await chat.sessions.next_run()
-    assert (run.conversation, run.prompt) == (f"{chat.slack.team_id}:{channel}:dm", "hello")
+    assert (run.conversation, run.prompt) == (f"{chat.slack.team_id}:{channel}:1700000000.000100", "hello")
 
 
 async def test_the_log_reports_that_slack_sends_no_more_events(chat):
@@ -199,7 +200,8 @@ class Intake:
             raise NotNow
         self.count += 1
 
-    on_message = on_edit = on_deletion = on_reaction = on_stop = accept
+    options = SlackOptions()
+    on_message = on_edit = on_deletion = on_reaction = on_stop = on_view = accept
 
 
 def dispatcher_of(intake: Intake) -> Dispatcher:
@@ -208,11 +210,12 @@ def dispatcher_of(intake: Intake) -> Dispatcher:
 
 WORDS = (  # noqa: SIM905 - a list would take a line for each word
     "event_callback block_actions message app_mention reaction_added agent_session_stopped message_changed "
-    "message_deleted view_submission stop U1 C1 D1 T1 1700000000.000100"
+    "message_deleted view_submission app_home_opened app_context_changed assistant_thread_started "
+    "stop U1 C1 D1 T1 1700000000.000100"
 ).split()
 KEYS = (  # noqa: SIM905
     "type event subtype user channel ts event_ts text item reaction message team previous_message actions action_id "
-    "action_ts container id authorizations view team_id"
+    "action_ts container id authorizations view team_id assistant_thread user_id channel_id context entities value tab"
 ).split()
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.sampled_from(WORDS)),

@@ -40,27 +40,6 @@ async def test_of_a_text_that_an_urgent_message_cut_the_thread_gets_the_complete
     await thread.shows("It is green.", "Done.")
 
 
-async def test_a_direct_message_needs_no_mention_and_is_answered_outside_of_threads(chat):
-    dm = await chat.ana.open_dm("alpha")
-    thread = await chat.start("hello", dm)
-    assert thread.run.prompt == "hello"
-    await chat.ana.say(dm, "one more thing")
-    await thread.run.injected("one more thing")
-    await thread.run.answer("hi")
-    answer = await chat.slack.until(lambda ws: next((m for m in ws.messages(dm) if m.text == "hi"), None))
-    assert answer.thread_ts is None
-
-
-async def test_a_thread_in_a_direct_message_is_a_conversation_of_its_own_and_answered_there(chat):
-    thread = await chat.start("hello", await chat.ana.open_dm("alpha"))
-    await thread.run.answer("hi")
-    await thread.say("in the thread")
-    run = await chat.sessions.next_run()
-    assert run.conversation != thread.run.conversation
-    await run.answer("hi below")
-    await thread.contains("hi below")
-
-
 async def test_a_failed_run_is_reported_and_the_next_message_works(chat):
     thread = await chat.start()
     await thread.run.fail(RunFailed("The model's service cannot be reached at the moment."))

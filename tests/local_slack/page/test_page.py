@@ -44,7 +44,7 @@ async def test_the_stop_button_of_a_direct_message_crosses_the_status(  # noqa: 
     await open_page("@alpha")
     pane = page.get_by_test_id("channel-pane")
     stop = pane.get_by_test_id("stop-run")
-    await expect(pane.get_by_text("A status message here")).to_be_visible()
+    await expect(pane.get_by_text("A status message in its thread")).to_be_visible()
 
     asked = await ana.say(dm, "look through the notes")
     await client.reactions_add(channel=dm, timestamp=asked, name=HOURGLASS)
@@ -88,6 +88,40 @@ async def test_a_run_of_a_direct_message_is_not_shown_in_its_threads(ana, client
     await open_page(f"@alpha/{asked}")
     await expect(page.get_by_test_id("channel-pane").get_by_test_id("stop-run")).to_be_visible()
     await expect(page.get_by_test_id("thread-pane").get_by_test_id("run-bar")).to_contain_text("While Alpha works")
+
+
+async def test_a_run_of_a_thread_in_a_direct_message_is_shown_there_only(ana, client, page, open_page, post):
+    dm = await ana.open_dm("alpha")
+    asked = await ana.say(dm, "look through the notes")
+    await client.reactions_add(channel=dm, timestamp=asked, name=HOURGLASS)
+    await post(dm, "⚙️ Thinking…", asked)
+    await ana.say(dm, "what is new?")
+    await open_page(f"@alpha/{asked}")
+    channel, thread = page.get_by_test_id("channel-pane"), page.get_by_test_id("thread-pane")
+    await expect(thread.get_by_test_id("run-bar")).to_contain_text("The agent is working.")
+    await expect(channel.get_by_test_id("stop-run")).to_be_hidden()
+    await expect(channel.get_by_test_id("thread-summary")).to_contain_text("1 reply")
+
+
+async def test_a_click_on_a_suggested_prompt_sends_it(slack, ana, bot, page, open_page):
+    dm, prompt = await ana.open_dm("alpha"), {"title": "The news", "message": "What is new?"}
+    await bot.client.assistant_threads_setSuggestedPrompts(channel_id=dm, prompts=[prompt])
+    await open_page("@alpha")
+    prompts = page.get_by_test_id("channel-pane").get_by_test_id("suggested-prompts")
+    await prompts.get_by_role("button", name="The news").click()
+    (sent,) = await slack.until(lambda ws: ws.messages(dm))
+    assert (sent.user, sent.text) == ("U0ANA", "What is new?")
+    assert (await bot.event(lambda event: event.get("text") == "What is new?"))["channel"] == dm
+
+
+async def test_the_app_learns_which_channel_a_person_opens_beside_its_direct_message(bot, page, open_page):
+    await open_page("random")
+    await page.get_by_test_id("dm-alpha").click()
+    opened = await bot.event(lambda event: event["type"] == "app_home_opened")
+    assert (opened["user"], opened["tab"]) == ("U0ANA", "messages")
+    await page.get_by_test_id("channel-general").click()
+    seen = await bot.event(lambda event: event["type"] == "app_context_changed")
+    assert [each["value"] for each in seen["context"]["entities"]] == [GENERAL]
 
 
 async def test_after_a_switch_of_the_person_a_visible_thread_stays_open(slack, ana, page, open_page):

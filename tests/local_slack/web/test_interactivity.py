@@ -180,7 +180,12 @@ async def test_the_apps_home_and_new_members_are_events(slack, ana, socket):
     await ana.open_home()
     event = await socket.acked_event()
     assert (event["type"], event["user"], event["tab"]) == ("app_home_opened", "U0ANA", "messages")
-    assert event["channel"] == await ana.open_dm("alpha")
+    assert event["channel"] == (dm := await ana.open_dm("alpha"))
+    for named, entities in (("general", ["C0GENERAL"]), (None, [])):
+        await ana.look_at(named)
+        event = await socket.acked_event()
+        assert (event["type"], event["user"], event["channel"]) == ("app_context_changed", "U0ANA", dm)
+        assert [each["value"] for each in event["context"].get("entities", ())] == entities
     await ana.call("conversations.create", name="new")
     await ana.call("conversations.invite", channel="C0NEW", users=slack.bot_user_id)
     event = await socket.acked_event()

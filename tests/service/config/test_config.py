@@ -49,7 +49,7 @@ def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
         ("instances: {a: {persona: {name: A, emoji: ':owl:', colour: red}}}", "instances.a.persona.colour: unknown"),
         (
             "instance: {}",
-            "instance: unknown key; did you mean instances? Valid keys: instances, slack, channels, workspace, store, limits, ",
+            "instance: unknown key; did you mean instances? Valid keys: instances, slack, channels, workspace, store, ",
         ),
         ("stores: a", "stores: unknown key"),
         ("instances: {a: {persona: {name: A}}}", "instances.a.persona.emoji: is missing."),
@@ -57,7 +57,10 @@ def test_any_invalid_file_is_a_config_error_of_one_line(load, text):
         ("instances: {}", "instances: "),
         ("instances: {a: [x]}", "instances.a: must be a mapping"),
         (f"instances: {{1: {{{PERSONA}}}}}", "instances.1: must be a text key; put it into quotes."),
-        (f"instances: {{tools: {{{PERSONA}, colour: red}}}}", "valid keys: answer, steer, consent, persona, instructions"),
+        (
+            f"instances: {{tools: {{{PERSONA}, colour: red}}}}",
+            "valid keys: answer, steer, consent, persona",
+        ),
         (f"instances: {{alpha: {{{PERSONA}}}, Alpha: {{{PERSONA}}}}}", "alpha and Alpha differ only in case"),
         (f"instances: {{the fox: {{{PERSONA}}}}}", "the name 'the fox' must be one word"),
         (instance("instructions: 7"), "instances.a.instructions: must be text"),

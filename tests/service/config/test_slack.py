@@ -15,6 +15,12 @@ def test_by_default_all_users_have_access_in_all_channels_over_socket_mode():
     assert (config.external, config.guests, config.rate_scale) == (False, "allow", 1)
 
 
+def test_direct_messages_are_threads_with_the_prompts_of_the_section(config_file):
+    assert (load_config(None).slack.dm, load_config(None).slack.suggested_prompts) == ("threads", ())
+    config = load_config(config_file("slack: {suggested_prompts: [{title: News, message: What is new}]}")).slack
+    assert [(each.title, each.message) for each in config.suggested_prompts] == [("News", "What is new")]
+
+
 def test_the_section_limits_users_and_channels(config_file):
     section = "{users: [U012AB3CD, W012AB3CD], channels: [C012AB3CD, G012AB3CD], external: yes}"
     config = load_config(config_file(f"slack: {section}")).slack
@@ -36,6 +42,14 @@ def test_the_section_limits_users_and_channels(config_file):
         ("{external: perhaps}", "slack.external: must be true or false."),
         ("{external: [1]}", "slack.external: must be true or false."),
         ("{guests: yes}", "slack.guests: must be 'allow' or 'deny'."),
+        ("{dm: one}", "slack.dm: must be 'threads' or 'single'."),
+        ("{suggested_prompts: [news]}", "slack.suggested_prompts.0: must be a mapping"),
+        ("{suggested_prompts: [{title: News}]}", "slack.suggested_prompts.0.message: is missing."),
+        ("{suggested_prompts: [{title: '', message: Hi}]}", "slack.suggested_prompts.0.title: must not be empty."),
+        (
+            f"{{suggested_prompts: [{', '.join(['{title: a, message: b}'] * 5)}]}}",
+            "slack.suggested_prompts: must have at most 4 entr",
+        ),
         ("{rate_scale: 0}", "slack.rate_scale: must be more than 0."),
         ("{rate_scale: .nan}", "slack.rate_scale: must be "),
         ("{listen: 3000}", "slack.listen: must be text"),

@@ -199,6 +199,8 @@ async def test_each_setting_that_differs_from_the_manifest_is_reported(findings)
         areas = await findings(slack, slack_config_token=slack.config_token)
     assert {finding.message.partition(" ")[0]: finding.level for finding in areas["events"]} == {
         "agent_session_stopped": WARNING,
+        "app_context_changed": WARNING,
+        "app_home_opened": WARNING,
         "message.groups": WARNING,
         "message.mpim": WARNING,
         "reaction_added": FAILED,

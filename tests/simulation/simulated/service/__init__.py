@@ -24,7 +24,7 @@ WANTED = (
     *("Slack: dropped after", "Slack: 500 after", "Slack: ratelimited"),
     *("post made, and its reply lost", "post sent again"),
     *("a row of a stale owner refused", "a change of a stale owner refused"),
-    *("agent mentioned in an existing thread", "no look-ups"),
+    *("agent mentioned in an existing thread", "no look-ups", "thread of direct messages"),
     *("Slack outage", "call of a dead process", "permanent model error", "run stopped again"),
     *("reload in a tool", "reload during a model call", "reload between steps of a run"),
     *("run waits for a slot, shown", "run waits for a slot, parked"),

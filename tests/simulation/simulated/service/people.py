@@ -13,7 +13,7 @@ from connector.inbound.intake import NotNow
 from simulated.simulation import Simulation
 
 from .replica import Replica
-from .slack import BOT, CHANNEL, TEAM, Slack, SlackMessage, tombstone_of
+from .slack import BOT, DIRECT, TEAM, Slack, SlackMessage, tombstone_of
 
 _PEOPLE = ("UANN", "UBEN", "UCAM")
 _STATUS_KEY = ":status"
@@ -111,40 +111,46 @@ def _described(event: dict[str, Any]) -> str:
 
 
 def _posted(message: SlackMessage) -> dict[str, Any]:
-    return {"type": "message", **_fields(message), "channel": CHANNEL, "channel_type": "channel"}
+    return {"type": "message", **_fields(message), **_place(message)}
 
 
 def _mentioned(message: SlackMessage) -> dict[str, Any]:
-    return {"type": "app_mention", **_fields(message), "channel": CHANNEL}
+    return {"type": "app_mention", **_fields(message), "channel": message.channel}
 
 
 def _edited(message: SlackMessage, before: str, ts: str) -> dict[str, Any]:
     now = {**_fields(message), "edited": {"user": message.user, "ts": ts}}
-    return _changed("message_changed", ts) | {"message": now, "previous_message": {**_fields(message), "text": before}}
+    return _changed(message, "message_changed", ts) | {
+        "message": now,
+        "previous_message": {**_fields(message), "text": before},
+    }
 
 
 def _deleted(message: SlackMessage, ts: str, *, has_replies: bool = False) -> dict[str, Any]:
     """A root with replies leaves a tombstone, which Slack reports as an edit."""
     previous = {"previous_message": _fields(message)}
     if has_replies:
-        return _changed("message_changed", ts) | {"message": tombstone_of(message)} | previous
-    return _changed("message_deleted", ts) | previous | {"deleted_ts": message.ts}
+        return _changed(message, "message_changed", ts) | {"message": tombstone_of(message)} | previous
+    return _changed(message, "message_deleted", ts) | previous | {"deleted_ts": message.ts}
 
 
 def _reacted(message: SlackMessage, user: str, ts: str) -> dict[str, Any]:
-    item = {"type": "message", "channel": CHANNEL, "ts": message.ts}
+    item = {"type": "message", "channel": message.channel, "ts": message.ts}
     return {"type": "reaction_added", "user": user, "reaction": "x", "item": item, "event_ts": ts}
 
 
 def _clicked(message: SlackMessage, click: Click, value: str, ts: str) -> dict[str, Any]:
     action = {"action_id": "steer_allow" if click.allows else "steer_deny", "value": value, "action_ts": ts}
-    place = {"channel": {"id": CHANNEL}, "message": {"ts": message.ts, "thread_ts": message.thread_ts}}
+    place = {"channel": {"id": message.channel}, "message": {"ts": message.ts, "thread_ts": message.thread_ts}}
     return {"type": "block_actions", "actions": [action], **place, "user": {"id": click.by, "team_id": TEAM}}
 
 
-def _changed(subtype: str, ts: str) -> dict[str, Any]:
-    place = {"channel": CHANNEL, "channel_type": "channel", "ts": ts, "event_ts": ts}
-    return {"type": "message", "subtype": subtype, **place, "hidden": True}
+def _changed(message: SlackMessage, subtype: str, ts: str) -> dict[str, Any]:
+    return {"type": "message", "subtype": subtype, **_place(message), "ts": ts, "event_ts": ts, "hidden": True}
+
+
+def _place(message: SlackMessage) -> dict[str, str]:
+    return {"channel": message.channel, "channel_type": "im" if message.channel == DIRECT else "channel"}
 
 
 def _fields(message: SlackMessage) -> dict[str, Any]:
@@ -180,11 +186,11 @@ class WrittenMessage:
 
     @property
     def id(self) -> str:
-        return f"{TEAM}:{CHANNEL}:{self.message.ts}"
+        return f"{TEAM}:{self.message.channel}:{self.message.ts}"
 
     @property
     def conversation(self) -> str:
-        return f"{TEAM}:{CHANNEL}:{self.message.thread_ts}"
+        return f"{TEAM}:{self.message.channel}:{self.message.thread_ts}"
 
     @property
     def is_acked(self) -> bool:
@@ -218,7 +224,7 @@ class StopReaction:
 
     @property
     def id(self) -> str:
-        return f"{CHANNEL}:{self.message.ts}:{self.user}:x:{self.delivery.event['event_ts']}"
+        return f"{self.message.channel}:{self.message.ts}:{self.user}:x:{self.delivery.event['event_ts']}"
 
 
 class People:
@@ -297,6 +303,8 @@ class People:
             text = f"{sim.rng.choice(['alpha', 'beta'])}: {text}"
         if is_mention is None:
             is_mention = thread_ts is None or sim.rng.random() < 0.2
+        if self._slack.channel == DIRECT and thread_ts is None:
+            sim.count("thread of direct messages")
         author = self._author(thread_ts)
         message = self._slack.write(author, f"<@{BOT}> {text}" if is_mention else text, thread_ts)
         written = WrittenMessage(message, word, is_mention=is_mention)
@@ -311,7 +319,7 @@ class People:
         written.in_existing_thread = not (before[0].is_mention if before else written.is_mention)
         self.written.append(written)
         written.events.append(self._events.send(_posted(message)))
-        if BOT in message.text:
+        if BOT in message.text and message.channel != DIRECT:
             written.events.append(self._events.send(_mentioned(message)))
 
     def _stop(self, thread_ts: str) -> None:

@@ -182,7 +182,13 @@ class Replica:
             parts.tasks(parts.client(web, limiter)) as tasks,
             WorkerPool(
                 context := WorkspaceContext(
-                    runs, sessions, tasks, router, (admitter := Admitter(tasks, router, runs, BOT)).catch_up, self.slots
+                    runs,
+                    sessions,
+                    tasks,
+                    router,
+                    (admitter := Admitter(tasks, router, runs, BOT)).catch_up,
+                    admitter.stop_in_dm,
+                    self.slots,
                 ),
                 runs,
                 environment.shutdown_grace_s,

@@ -16,7 +16,7 @@ from simulated.engine import PROCESS
 from simulated.simulation import Simulation
 
 TEAM = "T1"
-CHANNEL = "C1"
+CHANNEL, DIRECT = "C1", "D1"
 BOT = "UBOT"
 _EPOCH_S = 1_700_000_000
 # The number of messages of a channel in one response.
@@ -37,6 +37,7 @@ class RefusedError(Exception):
 class SlackMessage:
     """A message. `by` is the process that posted it; `is_stray`: that process was dead by then."""
 
+    channel: str
     ts: str
     thread_ts: str
     user: str
@@ -88,12 +89,14 @@ class Slack:
     """The workspace.
 
     Attributes:
+        channel: the one channel, in some seeds direct messages.
         messages: all messages, deleted ones included, in the order of posting.
         is_away: no call succeeds.
         returns_threads: `conversations.replies` succeeds.
     """
 
     def __init__(self, sim: Simulation, page: int):
+        self.channel = DIRECT if "direct messages" in sim.features else CHANNEL
         self.is_away = False
         self.returns_threads = True
         self.messages: dict[str, SlackMessage] = {}
@@ -114,7 +117,7 @@ class Slack:
 
     def write(self, user: str, text: str, thread_ts: str | None = None, **more: Any) -> SlackMessage:
         ts = self.now_ts()
-        message = self.messages[ts] = SlackMessage(ts, thread_ts or ts, user, text, **more)
+        message = self.messages[ts] = SlackMessage(self.channel, ts, thread_ts or ts, user, text, **more)
         return message
 
     def delete(self, message: SlackMessage) -> None:

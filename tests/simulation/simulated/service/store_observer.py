@@ -18,8 +18,8 @@ from simulated.simulation import Simulation
 # A service of another workspace, whose processes have numbers from here on.
 OTHER_TEAM = "T2"
 OTHER_PROCESSES = 1001
-_MESSAGE_ID = re.compile(r"T1:C1:\d+\.\d+")
-_ENTRY_ID = re.compile(r"T1:C1:\d+\.\d+(?::edit:\d+\.\d+|:deleted)?")
+_MESSAGE_ID = re.compile(r"T1:[CD]1:\d+\.\d+")
+_ENTRY_ID = re.compile(r"T1:[CD]1:\d+\.\d+(?::edit:\d+\.\d+|:deleted)?")
 # The beginnings of posts about the end of a run that has no answer.
 END_NOTICES = ("🛑", "⚠️", "⏸️", "I am done and have nothing to add.")
 # Steps that were about to start may start this long after a stop.

@@ -67,9 +67,14 @@ FEATURES = {
     # Other settings of who may steer, and clicks on the questions to owners.
     "policies": 0.3,
     "mutes": 0.2,
+    # Each direct message begins a thread, and needs no mention. All threads have an agent.
+    "direct messages": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
-_DRAWN_SEPARATELY = ("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes")
+_DRAWN_SEPARATELY = (
+    *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
+    "direct messages",
+)
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0
 _AFTER_REST_S = 20.0
@@ -134,6 +139,8 @@ class World:
 
     def __init__(self, sim: Simulation, parts: Parts):
         sim.features |= (_draw_features(sim) | parts.features) - parts.without
+        if "direct messages" in sim.features:
+            sim.features -= {"existing threads"}
         self._sim = sim
         self._environment = Environment(sim, parts)
         self._faults = Faults(self._environment)

@@ -9,7 +9,7 @@ from math import inf
 
 from connector.protocols import Participation
 from simulated.service.people import Click, EventDelivery, WrittenMessage
-from simulated.service.slack import BOT, CHANNEL, TEAM, SlackMessage, time_of
+from simulated.service.slack import BOT, TEAM, SlackMessage, time_of
 
 from .evidence import Evidence
 
@@ -121,7 +121,7 @@ def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
                 yield f"Version {version} of {written.word} was acknowledged and is lost."
     for reaction in case.reactions if are_reactions_kept else ():
         # A message that was not accepted yet may not be for an agent; a status message ends with its run.
-        accepted_s = case.accepted_s.get(f"{TEAM}:{CHANNEL}:{reaction.message.ts}", inf)
+        accepted_s = case.accepted_s.get(f"{TEAM}:{reaction.message.channel}:{reaction.message.ts}", inf)
         is_known = not reaction.message.is_deleted and accepted_s < reaction.added_s
         if is_known and reaction.delivery.is_acked and reaction.id not in case.seqs:
             yield f"The ❌ {reaction.id} was acknowledged and is lost."

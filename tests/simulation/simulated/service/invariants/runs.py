@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from simulated.service.agent import ToolCallRecord
-from simulated.service.slack import CHANNEL, TEAM, SlackMessage
+from simulated.service.slack import TEAM, SlackMessage
 from simulated.service.store_observer import END_NOTICES, Commit, ObservedRun
 
 from .evidence import Evidence, Row, text_of
@@ -161,7 +161,7 @@ def _stops_of(case: Evidence, run: ObservedRun) -> Iterator[tuple[int, str]]:
             yield case.seqs[f"{written.id}:deleted"], written.message.user
     for reaction in case.reactions:
         message = reaction.message
-        is_of_run = message.key.startswith(run.id) or _began(run, f"{TEAM}:{CHANNEL}:{message.ts}")
+        is_of_run = message.key.startswith(run.id) or _began(run, f"{TEAM}:{message.channel}:{message.ts}")
         if is_of_run and reaction.id in case.seqs:
             yield case.seqs[reaction.id], reaction.user
 
