@@ -9,6 +9,7 @@ from chat import Thread
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector import SlackOptions
 from connector.message_text import MOST_CHARS, read, read_for_edits
 from local_slack import LocalSlack
 
@@ -401,7 +402,12 @@ NOTHING = {
 
 @pytest.mark.parametrize(("fields", "what"), NOTHING.values(), ids=NOTHING)
 @pytest.mark.parametrize("in_dm", [False, True])
-async def test_a_message_without_readable_content_is_answered(chat, fields, what, in_dm):
+async def test_a_message_without_readable_content_is_answered(process, fields, what, in_dm):
+    async with process(options=SlackOptions(dm_threads=False)) as chat:
+        await is_answered(chat, fields, what, in_dm=in_dm)
+
+
+async def is_answered(chat, fields, what, *, in_dm: bool):
     place = await chat.ana.open_dm("alpha") if in_dm else "general"
     thread = Thread(chat, await chat.ana.say("general", "root"), "general")
     text, more = ("", {"channel": place}) if in_dm else (BOT, {"thread_ts": thread.ts})

@@ -97,7 +97,12 @@ def _may_steer(
     written: WrittenMessage,
 ) -> bool:
     user, owner = written.message.user, first.message.user
-    if user == owner or participation.steerers == "anyone" or Click(user, owner, allows=True) in clicks:
+    if (
+        case.is_direct
+        or user == owner
+        or participation.steerers == "anyone"
+        or Click(user, owner, allows=True) in clicks
+    ):
         return True
     if participation.steerers == "owner":
         return False

@@ -16,7 +16,7 @@ from orchestrator_interactive.transcript.rows import delivered_ids_in, is_prompt
 from service.store.base import ConversationRecord
 from simulated.service.notes import ReportedNote
 from simulated.service.people import StopReaction, WrittenMessage
-from simulated.service.slack import BOT, SlackMessage
+from simulated.service.slack import BOT, DIRECT, SlackMessage
 from simulated.service.store_observer import ObservedRun
 
 Row = dict[str, Any]
@@ -112,15 +112,24 @@ class Evidence:
         """Whether a message is for an agent: it mentions one, or its author takes part and the thread is not muted."""
         return BOT in written.message.text or (not self.is_muted and self.takes_part(written))
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether it is in direct messages, which are all for the agent."""
+        return f":{DIRECT}:" in self.id
+
     def takes_part(self, written: WrittenMessage) -> bool:
         """Whether a message mentions an agent, or its author did so before, and that was accepted."""
         message = written.message
-        return BOT in message.text or any(
-            each.is_mention
-            and each.id in self.seqs
-            and each.message.user == message.user
-            and each.message.ts <= message.ts
-            for each in self.written
+        return (
+            BOT in message.text
+            or self.is_direct
+            or any(
+                each.is_mention
+                and each.id in self.seqs
+                and each.message.user == message.user
+                and each.message.ts <= message.ts
+                for each in self.written
+            )
         )
 
     def times_delivered(self, message_id: str) -> int:
