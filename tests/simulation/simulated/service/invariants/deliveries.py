@@ -194,7 +194,7 @@ def latest(case: Evidence) -> Iterator[str]:
     for written in case.written:
         if written.is_stop or not case.times_delivered(written.id) or written.id not in case.seqs:
             continue
-        deletion, read = f"{written.id}:deleted", next(reversed(case.versions_read(written.word)), None)
+        deletion, read = f"{written.id}:deleted", max(case.versions_read(written.word), default=None)
         version, edit = max((each[:2] for each in _accepted_edits(case, written)), default=(1, written.id))
         is_stopped = edit in case.waiting or case.end_of(edit) in ("withdrawn", "refused")
         if read != version and not is_stopped and deletion not in case.seqs:
