@@ -5,6 +5,7 @@ Its own name is unique, so it is found also where `service` or `connector` is so
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,8 @@ _PACKAGES = ("orchestrator_interactive", "connector", "service", "local_slack")
 
 def main() -> None:
     """Run the command; Ctrl-C ends it without a traceback also while it is loaded."""
+    if "run" in sys.argv[1:2] and hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it reloads the service once that runs
     try:
         for name in _PACKAGES:
             if problem := collision(name):

@@ -96,7 +96,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             names,
             config.workspace.reserve_mb,
             free_mb,
-            secrets(environment, config),
+            hidden := dict.fromkeys(secrets(environment, config)),
         ) as observation,
         _audited(config, file, observation) as (record, observer),
         _working(config, environment, url, free_mb, observation, observer, record, names) as (
@@ -122,7 +122,6 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             observer=observer,
         ) as connection,
     ):
-        hidden = dict.fromkeys(secrets(environment, config))
         live = _LiveParts(environment, sessions, names, retention, connection, hidden)
         observation.health.connection = connection
         gc.freeze()  # exclude start-up objects from later collections, which pause every run

@@ -179,9 +179,12 @@ class Chain:
 
 
 def _entry(line: bytes) -> dict[str, Any]:
-    """Parse an entry. Raises ValueError."""
-    entry = json.loads(line)
-    if isinstance(entry, dict) and entry.keys() == _KEYS:
+    """Parse an entry, which has exactly the form in which it was written. Raises ValueError."""
+    try:
+        entry = json.loads(line)
+    except RecursionError as e:
+        raise ValueError(_NO_ENTRY) from e
+    if isinstance(entry, dict) and entry.keys() == _KEYS and json.dumps(entry).encode() == line.rstrip(b"\n"):
         match entry:
             case {"seq": int(), "hash": str()}:
                 return entry
@@ -197,7 +200,8 @@ def verify(path: Path, checkpoint: str | None = None) -> Chain:
     Raises:
         OSError: the file cannot be read.
     """
-    problems, seq, before, count, is_found, is_torn = [], 0, _FIRST, 0, checkpoint is None, False
+    problems, seq, before, count, is_torn = [], 0, _FIRST, 0, False
+    is_found = checkpoint in (None, f"0:{_FIRST}")
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):

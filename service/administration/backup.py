@@ -98,6 +98,10 @@ def _new_file(path: Path, *, keep: bool = False) -> Iterator[Path]:
             copy = Path(folder) / path.name
             copy.touch(0o600)
             yield copy
+            if path.exists():  # it is replaced by a file of the same owner
+                was = path.stat()
+                copy.chmod(was.st_mode & 0o777)
+                os.chown(copy, was.st_uid, was.st_gid)
             with closing(sqlite3.connect(copy)) as file:
                 file.execute("PRAGMA journal_mode = DELETE")  # everything is in one file
             _sync(copy)

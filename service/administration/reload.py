@@ -65,7 +65,8 @@ class ConfigChange:
     @classmethod
     def of(cls, before: ServiceConfig, after: ServiceConfig) -> ConfigChange:
         changed = tuple(_changed(before.model_dump(), after.model_dump()))
-        applied = tuple(key for key in changed if f"{key}.".startswith(tuple(f"{live}." for live in _LIVE)))
+        live = tuple(f"{key}{end}" for key in _LIVE for end in (".", " "))
+        applied = tuple(key for key in changed if f"{key}.".startswith(live))
         config = reduce(lambda config, key: _with(config, after, key.split(".")), _LIVE, before)
         return cls(config, applied, tuple(key for key in changed if key not in applied))
 
@@ -130,6 +131,8 @@ def file_digest(path: Path | None) -> str | None:
 def _changed(before: Any, after: Any, key: str = "") -> Iterator[str]:
     """Yield the keys whose values differ; of a mapping that only one of both has, only its own key."""
     if isinstance(before, dict) and isinstance(after, dict):
+        if key == "instances" and next(iter(before), None) != next(iter(after), None):
+            yield f"{key} (the default agent)"
         for name in dict.fromkeys((*before, *after)):
             yield from _changed(before.get(name), after.get(name), f"{key}.{name}" if key else str(name))
     elif before != after:

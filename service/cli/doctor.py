@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -71,6 +72,8 @@ def doctor(  # noqa: PLR0913, PLR0917 - one argument per option
     Exit codes: 0 no problems, 1 problems found, 2 the configuration cannot be read or, with --store or --audit, the
     store or the file cannot be used.
     """
+    if checkpoint is not None and (audit_log is None or not re.fullmatch(r"[0-9]+:[0-9a-f]{64}", checkpoint)):
+        raise click.UsageError("--checkpoint needs --audit, and the SEQ:HASH that it has printed.")
     if audit_log is not None:
         context.exit(_verify(audit_log, checkpoint, as_json=as_json))
     if url is None:

@@ -67,6 +67,7 @@ def restore(context: click.Context, file: Path, config_path: Path | None, url: s
 
     async def put(store: str, config: ServiceConfig) -> Restored:
         async with audit_log(config.audit) as record:
+            _warn_of_no_audit(config.audit)
             found = await put_back(store, file)
             record("store.restored", conversations=found.audit.tally.conversations)
         return found
@@ -76,6 +77,13 @@ def restore(context: click.Context, file: Path, config_path: Path | None, url: s
     last = f"; the last change is of {moment(found.since_s)}" if found.since_s else ""
     click.echo(f"Restored {_found(found.audit)}{last}.{kept}")
     context.exit(_violations(found.audit))
+
+
+def _warn_of_no_audit(path: Path | None) -> None:
+    if path is None:
+        click.echo(
+            "This is in no audit log: the configuration has none. Give that of the service as --config.", err=True
+        )
 
 
 def _found(audit: DeliveryAudit) -> str:
@@ -135,6 +143,7 @@ async def erase(access: StoreAccess, user: str, yes: bool) -> None:
         audit_log(access.audit_log) as record,
         aclosing(await inspect_run_store(access.url)) as runs,
     ):
+        _warn_of_no_audit(access.audit_log)
         if not yes:
             count = sum([1 async for _ in messages_of(user, access.store, runs)])
             click.confirm(f"Erase {counted(count, 'message')} of {user}? This cannot be undone.", abort=True)

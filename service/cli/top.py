@@ -87,10 +87,11 @@ async def top(access: StoreAccess, once: bool, as_json: bool, part: str | None) 
 
 async def _watch(store: RunStore, logs: LogStore) -> None:
     """Show the runs every second until `q` is pressed."""
-    said, is_choosing = "", False
+    said, is_choosing, found = "", False, list[tuple[ActiveRun, RunRecord]]()
     async with _keys() as keys:
         while True:
-            found = [each async for each in _active_runs(store, logs)]
+            if not is_choosing:  # else the numbers would change under the finger
+                found = [each async for each in _active_runs(store, logs)]
             hint = "Stop which run? Press its number, or any other key." if is_choosing else "s: stop a run  q: quit"
             click.echo(f"{_CLEAR}{_shown([run for run, _ in found])}\n\n{said or hint}")
             said = ""

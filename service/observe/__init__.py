@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from service.config.config_errors import ConfigError
@@ -13,7 +12,7 @@ from service.logging import hide_secrets
 from service.observe.server import Health, health_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from service.config.observe import ObserveConfig
     from service.observe.sessions import ServiceObserver, SessionObserver
@@ -40,9 +39,11 @@ async def observing(
     instances: Sequence[str],
     reserve_mb: int,
     free_mb: dict[str, int],
-    secrets: tuple[str, ...],
+    secrets: Collection[str],
 ) -> AsyncIterator[Observation]:
     """Observe a service as its configuration says. Without `listen` and `traces`, nothing is measured.
+
+    `secrets`, which may grow, are hidden in traces.
 
     Raises:
         ConfigError: the address cannot be used, or traces need a package that is not installed.
@@ -62,7 +63,7 @@ async def observing(
                 from service.observe.traces import Traces  # noqa: PLC0415
             except ImportError as e:
                 raise ConfigError(_NO_OTEL) from e
-            traces = Traces(with_content=config.content, hide=partial(hide_secrets, known=secrets))
+            traces = Traces(with_content=config.content, hide=lambda text: hide_secrets(text, tuple(secrets)))
             opened.push_async_callback(traces.aclose)
         if config.listen is not None:
             address = address_of(config.listen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,10 @@ async def preflight(config: ServiceConfig, environment: Environment, more: Itera
         await workspaces.check()
     except ConfigError as e:
         problems.append(str(e))
+    if config.audit is not None and not os.access(
+        config.audit if config.audit.exists() else config.audit.parent, os.W_OK
+    ):
+        problems.append(f"audit: {config.audit} cannot be written. Name a file in a folder that the service may write.")
     for name, instance in config.instances.items():
         with tempfile.TemporaryDirectory() as folder:
             plan = mount_plan(

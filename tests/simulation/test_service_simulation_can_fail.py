@@ -16,7 +16,7 @@ from simulated.service.replica import Sessions, Slots
 from simulated.service.run_table import Conversation, RunTable
 from simulated.service.store_observer import OTHER_TEAM
 
-from connector.protocols import MessageAuthor, StateChanges
+from connector.protocols import NO_TALK, MessageAuthor, StateChanges
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient, ThreadHistory
 from orchestrator_interactive.interactions.states import RunFinishedState
@@ -53,34 +53,34 @@ slots = partial(override, Slots)
 # The run store.
 
 
-def lose_every_third(self, conversation_id, entry, agent):
-    admission = RunTable.admit(self, conversation_id, entry, agent)
+def lose_every_third(self, conversation_id, entry, agent, facts=None):
+    admission = RunTable.admit(self, conversation_id, entry, agent, facts)
     found = self.conversations[conversation_id]
     if admission.is_new and entry.kind == "message" and len(found.order) % 3 == 0:
         del found.waiting[len(found.order)]
     return admission
 
 
-def forget_id(self, conversation_id, entry, agent):
+def forget_id(self, conversation_id, entry, agent, facts=None):
     self.conversations.setdefault(conversation_id, Conversation()).ends.pop(entry.id, None)
-    return RunTable.admit(self, conversation_id, entry, agent)
+    return RunTable.admit(self, conversation_id, entry, agent, facts)
 
 
 def lose_overtaking(kind):
     """Lose the entry that an edit or a deletion stores under the id of its message, which is still on its way."""
 
-    def admit(self, conversation_id, entry, agent):
+    def admit(self, conversation_id, entry, agent, facts=None):
         if entry.kind == kind and entry.data.get("edited_ts") and ":" not in entry.id.partition(".")[2]:
             return Admission(is_new=False, owner=None)
-        return RunTable.admit(self, conversation_id, entry, agent)
+        return RunTable.admit(self, conversation_id, entry, agent, facts)
 
     return table(admit=admit)
 
 
 def change_stops(change):
-    def admit(self, conversation_id, entry, agent):
+    def admit(self, conversation_id, entry, agent, facts=None):
         entry = replace(entry, data=change(entry.data)) if entry.kind == "stop" else entry
-        return RunTable.admit(self, conversation_id, entry, agent)
+        return RunTable.admit(self, conversation_id, entry, agent, facts)
 
     return table(admit=admit)
 
@@ -267,6 +267,18 @@ def swap_steers(self, *given, **more):
         return True
     taken = [Sessions.inject(self, *each, **options) for each, options in (steer, first)]
     return all(taken)
+
+
+def everyone_takes_part(self, conversation_id):
+    found = RunTable.thread_of(self, conversation_id)
+    return replace(found, latest={**found.latest, **{f"person:{each}": "0" for each in ("UANN", "UBEN", "UCAM")}})
+
+
+async def execute_with_talk_twice(self, *given, **more):
+    talk = more.get("talk", NO_TALK)
+    return await Sessions.execute(
+        self, *given, **{**more, "talk": replace(talk, messages=(*talk.messages, *talk.messages))}
+    )
 
 
 async def execute_without_a_time(self, *given, **more):
@@ -549,6 +561,9 @@ DEFECTS = {
         "waits for a slot, and one is free", "few slots", slots=slots(_next=lambda _self: None)
     ),
     "a run does not wait for its slot": defect("without a slot", "few slots", slots=slots(enter=enter_without_a_slot)),
+    "everyone takes part": defect("its author does not take part", table=table(thread_of=everyone_takes_part)),
+    "anyone steers": defect("steered a run of", "policies", ignores_policy=True),
+    "talk is read twice": defect(" times.", "existing threads", sessions=sessions(execute=execute_with_talk_twice)),
     "a session hangs": defect("still has work", sessions=sessions(execute=never_answer)),
 }
 

@@ -121,6 +121,23 @@ def test_entries_removed_at_the_end_are_found_by_a_checkpoint_only(written, tmp_
     assert CliRunner().invoke(main, ["doctor", "--audit", str(tmp_path / "no")]).exit_code == 2
 
 
+async def test_an_entry_in_another_form_is_found_and_the_checkpoint_of_an_empty_file_holds(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    path.touch()
+    empty = verify(path).checkpoint
+    await record(path, 1, 2)
+    assert verify(path, empty).problems == ()
+    text = path.read_text()
+    for changed in (
+        text.replace('"fields": {', '"fields": {"user": "U0FAKE"}, "fields": {', 1),
+        text.replace("\n", "\r\n", 1),
+    ):
+        path.write_bytes(changed.encode())
+        assert verify(path).problems[0] == "line 1 is not an entry."
+    wrong = CliRunner().invoke(main, ["doctor", "--audit", str(path), "--checkpoint", "nonsense"])
+    assert (wrong.exit_code, "SEQ:HASH" in wrong.output) == (2, True)
+
+
 async def test_a_torn_last_line_is_dropped_and_reported(tmp_path):
     path = tmp_path / "audit.jsonl"
     await record(path, 1, 2)
@@ -135,7 +152,8 @@ async def test_a_torn_last_line_is_dropped_and_reported(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["my notes", "\n", '{"seq": 1}\n', '{"seq": "1", "hash": "a"}\n', "[1]\n", "x" * 2_000_000]
+    "content",
+    ["my notes", "\n", "[" * 100_000 + "\n", '{"seq": 1}\n', '{"seq": "1", "hash": "a"}\n', "[1]\n", "x" * 2_000_000],
 )
 def test_a_file_of_something_else_is_refused_and_kept(tmp_path, content):
     path = tmp_path / "audit.jsonl"

@@ -123,6 +123,14 @@ def test_keys_that_need_a_restart_keep_their_value(write):
     assert ConfigChange.of(change.config, load_config(write(store="other"))).restart == ("store",)
 
 
+def test_another_default_agent_is_reported(config_file):
+    agents = {name: f"{name}: {{persona: {{name: {name}, emoji: ':owl:'}}}}" for name in ("alpha", "beta")}
+    before = load_config(config_file(f"instances: {{{agents['alpha']}, {agents['beta']}}}"))
+    after = load_config(config_file(f"instances: {{{agents['beta']}, {agents['alpha']}}}"))
+    assert ConfigChange.of(before, after).applied == ("instances (the default agent)",)
+    assert ConfigChange.of(before, before).applied == ()
+
+
 def test_a_variable_of_a_secret_option_can_be_read_again(config_file, monkeypatch):
     monkeypatch.setenv("TEAM_API_KEY", "k-1")
     config = config_file(

@@ -42,6 +42,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   {{- if gt (int .Values.replicas) 1 }}{{ fail (printf "replicas is %d, but an SQLite store has one replica; set store=redis, or replicas=1." (int .Values.replicas)) }}{{ end }}
 {{- else }}
   {{- $replicas := ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled | int }}
+  {{- if and (gt $replicas 4) (not $http) }}{{ fail (printf "%d replicas: Slack allows ten Socket Mode connections of an app, and each replica has two, also the one more during an upgrade; use at most 4, or transport: http." $replicas) }}{{ end }}
   {{- if and (gt $replicas 1) (not .Values.persistence.existingClaim) (ne .Values.persistence.accessMode "ReadWriteMany") }}{{ fail "persistence.accessMode: several replicas share the files of the conversations; set ReadWriteMany with a storage class that can do it, or name such a claim in persistence.existingClaim." }}{{ end }}
   {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}{{ fail "autoscaling.minReplicas is greater than autoscaling.maxReplicas; lower it." }}{{ end }}
 {{- end }}

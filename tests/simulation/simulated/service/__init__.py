@@ -16,7 +16,7 @@ ON_SQLITE = Parts(
 # The counts that a campaign must reach to be meaningful.
 WANTED = (
     *(f"{fault} {stage}" for fault in ("kill", "termination", "pause") for stage in STAGES),
-    *(f"accepted: {kind}" for kind in ("message", "edit", "withdrawal", "stop", "catch_up")),
+    *(f"accepted: {kind}" for kind in ("message", "edit", "withdrawal", "stop", "catch_up", "aside", "consent")),
     *("store: refused", "store: reply lost", "store outage", "restart", "process ended"),
     *("takeover of a run by another process", "takeover of a run by the same process"),
     *("takeover of a run with a post pending", "takeover of a run with no post pending"),
@@ -28,6 +28,7 @@ WANTED = (
     *("Slack outage", "call of a dead process", "permanent model error", "run stopped again"),
     *("reload in a tool", "reload during a model call", "reload between steps of a run"),
     *("run waits for a slot, shown", "run waits for a slot, parked"),
+    *("!mute", "!unmute", "consent clicked"),
     *("deletion of a status", "deletion of a root with replies", "deletion of a root without replies"),
 )
 _NOT_ON_SQLITE = (

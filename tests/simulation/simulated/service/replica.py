@@ -16,7 +16,7 @@ from connector.events import SlackMessage
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
-from connector.protocols import ChannelRules, Instance, Persona
+from connector.protocols import ChannelRules, Instance, Participation, Persona
 from connector.routing import Router
 from connector.runs.background_tasks import WorkspaceContext
 from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
@@ -172,7 +172,8 @@ class Replica:
         workspaces: Any = _Workspaces()
         options = {"max_waiting": 1} if sim.occurs("short queue", 1) else {}
         runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
-        instances = [replace(each, participation=environment.participation) for each in _INSTANCES]
+        participation = Participation() if parts.ignores_policy else environment.participation
+        instances = [replace(each, participation=participation) for each in _INSTANCES]
         router = Router(instances, runs, TEAM, BOT)
         logs = retrying(log_store, policy)
         async with (

@@ -97,6 +97,7 @@ class Parts:
     Args:
         stores: creates the shared stores; `table` and `logs` are those of `NetworkStores`.
         acknowledges_early: processes acknowledge events before they store them.
+        ignores_policy: everyone who takes part steers, whatever the settings say.
         features: faults that every seed has; `without`: faults that no seed has.
     """
 
@@ -110,6 +111,7 @@ class Parts:
     tool: type[Tool] = Tool
     slots: type[Slots] = Slots
     acknowledges_early: bool = False
+    ignores_policy: bool = False
     features: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
 

@@ -51,7 +51,7 @@ def _check_conversation(case: Evidence, environment: Any, people: People) -> Ite
     is_delayed = not DELAYS.isdisjoint(features)
     are_reactions_kept = _NO_THREAD.isdisjoint(features) or _PROCESS_FAULTS.isdisjoint(features)
     yield from deliveries.conservation(case)
-    yield from deliveries.talk(case)
+    yield from deliveries.talk(case, environment.participation)
     yield from deliveries.steering(case, environment.participation, people.clicks)
     yield from deliveries.kept(case, are_reactions_kept=are_reactions_kept)
     yield from deliveries.order(case, within_s=inf if is_delayed or "short queue" in features else _HANDED_ON_S)

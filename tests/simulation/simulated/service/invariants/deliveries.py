@@ -59,7 +59,7 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
         yield f"{name} is held, and there was no stop."
 
 
-def talk(case: Evidence) -> Iterator[str]:
+def talk(case: Evidence, participation: Participation) -> Iterator[str]:
     """A message that is not for an agent begins and steers no run: it is read as context, at most once by an agent."""
     for agent, rows in case.rows.items():
         as_talk = [each for row in rows for each in row.get("metadata", {}).get("talk", ())]
@@ -67,7 +67,8 @@ def talk(case: Evidence) -> Iterator[str]:
             is_talk, times = written.id in as_talk, case.delivered[agent].count(written.id)
             if times > 1:
                 yield f"{agent} read {written.word} {times} times."
-            if times and not is_talk and not case.takes_part(written) and written.id not in case.seqs:
+            is_aside = written.id in case.seqs and participation.steerers == "anyone"
+            if times and not (is_talk or is_aside or case.takes_part(written)):
                 yield f"{agent} took {written.word} for a message to it; its author does not take part."
 
 
