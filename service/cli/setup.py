@@ -42,13 +42,13 @@ class Setup:
         # The variables that were removed from the environment, for a file that is read again.
         self._taken = environment.secrets()
 
-    def load(self, config_path: Path | None) -> ServiceConfig:
-        """Read the configuration file.
+    def load(self, config_path: Path | None, *, needs_agents: bool = True) -> ServiceConfig:
+        """Read the configuration file; `needs_agents` as in `References`.
 
         Raises:
             ConfigError: the file cannot be used.
         """
-        config = load_config(config_path, self.environment, self._taken)
+        config = load_config(config_path, self.environment, self._taken, needs_agents=needs_agents)
         self.secrets = secrets(self.environment, config, *self._urls)
         return config
 

@@ -141,7 +141,7 @@ def run_at(
     setup = Setup(Environment.from_environ(), *(() if url is None else (url,)))
     try:
         with setup.errors(InteractionError, AmbiguousConversation, unusable=StoreError):
-            config = setup.load(config_path)
+            config = setup.load(config_path, needs_agents=False)
             store = store_of(config, setup.environment) if url is None else store_url("--store", SecretStr(url))
             path = file_of(store)
             if path is not None and not path.exists() and not may_be_new:

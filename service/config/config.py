@@ -363,13 +363,17 @@ class Environment(Section):
 
 
 def load_config(
-    path: Path | None, environment: Environment | None = None, taken: dict[str, str] | None = None
+    path: Path | None,
+    environment: Environment | None = None,
+    taken: dict[str, str] | None = None,
+    *,
+    needs_agents: bool = True,
 ) -> ServiceConfig:
     """Read a configuration file. Without one, return the default: one instance named alpha.
 
     Paths in the file are relative to its folder. References to environment variables are expanded; those of secret
     options are then removed from the process's environment, if `environment` is given, and added to `taken`: variables
-    of earlier calls, by name.
+    of earlier calls, by name. `needs_agents` as in `References`.
 
     Raises:
         ConfigError: the file cannot be read, is not YAML, refers to a variable that is not set, or has an unknown or
@@ -382,7 +386,7 @@ def load_config(
         raise ConfigError(f"{path}: has no keys; it must begin with `instances:`, see docs/configuration.md.")
     if taken is None:
         taken = environment.secrets() if environment else {}
-    references = References(taken)
+    references = References(taken, needs_agents=needs_agents)
     try:
         given = references.expand(given)
     except ConfigError as e:

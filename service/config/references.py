@@ -22,10 +22,12 @@ class References:
     """Expands the references in a file's values. `$${` is the text `${`.
 
     `taken` are variables that the service has removed from the process's environment; `remove_secrets` adds to them.
+    Without `needs_agents`, variables of `instances` may be missing: nothing mounts the agents.
     """
 
-    def __init__(self, taken: MutableMapping[str, str]) -> None:
+    def __init__(self, taken: MutableMapping[str, str], *, needs_agents: bool = True) -> None:
         self._taken = taken
+        self._needs_agents = needs_agents
         self._secret: set[str] = set()
 
     def expand(self, data: Any) -> Any:
@@ -69,6 +71,8 @@ class References:
         if _is_secret(found, key):
             self._secret.add(name)
         value = self._taken.get(name) or os.environ.get(name) or default
+        if value is None and not self._needs_agents and key[0] == "instances":
+            return found[0]
         if value is None:
             state = "empty" if name in os.environ else "not set"
             problems.append(f"{'.'.join(key)}: the environment variable {name} is {state}.")

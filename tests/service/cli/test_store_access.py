@@ -66,3 +66,12 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path, error_of):
 def test_a_wrong_configuration_is_an_error(config_file, error_of):
     error = error_of(run("conversations", "list", "--config", str(config_file("stores: a"))), 2)
     assert "stores: unknown key" in error
+
+
+def test_a_store_command_needs_no_variables_of_the_agents(kept, config_file, output_of):
+    kept.talk("here")
+    file = config_file(
+        "store: sqlite:kept.db\ninstances: {a: {persona: {name: A, emoji: ':owl:'}, providers: "
+        "[{module: provider-anthropic, config: {api_key: '${NOT_HERE}'}}]}}"
+    )
+    assert "here" in output_of(run("conversations", "list", "--config", str(file)))
