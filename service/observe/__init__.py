@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ _NO_OTEL = (
     "observe.traces: OpenTelemetry is not installed. Install it with `pip install 'amplifier-slack[otel]'`, or set "
     "`traces: false`."
 )
+# Variables of OpenTelemetry that may contain the key of a collector.
+_HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ async def observing(
                 raise ConfigError(_NO_OTEL) from e
             traces = Traces(with_content=config.content, hide=lambda text: hide_secrets(text, tuple(secrets)))
             opened.push_async_callback(traces.aclose)
+            for name in _HEADERS:  # the exporter has read them, and child processes must not inherit a key
+                os.environ.pop(name, None)
         if config.listen is not None:
             address = address_of(config.listen)
             await opened.enter_async_context(health_server(address.host, address.port, health, metrics))
