@@ -195,11 +195,12 @@ def latest(case: Evidence) -> Iterator[str]:
     for written in case.written:
         if written.is_stop or not case.times_delivered(written.id) or written.id not in case.seqs:
             continue
-        deletion, read = f"{written.id}:deleted", max(case.versions_read(written.word), default=None)
+        deletion = f"{written.id}:deleted"
+        last_read = {versions[-1] for agent in case.rows if (versions := case.versions_read(written.word, agent))}
         version, edit = max((each[:2] for each in _accepted_edits(case, written)), default=(1, written.id))
         is_stopped = edit in case.waiting or case.end_of(edit) in ("withdrawn", "refused")
-        if read != version and not is_stopped and deletion not in case.seqs:
-            yield f"The agent knows version {read} of {written.word}; {version} is the last accepted one."
+        if version not in last_read and not is_stopped and deletion not in case.seqs:
+            yield f"The agent knows version {sorted(last_read)} of {written.word}; {version} is the last accepted one."
         is_known = case.times_delivered(deletion) or deletion in case.waiting
         is_known = is_known or case.end_of(deletion) in ("withdrawn", "refused")
         began_a_run = written.id in (row.get("metadata", {}).get("message") for row in case.all_rows)

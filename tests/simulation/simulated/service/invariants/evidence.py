@@ -146,9 +146,10 @@ class Evidence:
         posts = (post for post in self.lasting_posts if (post.username or "").lower() == agent)
         return [text for post in posts for text in _TEXT.findall(post.text)]
 
-    def versions_read(self, word: str) -> list[int]:
-        """The versions of a message that an agent read, in order."""
-        texts = (text_of(row) for row in self.all_rows if row["role"] == "user")
+    def versions_read(self, word: str, agent: str = "") -> list[int]:
+        """The versions of a message that an agent, or any, has read, in order."""
+        rows = self.rows[agent] if agent else self.all_rows
+        texts = (text_of(row) for row in rows if row["role"] == "user")
         return [int(version) for text in texts for version in re.findall(rf"\b{word}\.(\d+)\b", text)]
 
 
