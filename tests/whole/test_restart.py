@@ -186,7 +186,12 @@ class TestNotes:
             ("alpha", None, " \n", "A note needs some text."),
             ("alpha", None, "x" * 4001, "A note has at most 4000 characters, and this one has 4001: shorten it."),
             ("alpha", "C1:1", "x", "'C1:1' is no conversation; its id has the form team:channel:thread_ts."),
-            ("alpha", "T1:C1:today", "x", "'today' is not a ts"),
+            (
+                "alpha",
+                "T1:C1:today",
+                "x",
+                "'T1:C1:today' is no conversation; its id has the form team:channel:thread_ts.",
+            ),
         ],
     )
     async def test_a_wrong_note_is_an_error_that_says_what_is_wrong(

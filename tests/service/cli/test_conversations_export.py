@@ -79,7 +79,7 @@ def test_a_file_that_cannot_be_written_is_an_error(kept, tmp_path, error_of):
     for path in (tmp_path, tmp_path / "nowhere" / "page.html"):
         error = error_of(kept.run("export", HERE, "--output", str(path)))
         assert str(path) in error
-        assert error.endswith("Choose another file")
+        assert error.endswith("Choose another file.")
 
 
 def test_the_store_is_not_overwritten(kept):

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,8 +144,10 @@ class ObservedRunStore(SqliteRunStore):
     def observe(self, observer: StoreObserver, process: int, reader: sqlite3.Connection) -> None:
         self._observer, self._process, self._reader = observer, process, reader
 
-    async def admit(self, conversation_id: str, entry: InboxEntry, agent: str | None) -> Admission:
-        admission = await super().admit(conversation_id, entry, agent)
+    async def admit(
+        self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None
+    ) -> Admission:
+        admission = await super().admit(conversation_id, entry, agent, facts)
         if admission.is_new:
             record = self._record_of(conversation_id)
             self._observer.admitted(conversation_id, entry, record.order.index(entry.id) + 1 if record else 0)
