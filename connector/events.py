@@ -219,7 +219,7 @@ class Consent:
     Args:
         id: identity of the click.
         run: the run's id.
-        user: the person who wants to steer; `by` clicked.
+        user: asked to steer; `by` clicked.
         allows: whether `by` lets them.
         ts: the message with the buttons.
     """

@@ -140,7 +140,7 @@ def _says(whole: str, words: list[str], part: str) -> bool:
 
 
 def _text(node: Any, depth: int = 0) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for each kind
-    """Return the text of a block, its part or a list of parts; blank for what a person presses."""
+    """Return the text of a block, its part or a list of parts; blank for buttons and inputs."""
     if isinstance(node, str | float | int):
         return _escape(_str(str(node)))
     if depth > _MAX_DEPTH:

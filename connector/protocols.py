@@ -45,8 +45,8 @@ class Persona:
     emoji: str
 
 
-# Which messages are answered, besides direct messages: those that mention the bot; also replies of people who take part
-# in the thread, unless they mention someone else; also each top-level message of the channel.
+# Which messages are answered, apart from direct messages: those that mention the bot; also replies of people who take
+# part in the thread, unless they mention someone else; also each top-level message of the channel.
 Answers = Literal["mention", "thread", "every"]
 # Whose messages an active run reads: those of the person who began it; of all who take part in the thread; of anyone.
 Steerers = Literal["owner", "participants", "anyone"]
@@ -54,9 +54,9 @@ Steerers = Literal["owner", "participants", "anyone"]
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """Who is answered and who may steer. `None`: not set here.
+    """Which messages are answered, and whose a run reads. `None`: not set here.
 
-    `asks_consent`: if a person who may not steer mentions the bot during a run, ask the owner of the run.
+    `asks_consent`: if a user that may not steer mentions the bot during a run, ask the owner of the run.
     """
 
     answers: Answers | None = None
@@ -332,7 +332,7 @@ class RunService(Protocol):
         """
 
     async def thread_of(self, conversation_id: str) -> ThreadFacts:
-        """Return what is known about a thread; of an unknown one nothing."""
+        """Return the facts of a thread; none if it is unknown."""
 
     async def at_work(self, channel: str) -> Mapping[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]:
         """Return the conversations of a channel (`team:channel`) with pending work, in any process.

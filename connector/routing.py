@@ -47,7 +47,7 @@ class Router:
         self.bot_user = bot_user
 
     def configure(self, instances: Sequence[Instance], channels: Mapping[str, ChannelRules]) -> None:
-        """Replace the instances, of which the first one is the default, and the rules of channels by their ids."""
+        """Replace the instances (the first one is the default) and the rules of channels by their ids."""
         self._instances = {instance.name.lower(): instance for instance in instances}
         self._default = instances[0]
         self._channels = channels
@@ -99,7 +99,7 @@ class Router:
         return self._resolved(message, await self.thread_of(message))
 
     async def thread_of(self, message: SlackMessage) -> ThreadFacts:
-        """Return what is known about the thread of a message."""
+        """Return the facts of the thread of a message."""
         thread = await self._runs.thread_of(message.place.conversation_id)
         has_choice = thread.agent is None and len(self._instances) > 1 and not message.direct
         if self._topics is not None and has_choice and self._rules(message.channel).instance is None:
@@ -107,7 +107,7 @@ class Router:
         return thread
 
     def participation(self, instance: Instance, channel: str) -> Participation:
-        """Return who is answered and who may steer in a channel."""
+        """Return the settings of an instance in a channel."""
         return self._rules(channel).participation.over(instance.participation).over(DEFAULT_PARTICIPATION)
 
     def _rules(self, channel: str) -> ChannelRules:

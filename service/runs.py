@@ -286,7 +286,7 @@ class StoredRuns:
         await self._retry.call(lambda: self._store.learn(conversation_id, facts))
 
     async def thread_of(self, conversation_id: str) -> ThreadFacts:
-        """Return what is known about a thread."""
+        """Return the facts of a thread."""
         return await self._retry.call(lambda: self._store.thread_of(conversation_id))
 
     async def at_work(self, channel: str) -> dict[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]:

@@ -116,9 +116,9 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
 
 
 async def apply_consent(state: ConversationState, entry: InboxEntry, consent: Consent) -> None:
-    """Let a person steer the active run, or not, if its owner says so. Every click changes the question or is answered.
+    """Let a person steer the active run if its owner allows it. Every click changes the question or is answered.
 
-    A click of somebody else gets a private answer.
+    A click of another user gets a private answer.
     """
     run, background = state.run, state.workspace.background
     place = state.somewhere

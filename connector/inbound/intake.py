@@ -176,7 +176,7 @@ class Intake:
         return True
 
     async def _note_talk(self, message: SlackMessage, actor: Actor) -> bool:
-        """Record that people talk in a thread, beside its agent. Return whether it has one.
+        """Record that people talk in a thread with an agent. Return whether it has one.
 
         Where anyone may steer, an active run reads the message.
         """
@@ -391,7 +391,7 @@ class Intake:
                 await self._admitter.stop(conversation_id, stop)
 
     async def on_consent(self, place: ThreadAddress, consent: Consent, actor: Actor) -> None:
-        """Store whether a person may steer a run; the owner of the conversation decides who may answer that."""
+        """Store whether a person may steer a run; the process that owns the conversation checks the user."""
         async with self._in_order(place.conversation_id):
             if await self._admitter.is_allowed(actor):
                 await self._runs.admit(place.conversation_id, InboxEntry(consent.id, "consent", asdict(consent)))

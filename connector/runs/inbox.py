@@ -154,7 +154,7 @@ class Inbox:
     def next_for(self, instance: str, may_steer: Callable[[PendingMessage], bool]) -> PendingMessage | None:
         """Return the next message for this instance's loop, if ready. Messages for other instances do not block it.
 
-        Nor do those of people who may not steer: they wait for the next run.
+        Nor do those of users that may not steer: they wait for the next run.
         """
         mine = (
             each for each in self.waiting.values() if each.instance == instance and not each.is_note and may_steer(each)

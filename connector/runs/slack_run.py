@@ -169,7 +169,7 @@ class SlackRun:
         return self._router.participation(self.instance, self.place.channel)
 
     async def _ask_owner(self, inbound: PendingMessage) -> None:
-        """Ask the owner once whether a person who mentions the bot may steer the run, if the settings say so."""
+        """Ask the owner once whether a person who mentions the bot may steer the run, if the settings ask for that."""
         user, run = inbound.message.user, self.record.id
         asks = self._participation.asks_consent and self._router.is_addressed(inbound.message)
         if not asks or user in self.record.consents or inbound.is_late_change or self.is_over:

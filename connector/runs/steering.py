@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from connector.runs.outbox import Outbox
     from connector.runs.thread_reader import ThreadReader
 
-# How long a message waits for what was said before it.
+# How long a message waits for the talk before it.
 _READ_WITHIN_S = 2.0
 
 
@@ -31,7 +31,7 @@ class Steering:
     Args:
         key: instance name and conversation id.
         may_steer: whether the run reads this message; others wait for the next run.
-        ask_owner: asks the owner of the run about the author of such a message, if the settings say so.
+        ask_owner: asks the owner of the run about the author of such a message, if the settings ask for that.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
@@ -46,7 +46,7 @@ class Steering:
     ) -> None:
         self._key = key
         self._reader = reader
-        # By the id of a message: what was said before it beside the agent.
+        # By the id of a message: the talk before it.
         self._talk: dict[str, ThreadTalk] = {}
         self._prepared: set[str] = set()
         self._may_steer = may_steer
@@ -105,7 +105,7 @@ class Steering:
                 await self._ask_owner(inbound)
 
     async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:
-        """Read what was said before these messages, unless one is urgent."""
+        """Read the talk before these messages, unless one is urgent."""
         is_urgent = any(each.is_urgent for each in messages)
         for each in messages:
             self._prepared.add(each.id)

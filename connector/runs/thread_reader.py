@@ -1,4 +1,4 @@
-"""Read what was said in a thread and not addressed to its agent: before it was called, beside it, or while muted."""
+"""Read the messages of a thread that are not addressed to its agent: older ones, talk, and those while it is muted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ThreadReader:
         self._reading = asyncio.Lock()
 
     async def before(self, inbound: PendingMessage, within_s: float = _WITHIN_S) -> ThreadTalk:
-        """Return the talk before a message that the instance is about to read, without what was returned earlier."""
+        """Return the talk before a message that the instance is about to read; each message is returned once."""
         message, conversation_id = inbound.message, self._lease.conversation_id
         if message.direct or inbound.is_late_change:
             return NO_TALK

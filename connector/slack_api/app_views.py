@@ -1,4 +1,4 @@
-"""What people see beside their direct messages with the app: suggested prompts, and the channel that they look at."""
+"""The view of direct messages with the app: suggested prompts, and the channel that is open next to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _SUGGEST = "assistant.threads.setSuggestedPrompts"
-# People, and conversations of them, that are remembered.
+# Maximum number of people, and of conversations, that are remembered.
 _MOST = 10_000
 
 
@@ -47,7 +47,7 @@ class AppViews:
         self._told: dict[str, str] = {}
 
     def on_view(self, view: AppView, prompts: Sequence[tuple[str, str]]) -> None:
-        """Take up an event; the newest one counts, whatever order they arrive in."""
+        """Apply an event; the newest one counts, in any order of arrival."""
         _, known_s = self._looks_at.get(view.user, ("", 0.0))
         if view.looks_at is not None and float(view.at) >= known_s:
             _keep(self._looks_at, view.user, (view.looks_at, float(view.at)))

@@ -114,7 +114,7 @@ class SessionConfig(Section):
 
 
 class ParticipationConfig(Section):
-    """Who is answered in a channel and who may steer a run.
+    """Which messages are answered in a channel, and whose an active run reads.
 
     Args:
         answer: which messages are answered: `mention` (those that mention the bot), `thread` (also replies of people
@@ -122,7 +122,7 @@ class ParticipationConfig(Section):
             always answered.
         steer: whose messages an active run reads: `owner` (who began it), `participants` (who take part in the
             thread; the default), `anyone`. Other messages are context for the next run.
-        consent: `ask` lets the owner of a run decide about a person who mentions the bot meanwhile. Default: `never`.
+        consent: `ask` lets the owner of a run decide about a user that mentions the bot during it. Default: `never`.
     """
 
     answer: Answers | None = None
@@ -139,7 +139,7 @@ class ChannelConfig(ParticipationConfig):
 
     Args:
         instance: name of the agent that answers here.
-        keywords: with `answer: every`, answer only top-level messages that contain one of these words.
+        keywords: with `answer: every`, answer only top-level messages that contain one of the words.
         pattern: the same with a regular expression of Python.
     """
 

@@ -73,7 +73,7 @@ def talk(case: Evidence, participation: Participation) -> Iterator[str]:
 
 
 def steering(case: Evidence, participation: Participation, clicks: Collection[Click]) -> Iterator[str]:
-    """A run reads only messages of those who may steer it."""
+    """A run reads only messages of users that may steer it."""
     by_id = {each.id: each for each in case.written}
     for agent, rows in case.rows.items():
         first: WrittenMessage | None = None
