@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Seconds of the shutdown grace that are reserved for closing sessions, leases and stores after the connector has
-# ended (at most half of the grace), and the part of that time for closing the stores.
-_AFTER_CONNECTOR_S = 1.5
+# Seconds of the shutdown grace that are reserved after the runs have ended, at most half of it: the time limits for
+# Slack calls in the background, sessions, leases and stores add up to 1.5 s. The second is the limit for the stores.
+_AFTER_RUNS_S = 2.0
 _CLOSED_WITHIN_S = 0.3
 # A process stops taking over conversations when it owns this many more than its limit of concurrent runs.
 _OWNED_BESIDE_RUNS = 300
@@ -110,7 +110,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             instances,
             sessions,
             runs,
-            shutdown_grace_s=max(grace_s - _AFTER_CONNECTOR_S, grace_s / 2),
+            shutdown_grace_s=max(grace_s - _AFTER_RUNS_S, grace_s / 2),
             policy=policy,
             budget=budget,
             rate_scale=config.slack.rate_scale,

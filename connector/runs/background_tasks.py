@@ -32,7 +32,7 @@ HOURGLASS = "hourglass_flowing_sand"
 # Timeout of a call. The calls of a killed process may reach Slack for this long.
 CALLS_LATE_S = 15.0
 _OLDER_FIRST_S = 30.0
-_CLOSE_WITHIN_S = 1.0
+_CLOSE_WITHIN_S = 0.6
 # Limit on threads read concurrently; further conversations wait in the store, without a lease.
 _MOST_CATCHING_UP = 20
 # Slack allows 20 reaction removals a minute. More hourglasses than half of that would outlast their runs.

@@ -277,7 +277,7 @@ class ServiceConfig(Section):
         observe: metrics and health over HTTP, and traces.
         idle_evict_s: time that an idle agent session stays in memory.
         shutdown_grace_s: time limit of a shutdown; most of it is for runs to reach a turn boundary.
-        shutdown_tools_s: time for running tools after SIGTERM. Default: `shutdown_grace_s` less 3.5 s.
+        shutdown_tools_s: time for running tools after SIGTERM. Default: `shutdown_grace_s` less 4 s.
         lease_s: duration of a conversation's lease; the conversations of a silent process are taken over after it.
     """
 
