@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.inbound.access_policy import AccessRules
 from connector.protocols import (
+    BotRules,
     ChannelRules,
     Instance,
     Participation,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessRules",
+    "BotRules",
     "ChannelRules",
     "ConnectionRefused",
     "HttpTransport",

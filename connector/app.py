@@ -69,7 +69,7 @@ class Connection:
         options: SlackOptions,
     ) -> None:
         """Replace settings; see `connected`. An active run keeps its instance."""
-        self.router.configure(instances, channels)
+        self.router.configure(instances, channels, options.bots)
         self.admitter.policy.rules = policy
         self.slots.configure(limits)
         self.background.options = options
@@ -121,7 +121,8 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                 SlackClient(web_client, scheduler, observer),
                 await _transport(access, http, open_client, scheduler),
             )
-            router = Router(instances, runs, identity.team, identity.user, channels, ChannelTopics(client))
+            topics, own = ChannelTopics(client), identity.bot_id
+            router = Router(instances, runs, identity.team, identity.user, channels, topics, options.bots, own)
             async with _open(client), BackgroundTasks(client, calls_late_s, options=options) as background:
                 admitter = Admitter(
                     background, router, runs, identity.user, policy, enterprise=identity.enterprise, observer=observer

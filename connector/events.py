@@ -10,8 +10,8 @@ from pydantic import AfterValidator
 
 from connector.message_text import read, read_for_edits
 
-# Subtypes of posts by people: none, a shared file, and a reply "also sent to the channel".
-_SUBTYPES_OF_PEOPLE = (None, "file_share", "thread_broadcast")
+# Subtypes of posts: none, a shared file, a reply "also sent to the channel", and a post by an app under another name.
+_SUBTYPES_OF_POSTS = (None, "file_share", "thread_broadcast", "bot_message")
 _ENTITY = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 # Limit on users looked up for the mentions of one message.
@@ -86,14 +86,16 @@ class ThreadAddress:
 
 @dataclass(frozen=True, slots=True)
 class SlackMessage:
-    """A post by a person, in Slack's markup.
+    """A post by a person or another app, in Slack's markup.
 
     Args:
-        text: written by the person; only mentions here address someone.
+        user: id of the author; of an app without a user, `bot`.
+        text: written by the author; only mentions here address someone.
         files: names of its files.
         quoted: forwarded messages and code snippets in it, marked as quotes.
         unreadable: its parts without text, in words for people.
         dm_threads: whether a top-level direct message began a thread when it arrived; later settings do not move it.
+        bot: id of the bot that posted it, `B…`, and `app` its name; both blank: a person did.
     """
 
     team: str
@@ -107,6 +109,8 @@ class SlackMessage:
     quoted: str = ""
     unreadable: tuple[str, ...] = ()
     dm_threads: bool = False
+    bot: str = ""
+    app: str = ""
 
     @property
     def id(self) -> str:
@@ -252,14 +256,18 @@ class AppView:
 
 
 def message_of(event: dict[str, Any], team: str, *, dm_threads: bool = True) -> SlackMessage | None:
-    """Parse a message event; `None` if it is not a new post by a person.
+    """Parse a message event; `None` if it is not a new post by a person, or in a channel by an app.
 
     Like all parsers here, it raises AttributeError, KeyError, TypeError or ValueError on a malformed event.
     """
-    user, is_of_a_bot = event.get("user"), event.get("bot_id") or event.get("bot_profile")
-    if event.get("subtype") not in _SUBTYPES_OF_PEOPLE or not user or is_of_a_bot or user == _SLACKBOT:
+    bot = event.get("bot_id") or (event.get("bot_profile") or {}).get("id")
+    user = event.get("user") or bot
+    subtype = event.get("subtype")
+    if subtype not in _SUBTYPES_OF_POSTS or not user or user == _SLACKBOT or (subtype == "bot_message" and not bot):
         return None
     content, channel = read(event), _id(event["channel"])
+    if bot and is_direct(channel):
+        return None
     if not (content.own.strip() or content.quoted or content.files or content.unreadable):
         return None
     return SlackMessage(
@@ -274,6 +282,8 @@ def message_of(event: dict[str, Any], team: str, *, dm_threads: bool = True) -> 
         quoted=content.quoted,
         unreadable=content.unreadable,
         dm_threads=dm_threads,
+        bot=_id(bot) if bot else "",
+        app=content.app if bot else "",
     )
 
 
@@ -316,7 +326,7 @@ def home_of(message: dict[str, Any]) -> str | None:
 
 
 def edit_of(event: dict[str, Any], team: str, *, dm_threads: bool = True) -> MessageEdit | None:
-    """Parse an edit; `None` if text and quotes of the person are unchanged: Slack edits messages to unfurl links."""
+    """Parse an edit; `None` if text and quotes of the author are unchanged: Slack edits messages to unfurl links."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     message = _inside(event, now, team, dm_threads)
     if message is None or read_for_edits(now) == read_for_edits(before):
@@ -325,7 +335,7 @@ def edit_of(event: dict[str, Any], team: str, *, dm_threads: bool = True) -> Mes
 
 
 def deletion_of(event: dict[str, Any], team: str, *, dm_threads: bool = True) -> MessageDeletion | None:
-    """Parse a deletion; `None` if the event is not the deletion of a person's message.
+    """Parse a deletion; `None` if the event is not the deletion of a post.
 
     A deleted message with replies leaves a tombstone, which Slack reports as an edit.
     """

@@ -140,6 +140,14 @@ NO_TALK = ThreadTalk()
 
 
 @dataclass(frozen=True, slots=True)
+class BotRules:
+    """The other bots (ids, `B…`) that are answered, and how many messages of bots without a person in between."""
+
+    ids: frozenset[str] = frozenset()
+    exchanges: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class SlackOptions:
     """Options of the Slack side.
 
@@ -148,12 +156,14 @@ class SlackOptions:
         status_interval_s: least time between two edits of a status message, in seconds.
         dm_threads: whether each top-level direct message begins a thread; else a channel is one conversation.
         suggested_prompts: titles and messages that people can send by a click in their direct messages.
+        bots: the other bots that are answered.
     """
 
     stop_reaction: str = "x"
     status_interval_s: float = 2.0
     dm_threads: bool = True
     suggested_prompts: tuple[tuple[str, str], ...] = ()
+    bots: BotRules = BotRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +237,9 @@ class ThreadFacts:
     Args:
         agent: its current instance; `None`: no message there was addressed to an agent.
         latest: by name, the greatest value ever stored, as text: a ts. `talk`: a message that is not addressed to the
-            agent; `muted`, `unmuted`; `read:INSTANCE`: until when this instance has read the thread. Of `person:USER`,
-            the first message of this user to the agent, the least value is kept.
+            agent; `muted`, `unmuted`; `read:INSTANCE`: until when this instance has read the thread; `people`: the last
+            message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to it. Of
+            `person:USER`, the first message of this user to the agent, the least value is kept.
     """
 
     agent: str | None = None
@@ -242,6 +253,21 @@ class ThreadFacts:
         """Return whether the latest `!mute` applied at this time."""
         muted, unmuted = self.latest.get("muted", "~"), self.latest.get("unmuted", "")
         return muted <= ts and not muted < unmuted <= ts
+
+    def bots_may_write(self, ts: str, exchanges: int) -> bool:
+        """Return whether a bot's message of this time is answered: at most this many without a person in between.
+
+        Older ones than the last message of a person to the agent are talk.
+        """
+        people = self.latest.get("people", "")
+        others = (at for name, at in self.latest.items() if name.startswith("exchange:") and people < at != ts)
+        return people < ts and sum(1 for _ in others) < exchanges
+
+    def exchange(self, ts: str, exchanges: int) -> dict[str, str]:
+        """Return the fact that the agent gets a bot's message of this time."""
+        names = [f"exchange:{number}" for number in range(exchanges)]
+        same = next((name for name in names if self.latest.get(name) == ts), None)
+        return {same or min(names, key=lambda name: self.latest.get(name, "")): ts}
 
 
 class ConversationLease(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from connector.events import plain_text
-from connector.protocols import DEFAULT_PARTICIPATION, ChannelRules, ThreadFacts
+from connector.protocols import DEFAULT_PARTICIPATION, BotRules, ChannelRules, ThreadFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ _ADDRESS = re.compile(
 
 _IN_TOPIC = re.compile(r"\[instance:\s*(\w[\w-]*)\s*\]", re.IGNORECASE)
 _NO_RULES = ChannelRules()
+_NO_BOTS: Final = BotRules()
 
 
 class Router:
@@ -31,7 +32,7 @@ class Router:
     The current instance of a conversation is read from the store each time: another process may have changed it.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the last two have defaults
+    def __init__(  # noqa: PLR0913, PLR0917 - the last four have defaults
         self,
         instances: Sequence[Instance],
         runs: RunService,
@@ -39,18 +40,24 @@ class Router:
         bot_user: str,
         channels: Mapping[str, ChannelRules] | None = None,
         topics: ChannelTopics | None = None,
+        bots: BotRules = _NO_BOTS,
+        own_bot: str = "",
     ) -> None:
         self.team = team
         self._topics = topics
-        self.configure(instances, channels or {})
+        self._own_bot = own_bot
+        self.configure(instances, channels or {}, bots)
         self._runs = runs
         self.bot_user = bot_user
 
-    def configure(self, instances: Sequence[Instance], channels: Mapping[str, ChannelRules]) -> None:
-        """Replace the instances (the first one is the default) and the rules of channels by their ids."""
+    def configure(
+        self, instances: Sequence[Instance], channels: Mapping[str, ChannelRules], bots: BotRules = _NO_BOTS
+    ) -> None:
+        """Replace the instances (the first one is the default), the rules of channels by their ids, and of bots."""
         self._instances = {instance.name.lower(): instance for instance in instances}
         self._default = instances[0]
         self._channels = channels
+        self.bots = bots
 
     def instance(self, name: str) -> Instance:
         """Return the instance of this name; one that is no longer configured posts as the default instance does."""
@@ -65,7 +72,8 @@ class Router:
 
         A message is addressed to the bot if it mentions it, or is a direct message; by the policy of its instance and
         channel also if it is a reply of a person who takes part in the thread, or a top-level message, and mentions no
-        one.
+        one. A message of another bot must mention the bot or begin a thread, and its author must be among the allowed
+        ones.
         """
         thread = ThreadFacts()
         if message.thread_ts is not None or self.is_addressed(message):
@@ -75,6 +83,8 @@ class Router:
     def routed(self, message: SlackMessage, thread: ThreadFacts) -> tuple[Instance, str] | None:
         """Return the result of `route` for a message in a known thread."""
         routed = self._resolved(message, thread)
+        if message.bot and not (self.is_heard(message) and thread.bots_may_write(message.ts, self.bots.exchanges)):
+            return None
         if self.is_addressed(message):
             return routed
         answers = self.participation(routed[0], message.channel).answers
@@ -82,13 +92,15 @@ class Router:
             return None
         if message.thread_ts is None:
             pattern = self._rules(message.channel).pattern
-            is_watched = answers == "every" and (pattern is None or pattern.search(message.text) is not None)
+            is_watched = answers == "every" and (pattern is None or pattern.search(f"{message.text}\n{message.quoted}"))
             return routed if is_watched else None
         takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
         return routed if takes_part and not thread.is_muted(message.ts) else None
 
     async def may_steer_only(self, message: SlackMessage) -> bool:
         """Return whether a reply that is not answered is for an active run, because anyone may steer there."""
+        if message.bot:
+            return False
         thread = await self.thread_of(message)
         participation = self.participation(self._resolved(message, thread)[0], message.channel)
         is_heard = participation.answers != "mention" and not thread.is_muted(message.ts)
@@ -130,9 +142,17 @@ class Router:
         return match[1] if match is not None and match[1].lower() in self._instances else None
 
     def is_mention(self, found: dict[str, Any]) -> bool:
-        """Return whether a message from Slack's history mentions the bot."""
-        return f"<@{self.bot_user}" in (found.get("text") or "")
+        """Return whether a person's message from Slack's history mentions the bot."""
+        return f"<@{self.bot_user}" in (found.get("text") or "") and not found.get("bot_id")
 
     def is_addressed(self, message: SlackMessage) -> bool:
         """Return whether the message itself addresses the bot, regardless of its thread."""
-        return message.direct or message.mentions(self.bot_user)
+        return message.direct or (message.mentions(self.bot_user) and self.is_heard(message))
+
+    def is_own(self, message: SlackMessage) -> bool:
+        """Return whether the bot itself posted a message."""
+        return message.user == self.bot_user or message.bot == self._own_bot != ""
+
+    def is_heard(self, message: SlackMessage) -> bool:
+        """Return whether the author of a message is a person or another bot that is answered."""
+        return not message.bot or (message.bot in self.bots.ids and not self.is_own(message))

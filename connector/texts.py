@@ -74,6 +74,11 @@ def handed_over(name: str) -> str:
     return f"🤝 From now on, {name} answers in this thread."
 
 
+def waits_for_person(app: str, exchanges: int) -> str:
+    times = "once" if exchanges == 1 else f"{exchanges} times"
+    return f"🤖 I have answered {escape(app or 'another app')} {times} here. Mention me to continue."
+
+
 def no_instance(names: Sequence[str]) -> str:
     return f"I know no agent of that name. There is {_listed(names, len(names))}"
 

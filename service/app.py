@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import structlog
 
-from connector import AccessRules, ChannelRules, Instance, Persona, RunLimits, SlackOptions, connected
+from connector import AccessRules, BotRules, ChannelRules, Instance, Persona, RunLimits, SlackOptions, connected
 from connector.observer import Observer
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
@@ -174,6 +174,7 @@ def _connector_settings(
             slack.status_interval_s,
             dm_threads=slack.dm == "threads",
             suggested_prompts=tuple((each.title, each.message) for each in slack.suggested_prompts),
+            bots=BotRules(slack.bots, slack.bot_exchanges),
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -57,12 +57,14 @@ class Actor:
     Args:
         home: id of the user's workspace or organisation; `None`: not in the event.
         is_shared: whether the channel is shared with another workspace; `None`: not in the event.
+        is_bot: whether it is another bot that is answered: the rules about users do not apply to it.
     """
 
     user: str
     channel: str
     home: str | None = None
     is_shared: bool | None = False
+    is_bot: bool = False
 
 
 class AccessPolicy:
@@ -87,7 +89,7 @@ class AccessPolicy:
 
     async def refusal(self, actor: Actor) -> str | None:
         """Return why a user may not use the bot here, as a sentence for that user; `None`: allowed."""
-        policy = self.rules
+        policy = replace(self.rules, users=None, external=True, guests=True) if actor.is_bot else self.rules
         if policy.users is not None and actor.user not in policy.users:
             return "You may not use me: my operator allows only certain people. Ask my operator to add you."
         if policy.channels is not None and not actor.channel.startswith("D") and actor.channel not in policy.channels:

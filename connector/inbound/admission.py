@@ -156,7 +156,7 @@ class Admitter:
         if message is not None:
             self._refused[message.id] = None
         is_addressed = message is not None and self._router.is_addressed(message)
-        if message is not None and is_addressed and self.policy.should_notify(actor):
+        if message is not None and is_addressed and not actor.is_bot and self.policy.should_notify(actor):
             log.info("access.refused", user=actor.user, channel=actor.channel)
             arguments = {"channel": message.channel, "user": message.user, "text": refusal}
             if message.thread_ts is not None:
@@ -202,7 +202,7 @@ class Admitter:
         routed = await self._router.route(message)
         if routed is None or not _says_something(message, routed):
             return False
-        if not await self.is_allowed(replace(actor, user=message.user, home=home_of(found))):
+        if not await self.is_allowed(replace(actor, user=message.user, home=home_of(found), is_bot=bool(message.bot))):
             return False
         await self.admit(message, routed, actor, message.ts, edited_ts_of(found))
         return True
@@ -256,9 +256,10 @@ class Admitter:
             except UNREADABLE:
                 log.warning("message.unreadable", conversation=place.conversation_id, ts=found["ts"])
                 continue
-            if message is None:
+            if message is None or self._router.is_own(message):
                 continue
-            actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared)
+            is_bot = bool(message.bot)
+            actor = Actor(message.user, message.channel, home_of(found), catch_up.is_shared, is_bot)
             async with self.in_order(message.place.conversation_id):
                 if message.id in self.admitted:
                     continue
@@ -290,17 +291,17 @@ class Admitter:
         else:
             answer = ThreadNotice(message, texts.unreadable(message.unreadable) if message.unreadable else "")
             mention = InboxEntry(f"{message.id}:mention", "mention", asdict(answer))
-            await self._runs.admit(conversation_id, mention, routed[0].name, takes_part(message))
+            await self._runs.admit(conversation_id, mention, routed[0].name, await self.facts_of(message))
 
     async def _store_message(self, inbound: PendingMessage) -> None:
         entry, message = InboxEntry(inbound.id, "message", asdict(inbound)), inbound.message
         conversation_id = message.place.conversation_id
-        await self._runs.admit(conversation_id, entry, inbound.instance, takes_part(message))
+        await self._runs.admit(conversation_id, entry, inbound.instance, await self.facts_of(message))
         self.admitted[inbound.id] = conversation_id
 
     async def command(self, message: SlackMessage, command: ThreadCommand, thread: ThreadFacts) -> None:
         """Store a command of a person who takes part in the thread; it has effect from now on, at all processes."""
-        notice, agent, facts = ThreadNotice(message), None, takes_part(message)
+        notice, agent, facts = ThreadNotice(message), None, await self.facts_of(message)
         match command:
             case ThreadCommand("instance", name) if name.lower() in map(str.lower, self._router.names()):
                 agent = self._router.instance(name).name
@@ -319,14 +320,28 @@ class Admitter:
         entry = InboxEntry(message.id, "notice", asdict(notice))
         await self._runs.admit(message.place.conversation_id, entry, agent, facts)
 
+    async def facts_of(self, message: SlackMessage) -> dict[str, str]:
+        """Return the facts of a message to an agent: a person takes part in the thread, a bot uses an exchange."""
+        if not message.bot:
+            return {f"person:{message.user}": message.ts, "people": message.ts}
+        return (await self._router.thread_of(message)).exchange(message.ts, self._router.bots.exchanges)
+
+    async def leave_unanswered(self, message: SlackMessage) -> None:
+        """Log the id of a bot that may not be answered; of another one, say once that the thread waits for a person."""
+        if not message.mentions(self._bot_user):
+            return
+        if not self._router.is_heard(message):
+            log.info("bot.not_listed", bot=message.bot, app=message.app, channel=message.channel)
+            return
+        thread, exchanges = await self._router.thread_of(message), self._router.bots.exchanges
+        if not thread.bots_may_write(message.ts, exchanges):
+            notice = ThreadNotice(message, texts.waits_for_person(message.app, exchanges))
+            id_ = f"{message.place.conversation_id}:exchanges:{thread.latest.get('people', '')}"
+            await self._runs.admit(message.place.conversation_id, InboxEntry(id_, "notice", asdict(notice)))
+
     def in_order(self, conversation_id: str) -> asyncio.Lock:
         """Return the lock that serializes the events of one conversation in the order of their arrival."""
         return self._locks.setdefault(conversation_id, asyncio.Lock())
-
-
-def takes_part(message: SlackMessage) -> dict[str, str]:
-    """Return the fact that the author of a message to an agent takes part in the thread."""
-    return {f"person:{message.user}": message.ts}
 
 
 def _prompt_at_work(run: Mapping[str, Any] | None, entries: tuple[InboxEntry, ...]) -> tuple[str | None, str] | None:

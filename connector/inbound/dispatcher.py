@@ -45,6 +45,7 @@ from connector.slack_api.errors import error_boundary
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
+    from connector.events import SlackMessage
     from connector.inbound.intake import Intake
     from connector.setup import Identity
 
@@ -230,13 +231,12 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
         case {"type": "message", "subtype": "message_changed" | "message_deleted"}:
             home = home_of(event.get("message") or event.get("previous_message") or {})
             if (deletion := deletion_of(event, team, dm_threads=dm_threads)) is not None:
-                actor = Actor(deletion.message.user, deletion.message.channel, home, is_shared)
-                return intake.on_deletion(deletion, actor)
+                return intake.on_deletion(deletion, _author(deletion.message, home, is_shared))
             if (edit := edit_of(event, team, dm_threads=dm_threads)) is not None:
-                return intake.on_edit(edit, Actor(edit.message.user, edit.message.channel, home, is_shared))
+                return intake.on_edit(edit, _author(edit.message, home, is_shared))
         case {"type": "message" | "app_mention"}:
             if (message := message_of(event, team, dm_threads=dm_threads)) is not None:
-                actor = Actor(message.user, message.channel, home_of(event), is_shared)
+                actor = _author(message, home_of(event), is_shared)
                 return intake.on_message(message, actor, effective_ts=moment_of(event))
         case {"type": "reaction_added"}:
             if (reaction := reaction_of(event)) is not None:
@@ -255,6 +255,10 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
                 return intake.on_consent(place, click, Actor(click.by, place.channel, home, None))
             return intake.on_stop(place, click, Actor(click.user, place.channel, home, None))
     return None
+
+
+def _author(message: SlackMessage, home: str | None, is_shared: bool) -> Actor:
+    return Actor(message.user, message.channel, home, is_shared, is_bot=bool(message.bot))
 
 
 def _teams(body: dict[str, Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import structlog
 
 from connector.events import StopRequest, ThreadAddress, command_of, is_direct, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
-from connector.inbound.admission import pending_of, takes_part
+from connector.inbound.admission import pending_of
 from connector.message_text import read
 from connector.protocols import InboxEntry
 from connector.runs.run_status import STATUS_KEY
@@ -136,14 +136,18 @@ class Intake:
 
         `effective_ts` is the time of the post, or of the edit that added the mention.
         """
+        if self._router.is_own(message):
+            return
         async with self._in_order(message.place.conversation_id):
             if await self._admit(message, actor, effective_ts):
                 return
             has_agent = await self._note_talk(message, actor)
+            if message.bot:
+                await self._admitter.leave_unanswered(message)
             if not _may_be_a_reply_to_us(message):
                 return
             self._admitter.unrouted.add(message, actor)
-        if not has_agent and await self._look_up_mention(message, actor):
+        if not has_agent and not message.bot and await self._look_up_mention(message, actor):
             # By now the mention is admitted, by this process or another one, or the look-up failed.
             async with self._in_order(message.place.conversation_id):
                 await self._admit(message, actor, effective_ts)
@@ -165,7 +169,7 @@ class Intake:
     async def _command(self, message: SlackMessage, actor: Actor) -> bool:
         """Admit a command for the thread. Return whether the message is one, by a person who takes part."""
         command = command_of(plain_text(message.text, self._bot_user))
-        if command is None:
+        if command is None or message.bot:
             return False
         thread = await self._router.thread_of(message)
         takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
@@ -223,6 +227,8 @@ class Intake:
         If the new text is empty or no longer for an agent, withdraw the message.
         """
         message, unrouted = edit.message, self._admitter.unrouted
+        if not self._router.is_heard(message):
+            return
         async with self._in_order(message.place.conversation_id):
             unrouted.edit(message, actor, edit.event_ts)
         await self._look_up_thread(message, actor)
@@ -282,6 +288,8 @@ class Intake:
     async def on_deletion(self, deletion: MessageDeletion, actor: Actor) -> None:
         """Store the deletion of a message in a conversation with an agent."""
         message = deletion.message
+        if not self._router.is_heard(message):
+            return
         async with self._in_order(message.place.conversation_id):
             self._admitter.unrouted.drop(message.id)
         await self._look_up_thread(message, actor)
@@ -308,7 +316,7 @@ class Intake:
         written = asdict(pending_of(message, routed, change.event_ts, change.id))
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
-            facts = takes_part(message) if placeholder == "message" else None
+            facts = await self._admitter.facts_of(message) if placeholder == "message" else None
             await self._runs.admit(conversation_id, InboxEntry(message.id, placeholder, written), instance.name, facts)
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 

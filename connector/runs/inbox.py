@@ -166,7 +166,7 @@ class Inbox:
         """Wait until these messages, or all, are ready: their names are known or the lookup has timed out."""
         if messages is None:
             messages = [each for each in self.waiting.values() if each.id not in self._ready and not each.is_note]
-        authors = [inbound.message.user for inbound in messages]
+        authors = [inbound.message.user for inbound in messages if not inbound.message.bot]
         mentioned = [user for inbound in messages for user in inbound.mentioned]
         is_urgent = any(inbound.is_urgent for inbound in messages)
         await self._users.look_up(authors, mentioned, _URGENT_WAIT_S if is_urgent else WAIT_S)

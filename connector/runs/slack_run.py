@@ -174,7 +174,7 @@ class SlackRun:
         asks = self._participation.asks_consent and self._router.is_addressed(inbound.message)
         if not asks or user in self.record.consents or inbound.is_late_change or self.is_over:
             return
-        name = await self._background.users.known_name_of(user)
+        name = inbound.message.app or await self._background.users.known_name_of(user)
         labels = {ALLOW_ACTION: f"Let {one_line(name, _NAME_CHARS)} steer", DENY_ACTION: "Not now"}
         markup = texts.may_steer(self.owner, name, self._background.users.with_names(inbound.prompt))
         await self.outbox.add(question_post(f"consent:{user}", markup, f"{run}:{user}", labels))
@@ -278,7 +278,7 @@ class SlackRun:
                         users.with_ids(self.first.prompt),
                         self._on_progress,
                         message_id=self.first.id,
-                        author=users.author(message.user),
+                        author=users.author_of(message),
                         written_s=self.first.written_s,
                         files=message.files,
                         talk=await self._reader.before(self.first),

@@ -109,7 +109,7 @@ class Steering:
         is_urgent = any(each.is_urgent for each in messages)
         for each in messages:
             self._prepared.add(each.id)
-            if each.is_aside and await self._reader.has_read(each.id):
+            if (each.is_aside or each.message.bot) and await self._reader.has_read(each.id):
                 self._inbox.remove((each,))
                 await self._outbox.add(closed={each.seq: "done"})
                 continue
@@ -126,7 +126,7 @@ class Steering:
                 *self._key,
                 users.with_ids(inbound.prompt),
                 message_id=inbound.id,
-                author=users.author(message.user),
+                author=users.author_of(message),
                 written_s=inbound.written_s,
                 files=message.files,
                 talk=self._talk.get(inbound.id, NO_TALK),

@@ -149,10 +149,13 @@ class ThreadReader:
                 message = message_of(found, router.team)
             except UNREADABLE:
                 return
-            if message is None or self._is_withdrawn(found):
+            if message is None or router.is_own(message) or self._is_withdrawn(found):
                 return
             is_addressed = router.routed(message, thread) is not None
-            text, author, files = message.text, MessageAuthor(message.user), message.files
+            text, files = "\n\n".join(filter(None, (message.text, message.quoted))), message.files
+            author = MessageAuthor(message.user)
+            if message.bot:
+                author = self._workspace.background.users.author_of(message)
         prompt = plain_text(text, router.bot_user)
         if command_of(prompt) is None and (prompt or files):
             message_id = f"{router.team}:{found['channel']}:{ts}"

@@ -18,6 +18,7 @@ from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScop
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from connector.events import SlackMessage
     from connector.slack_api.client import SlackClient
 
 log = structlog.get_logger(__name__)
@@ -106,6 +107,14 @@ class Users:
     def author(self, user: str) -> MessageAuthor:
         profile = self.profile(user)
         return MessageAuthor(user) if profile is None else MessageAuthor(user, profile.name or "", profile.tz)
+
+    def author_of(self, message: SlackMessage) -> MessageAuthor:
+        """Return the author of a message: a person, or an app under the name that it gives itself."""
+        return (
+            MessageAuthor(message.user, f"{message.app or 'unnamed'} · app")
+            if message.bot
+            else self.author(message.user)
+        )
 
     def with_names(self, text: str) -> str:
         """Replace the ids in mentions by names, where these are known."""

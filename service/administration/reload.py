@@ -35,6 +35,8 @@ _LIVE = (
     "slack.channels",
     "slack.external",
     "slack.guests",
+    "slack.bots",
+    "slack.bot_exchanges",
     "slack.stop_reaction",
     "slack.status_interval_s",
     "slack.suggested_prompts",

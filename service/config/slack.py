@@ -34,6 +34,14 @@ UserId = Annotated[
 ChannelId = Annotated[
     str, _id(r"[CG][A-Z0-9]{2,}", "channel id such as C012AB3CD", "at the end of the channel's details, under About")
 ]
+BotId = Annotated[
+    str,
+    _id(
+        r"B[A-Z0-9]{2,}",
+        "bot id such as B012AB3CD",
+        "as `bot_id` in the bot's messages, and the service logs it (bot.not_listed) when the bot mentions the agent",
+    ),
+]
 
 
 def _imported(given: object) -> object:
@@ -77,6 +85,9 @@ class SlackConfig(Section):
         channels: ids of the channels in which the bot answers. Default: all that it is a member of.
         external: whether users of other workspaces have access in shared channels.
         guests: whether guests of the workspace have access. Allowed by default: a member invited them to the channel.
+        bots: ids of other bots whose mentions are answered, and whose messages begin threads in channels with
+            `answer: every`. Default: none.
+        bot_exchanges: most messages of bots that are answered in a thread before a person writes to the agent.
         rate_scale: factor on Slack's rate limits, for apps to which Slack grants higher ones.
         stop_reaction: name of the emoji that stops a run, without colons.
         status_interval_s: least time between two edits of a status message.
@@ -92,6 +103,8 @@ class SlackConfig(Section):
     channels: frozenset[ChannelId] | None = Field(default=None, min_length=1)
     external: bool = False
     guests: Literal["allow", "deny"] = "allow"
+    bots: frozenset[BotId] = frozenset()
+    bot_exchanges: int = Field(default=3, ge=1, le=100)
     rate_scale: float = Field(default=1, gt=0, allow_inf_nan=False)
     stop_reaction: str = "x"
     status_interval_s: float = Field(default=2, ge=0.5, allow_inf_nan=False)

@@ -25,7 +25,7 @@ Process = Callable[..., AbstractAsyncContextManager[Chat]]
 
 @pytest.fixture
 async def slack() -> AsyncIterator[LocalSlack]:
-    async with LocalSlack() as slack:
+    async with LocalSlack(apps=("pager",)) as slack:
         yield slack
 
 

@@ -46,12 +46,8 @@ BY_A_PERSON = {
     "a post with an unfurled link": {"attachments": [{"from_url": "https://example.com", "id": 1}]},
 }
 BY_NO_PERSON = {
-    "our own post": {"user": "U0BOT", "bot_id": "B0BOT", "app_id": "A0BOT", "bot_profile": BOT_PROFILE},
-    "another bot's post": {"user": "U0OTHER", "bot_id": "B0OTHER", "app_id": "A0OTHER", "bot_profile": BOT_PROFILE},
-    "another bot's mention of us": {"type": "app_mention", "bot_id": "B0OTHER", "bot_profile": BOT_PROFILE},
-    "a bot with a profile only": {"bot_profile": BOT_PROFILE},
-    "an old bot's post": {"subtype": "bot_message", "bot_id": "B0OTHER", "username": "Other", "user": None},
-    "a post under a persona": {"subtype": "bot_message", "bot_id": "B0BOT", "username": "Alpha", "icons": {}},
+    "a post by a bot without an id": {"subtype": "bot_message", "username": "Other"},
+    "an app's post in direct messages": {"channel": "D1", "bot_id": "B0OTHER", "bot_profile": BOT_PROFILE},
     "Slackbot": {"user": "USLACKBOT"},
     "Slackbot's answer": {"subtype": "slackbot_response", "user": "USLACKBOT"},
     **{
@@ -70,11 +66,27 @@ BY_NO_PERSON = {
 }
 
 
+BY_AN_APP = {
+    "a post": {"user": "U0OTHER", "bot_id": "B0OTHER", "app_id": "A0OTHER", "bot_profile": BOT_PROFILE},
+    "a mention": {"type": "app_mention", "user": "U0OTHER", "bot_id": "B0OTHER", "bot_profile": BOT_PROFILE},
+    "a profile without a bot id": {"user": "U0OTHER", "bot_profile": BOT_PROFILE | {"id": "B0OTHER"}},
+    "a post of an older app": {"subtype": "bot_message", "bot_id": "B0OTHER", "username": "Other", "user": None},
+}
+
+
+@pytest.mark.parametrize("fields", BY_AN_APP.values(), ids=BY_AN_APP)
+def test_a_post_by_an_app_names_its_bot(fields):
+    message = message_of({**POSTED, **fields}, "T1")
+    assert message is not None
+    assert (message.bot, bool(message.app)) == ("B0OTHER", True)
+    assert message.user == (fields.get("user") or "B0OTHER")
+
+
 @pytest.mark.parametrize("fields", BY_A_PERSON.values(), ids=BY_A_PERSON)
 def test_a_post_by_a_person_is_a_message(fields):
     message = message_of({**POSTED, **fields}, "T1")
     assert message is not None
-    assert (message.id, message.user, message.direct) == (f"T1:C1:{TS}", "U1", False)
+    assert (message.id, message.user, message.direct, message.bot) == (f"T1:C1:{TS}", "U1", False, "")
 
 
 @pytest.mark.parametrize("fields", BY_NO_PERSON.values(), ids=BY_NO_PERSON)
@@ -117,11 +129,9 @@ def test_a_new_text_is_an_edit():
         ({"attachments": [{"id": 1}]}, {"attachments": []}),
         ({}, {"reply_count": 1, "reply_users": ["U2"], "latest_reply": LATER, "thread_ts": TS}),
         ({}, {"pinned_to": ["C1"], "pinned_info": {}}),
-        ({"bot_id": "B0BOT", "user": "U0BOT"}, {"bot_id": "B0BOT", "user": "U0BOT", "text": "⚙️ Reading…"}),
-        ({"subtype": "bot_message"}, {"subtype": "bot_message", "bot_id": "B0OTHER", "text": "other"}),
         ({}, {"subtype": "tombstone", "user": "USLACKBOT", "text": "This message was deleted."}),
     ],
-    ids=["unfurled", "unfurl removed", "reply", "pinned", "our status", "another bot's edit", "tombstone"],
+    ids=["unfurled", "unfurl removed", "reply", "pinned", "tombstone"],
 )
 def test_a_change_without_a_new_text_of_a_person_is_no_edit(before, after):
     assert edit_of(changed(before, after), "T1") is None
@@ -133,11 +143,6 @@ def test_a_deletion_and_a_tombstone_have_the_deleted_message():
     for event in (deleted, tombstone):
         message = deletion_of(event, "T1").message
         assert (message.id, message.user, message.text) == (f"T1:C1:{TS}", "U1", "<@U0BOT> look")
-
-
-def test_the_deletion_of_a_bots_message_is_none_of_a_persons():
-    event = {**changed({"bot_id": "B0OTHER"}, {}), "subtype": "message_deleted", "deleted_ts": TS}
-    assert deletion_of({**event, "message": None}, "T1") is None
 
 
 @pytest.mark.parametrize("item", [{"type": "file", "file": "F1"}, {"type": "file_comment"}, {}, None])
