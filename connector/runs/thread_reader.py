@@ -108,8 +108,9 @@ class ThreadReader:
             if float(since or 0) < float(each["ts"]) < float(until) and each["ts"] != inbound.message.ts:
                 found += self._talk_of({**each, "channel": place.channel}, thread)
                 if self._workspace.router.is_mention(each):  # its event may arrive later
-                    person = f"person:{each.get('user')}"
-                    thread = replace(thread, latest={person: each["ts"], **thread.latest})
+                    person, ts = f"person:{each.get('user')}", each["ts"]
+                    first = min(ts, thread.latest.get(person, ts))
+                    thread = replace(thread, latest={**thread.latest, person: first})
         ids = {talk.id for talk, _ in found}
         known = await self._delivered(self._instance.name, ids)
         # A message to an agent comes by its own event, and is talk for the others after that agent has read it.
