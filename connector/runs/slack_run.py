@@ -14,7 +14,7 @@ from connector import texts
 from connector.events import ALLOW_ACTION, DENY_ACTION
 from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
-from connector.protocols import Refused, RunFailed, StateChanges
+from connector.protocols import NO_TALK, Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
 from connector.runs.outbox import Outbox, agent_post, question_post, service_post
 from connector.runs.run_status import STATUS_KEY, RunStatus
@@ -260,6 +260,9 @@ class SlackRun:
             if self.record.gap is not None and await self._was_answered(self.record.gap):
                 raise RunFailed(texts.RESTORED)
             await self._wait_for_slot()
+            talk = NO_TALK
+            if not (isinstance(self._start_mode, Resumed | Unrecoverable) or self._is_suspending or self._is_stopped):
+                talk = await self._reader.before(self.first)
             match self._start_mode:
                 case Unrecoverable(why):
                     raise why
@@ -281,7 +284,7 @@ class SlackRun:
                         author=users.author_of(message),
                         written_s=self.first.written_s,
                         files=message.files,
-                        talk=await self._reader.before(self.first),
+                        talk=talk,
                         notes=self._inbox.give_notes(self.instance.name) | self._background.app_views.news_for(message),
                         fence=self._lease.claim.token,
                     )
