@@ -259,9 +259,13 @@ class ThreadFacts:
 
         Older ones than the last message of a person to the agent are talk.
         """
+        return self.latest.get("people", "") < ts and not self.last_exchange(ts, exchanges)
+
+    def last_exchange(self, ts: str, exchanges: int) -> str:
+        """Return the ts of the last message of a bot to the agent if no other one is answered; blank: one may be."""
         people = self.latest.get("people", "")
-        others = (at for name, at in self.latest.items() if name.startswith("exchange:") and people < at != ts)
-        return people < ts and sum(1 for _ in others) < exchanges
+        others = [at for name, at in self.latest.items() if name.startswith("exchange:") and people < at != ts]
+        return max(others) if people < ts and len(others) >= exchanges else ""
 
     def exchange(self, ts: str, exchanges: int) -> dict[str, str]:
         """Return the fact that the agent gets a bot's message of this time."""

@@ -334,10 +334,10 @@ class Admitter:
             log.info("bot.not_listed", bot=message.bot, app=message.app, channel=message.channel)
             return
         thread, exchanges = await self._router.thread_of(message), self._router.bots.exchanges
-        if not thread.bots_may_write(message.ts, exchanges):
+        if last := thread.last_exchange(message.ts, exchanges):
             notice = ThreadNotice(message, texts.waits_for_person(message.app, exchanges))
-            id_ = f"{message.place.conversation_id}:exchanges:{thread.latest.get('people', '')}"
-            await self._runs.admit(message.place.conversation_id, InboxEntry(id_, "notice", asdict(notice)))
+            entry = InboxEntry(f"{message.place.conversation_id}:exchanges:{last}", "notice", asdict(notice))
+            await self._runs.admit(message.place.conversation_id, entry)
 
     def in_order(self, conversation_id: str) -> asyncio.Lock:
         """Return the lock that serializes the events of one conversation in the order of their arrival."""
