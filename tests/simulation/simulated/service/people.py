@@ -13,7 +13,7 @@ from connector.inbound.intake import NotNow
 from simulated.simulation import Simulation
 
 from .replica import Replica
-from .slack import BOT, DIRECT, TEAM, Slack, SlackMessage, tombstone_of
+from .slack import BOT, BOT_IDS, DIRECT, OTHER_BOT, TEAM, Slack, SlackMessage, tombstone_of
 
 _PEOPLE = ("UANN", "UBEN", "UCAM")
 _STATUS_KEY = ":status"
@@ -157,14 +157,14 @@ def _fields(message: SlackMessage) -> dict[str, Any]:
     fields = {"user": message.user, "ts": message.ts, "text": message.text, "type": "message"}
     if not message.is_root:
         fields["thread_ts"] = message.thread_ts
-    if message.user == BOT:
-        fields["bot_id"] = "B1"
+    if message.user in BOT_IDS:
+        fields["bot_id"] = BOT_IDS[message.user]
     return fields
 
 
 @dataclass(slots=True)
 class WrittenMessage:
-    """A message of a person.
+    """A message of a person or another bot.
 
     Attributes:
         word: is in its text and in no other's, followed by the number of its version.
@@ -187,6 +187,10 @@ class WrittenMessage:
     @property
     def id(self) -> str:
         return f"{TEAM}:{self.message.channel}:{self.message.ts}"
+
+    @property
+    def is_of_bot(self) -> bool:
+        return self.message.user == OTHER_BOT
 
     @property
     def conversation(self) -> str:
@@ -292,10 +296,18 @@ class People:
             self._mute(thread_ts)
         elif sim.occurs("policies", 0.4):
             self._click(thread_ts)
+        elif sim.occurs("bots", 0.6):
+            self._page(thread, thread_ts)
         else:
             self._write(thread_ts)
 
-    def _write(self, thread_ts: str | None, *, is_mention: bool | None = None) -> WrittenMessage:
+    def _page(self, thread: Sequence[WrittenMessage], thread_ts: str) -> None:
+        """Write as the other bot, which waits until Slack has delivered its last message."""
+        if all(each.is_over for each in thread if each.is_of_bot):
+            self._sim.count("message of a bot")
+            self._write(thread_ts, is_mention=self._sim.rng.random() < 0.8, author=OTHER_BOT)
+
+    def _write(self, thread_ts: str | None, *, is_mention: bool | None = None, author: str = "") -> WrittenMessage:
         sim = self._sim
         word = f"m{next(self._words)}"
         text = f"! {word}.1" if sim.occurs("urgent steers", 0.3) else f"{word}.1"
@@ -305,8 +317,9 @@ class People:
             is_mention = thread_ts is None or sim.rng.random() < 0.2
         if self._slack.channel == DIRECT and thread_ts is None:
             sim.count("thread of direct messages")
-        author = self._author(thread_ts)
-        message = self._slack.write(author, f"<@{BOT}> {text}" if is_mention else text, thread_ts)
+        message = self._slack.write(
+            author or self._author(thread_ts), f"<@{BOT}> {text}" if is_mention else text, thread_ts
+        )
         written = WrittenMessage(message, word, is_mention=is_mention)
         self._post(written)
         sim.count("written")
@@ -384,8 +397,7 @@ class People:
 
     def _mute(self, thread_ts: str) -> None:
         word = self._sim.rng.choice(["!mute", "!mute", "!unmute"])
-        mentions = [each for each in self.written if each.is_mention and each.message.thread_ts == thread_ts]
-        message = self._slack.write(self._sim.rng.choice(mentions).message.user, word, thread_ts)
+        message = self._slack.write(self._sim.rng.choice(self._callers(thread_ts)), word, thread_ts)
         self.muted.add(thread_ts)
         self._sim.log(message.user, f"writes {message.ts} {message.text!r}")
         self._sim.count(word)
@@ -405,7 +417,12 @@ class People:
 
     def _author(self, thread_ts: str | None = None) -> str:
         """Return a person, in most cases one who takes part in the thread."""
-        mentions = [each for each in self.written if each.is_mention and each.message.thread_ts == thread_ts]
-        if mentions and self._sim.rng.random() < 0.8:
-            return self._sim.rng.choice(mentions).message.user
+        callers = self._callers(thread_ts)
+        if callers and self._sim.rng.random() < 0.8:
+            return self._sim.rng.choice(callers)
         return self._sim.rng.choice(_PEOPLE)
+
+    def _callers(self, thread_ts: str | None) -> list[str]:
+        """Return the authors of the mentions in a thread."""
+        people = (each for each in self.written if each.is_mention and not each.is_of_bot)
+        return [each.message.user for each in people if each.message.thread_ts == thread_ts]

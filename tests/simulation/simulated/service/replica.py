@@ -16,7 +16,7 @@ from connector.events import SlackMessage
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
-from connector.protocols import ChannelRules, Instance, Participation, Persona
+from connector.protocols import BotRules, ChannelRules, Instance, Participation, Persona
 from connector.routing import Router
 from connector.runs.background_tasks import WorkspaceContext
 from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
@@ -30,11 +30,12 @@ from simulated.engine import PROCESS
 from simulated.simulation import Simulation
 
 from .agent import AGENTS
-from .slack import BOT, TEAM, WebClient
+from .slack import BOT, BOT_IDS, OTHER_BOT, TEAM, WebClient
 
 _AGENT = ModuleConfig(module="staged", source=str(Path(__file__).parent / "agent_module.py"))
 _INSTANCES = [Instance(name, Persona(name.title(), ":owl:")) for name in ("alpha", "beta")]
 _NO_CHANNELS: dict[str, ChannelRules] = {}
+_BOTS = BotRules(frozenset({BOT_IDS[OTHER_BOT]}), 2)
 # The share of Slack's rate limits with which calls have to wait for each other.
 _LOW_RATE_LIMITS = 0.4
 
@@ -174,7 +175,7 @@ class Replica:
         runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
         participation = Participation() if parts.ignores_policy else environment.participation
         instances = [replace(each, participation=participation) for each in _INSTANCES]
-        router = Router(instances, runs, TEAM, BOT)
+        router = Router(instances, runs, TEAM, BOT, bots=_BOTS, own_bot=BOT_IDS[BOT])
         logs = retrying(log_store, policy)
         async with (
             runs,
@@ -201,7 +202,7 @@ class Replica:
             reloads = itertools.count(1)
             self.reload = lambda: (
                 sessions.configure(_config(f"Reload {next(reloads)}.", **options), ()),
-                router.configure(instances, _NO_CHANNELS),
+                router.configure(instances, _NO_CHANNELS, _BOTS),
                 self.slots.configure(self._limits),
             )
             self.is_connected = True

@@ -18,6 +18,9 @@ from simulated.simulation import Simulation
 TEAM = "T1"
 CHANNEL, DIRECT = "C1", "D1"
 BOT = "UBOT"
+# The ids of the bots, by their users.
+OTHER_BOT = "UPAGER"
+BOT_IDS = {BOT: "B1", OTHER_BOT: "B2"}
 _EPOCH_S = 1_700_000_000
 # The number of messages of a channel in one response.
 _LATEST = 200
@@ -78,8 +81,8 @@ class SlackMessage:
             ]
         if self.metadata:
             data["metadata"] = self.metadata
-        if self.user == BOT:
-            data["bot_id"] = "B1"
+        if self.user in BOT_IDS:
+            data["bot_id"] = BOT_IDS[self.user]
         if self.username is not None:
             data["username"] = self.username
         return data

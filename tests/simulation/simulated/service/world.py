@@ -69,11 +69,13 @@ FEATURES = {
     "mutes": 0.2,
     # Each direct message begins a thread, and needs no mention. All threads have an agent.
     "direct messages": 0.25,
+    # Another bot, which is answered a few times before a person writes.
+    "bots": 0.2,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
-    "direct messages",
+    *("direct messages", "bots"),
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0

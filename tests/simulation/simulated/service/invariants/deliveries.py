@@ -90,6 +90,19 @@ def steering(case: Evidence, participation: Participation, clicks: Collection[Cl
                     yield f"{written.word} steered a run of {agent} that began with {first.word}."
 
 
+def exchanges(case: Evidence, most: int) -> Iterator[str]:
+    """Before a person writes to an agent, at most this many messages of bots are answered."""
+    as_talk = {each for row in case.all_rows for each in row.get("metadata", {}).get("talk", ())}
+    answered = 0
+    for written in sorted(case.written, key=lambda each: float(each.message.ts)):
+        if not written.is_of_bot:
+            answered = 0 if written.id in case.seqs else answered
+        elif case.times_delivered(written.id) and written.id not in as_talk:
+            answered += 1
+        if answered > most:
+            yield f"{written.word} is the {answered}th message of a bot that was answered without a person in between."
+
+
 def _may_steer(
     case: Evidence,
     participation: Participation,

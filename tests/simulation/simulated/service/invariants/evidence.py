@@ -109,7 +109,12 @@ class Evidence:
         return self.record.ends.get(entry_id)
 
     def is_for_agent(self, written: WrittenMessage) -> bool:
-        """Whether a message is for an agent: it mentions one, or its author takes part and the thread is not muted."""
+        """Whether a message is for an agent: it mentions one, or its author takes part and the thread is not muted.
+
+        That of a bot may be for an agent.
+        """
+        if written.is_of_bot:
+            return False
         return BOT in written.message.text or (not self.is_muted and self.takes_part(written))
 
     @property
@@ -133,9 +138,9 @@ class Evidence:
         )
 
     def times_delivered(self, message_id: str) -> int:
-        """How often a message was read; what one agent read is talk for the others."""
+        """How often a message was read; what one agent read is talk for the others, and some is talk for all."""
         as_talk = sum(row.get("metadata", {}).get("talk", []).count(message_id) for row in self.all_rows)
-        return sum(ids.count(message_id) for ids in self.delivered.values()) - as_talk or as_talk
+        return sum(ids.count(message_id) for ids in self.delivered.values()) - as_talk or min(as_talk, 1)
 
     def stored_texts(self, agent: str) -> dict[str, bool]:
         """The texts in an agent's log, in order; the value is False for remarks with tool calls."""

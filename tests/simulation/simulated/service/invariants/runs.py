@@ -85,7 +85,7 @@ def endings(case: Evidence) -> Iterator[str]:
 
 
 def recorded_ends(case: Evidence, *, may_lack_last: bool) -> Iterator[str]:
-    """The log of an agent has one end after each prompt; the next prompt adds one that an outage kept from the log."""
+    """The log of an agent has one end after each prompt; the next prompt adds one that the store kept from it."""
     for agent, recorded in case.run_ends.items():
         ends = [*recorded, "unknown"] if may_lack_last and recorded[-1:] == ["prompt"] else recorded
         if [end == "prompt" for end in ends] != [True, False] * (len(ends) // 2):
