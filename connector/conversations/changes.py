@@ -70,7 +70,7 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
             state.workspace.background.unmark_accepted(target.message)
     elif run is not None and target.id == run.first.id and not run.is_over:
         state.workspace.observer.stopped("deletion", deletion.message.user, state.id, run.record.id)
-        await _stop_run(state, run, entry, deletion.message.user, deletion.written_s)
+        await _stop_run(state, run, entry, deletion.message.user, deletion.written_s, withdraws_first=True)
     else:
         await _queue_change(state, entry, replace(taken_back, instance=target.instance))
 
@@ -100,7 +100,8 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
     is_recent = starter is not None and float(stop.at) >= float(starter.message.ts)
     stops_starter = run is None and is_recent and not names_run
     if run is not None and is_meant and run.can_be_stopped:
-        await _stop_run(state, run, entry, stop.user, float(stop.at))
+        is_own = (stop.ts, stop.user) == (run.first.message.ts, run.first.message.user)
+        await _stop_run(state, run, entry, stop.user, float(stop.at), withdraws_first=is_own)
     elif run is not None and not run.is_over and stop.is_own and _message_id(state, stop) in run.delivered_ids:
         read = Notice(state.somewhere, f"{_message_id(state, stop)}:read", texts.READ_ALREADY)
         await state.announce(read, {entry.seq: "done"})
@@ -141,9 +142,11 @@ async def apply_consent(state: ConversationState, entry: InboxEntry, consent: Co
     background.spawn(background.client.update(place.channel, consent.ts, lambda: Content(escape(text)), CallSlot()))
 
 
-async def _stop_run(state: ConversationState, run: SlackRun, entry: InboxEntry, user: str, at_s: float) -> None:
+async def _stop_run(  # noqa: PLR0913 - the parts of a stop
+    state: ConversationState, run: SlackRun, entry: InboxEntry, user: str, at_s: float, *, withdraws_first: bool
+) -> None:
     """Stop the active run for a request made by this user at this time, in seconds since the epoch."""
-    run.stop(user)
+    run.stop(user, withdraws_first=withdraws_first)
     await state.hold(at_s)
     record, held_seq = asdict(run.record), state.inbox.latest_held_seq()
     await state.lease.write(StateChanges(run=record, held_seq=held_seq, closed={entry.seq: "done"}))

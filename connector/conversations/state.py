@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ class ConversationState:
         closed: dict[int, End] = {each.seq: "" for each in inbox.given.values() if each.id in read}
         if first.id not in read and not run.is_requeued:
             closed[first.seq] = "withdrawn" if run.record.stopped_by else "refused"
-        for aside in inbox.asides():
+        for aside in await self._asides():
             closed.setdefault(aside.seq, "done")
             if aside.id not in read:
                 self.workspace.background.unmark_accepted(aside.message)
@@ -100,9 +101,18 @@ class ConversationState:
 
     async def drop_asides(self) -> None:
         """Close the messages that only an active run would have read; the next run reads them as talk."""
-        if asides := self.inbox.asides():
+        if asides := await self._asides():
             self.inbox.remove(asides)
             await self.lease.write(StateChanges(closed={each.seq: "done" for each in asides}))
+
+    async def _asides(self) -> list[PendingMessage]:
+        """Return the asides; the mention by which the author of one takes part may have arrived after it."""
+        if asides := self.inbox.asides():
+            thread = await self.workspace.runs.thread_of(self.id)
+            for each in asides:
+                if self.workspace.router.routed(each.message, thread) is not None:
+                    self.inbox.replace(replace(each, is_aside=False))
+        return self.inbox.asides()
 
     async def hold(self, stopped_s: float) -> None:
         """Keep messages written up to the time of a stop from starting a run, also those that arrive later."""

@@ -139,8 +139,14 @@ class SlackRun:
             return stop.run == self.record.id
         return stop.ts is None or stop.ts == self.first.message.ts or self.status.is_mine(stop.ts)
 
-    def stop(self, user: str) -> None:
-        """Stop gracefully; on a second call, immediately."""
+    def stop(self, user: str, *, withdraws_first: bool = False) -> None:
+        """Stop gracefully; on a second call, immediately.
+
+        `withdraws_first`: the author takes the first message back, so no later run reads it either.
+        """
+        if withdraws_first and self.record.was_waiting and not self._is_first_delivered:
+            self.record = replace(self.record, was_waiting=False)
+            self._background.unmark_accepted(self.first.message)
         if self.is_over:
             return
         by = self.record.stopped_by or user

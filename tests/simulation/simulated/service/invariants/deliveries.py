@@ -39,8 +39,8 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
         if times:
             yield f"{name} was read, and never accepted."
         return
-    if end == "done" and not case.takes_part(written):
-        return  # an aside that no run has read: it may be read as talk
+    if end == "done" and not case.took_part(written):
+        return  # an aside that no run has read: it may be read as talk, unless its author's mention arrives later
     outcomes = {
         "delivered": bool(times),
         "withdrawn": end == "withdrawn",
@@ -283,12 +283,16 @@ def stopped_before_read(case: Evidence) -> Iterator[str]:
 
 
 def crossed_out(case: Evidence, within_s: float) -> Iterator[str]:
-    """A pending message with an ❌ of its author is withdrawn, and a notice of that has such an ❌."""
+    """A pending message with an ❌ of its author is withdrawn, and a notice of that has such an ❌.
+
+    An ❌ whose event overtakes that of its message has no effect on it.
+    """
     for written in case.written:
         own = [each for each in case.reactions if each.message is written.message and each.user == written.message.user]
         if written.id not in case.seqs:  # talk
             continue
-        accepted_s = min((case.accepted_s[each.id] for each in own if each.id in case.seqs), default=inf)
+        known = (each.id for each in own if case.seqs.get(each.id, 0) > case.seqs[written.id])
+        accepted_s = min((case.accepted_s[each] for each in known), default=inf)
         if written.id in case.waiting and accepted_s < inf and not written.is_stop:
             yield f"{written.word} is pending, and its author has withdrawn it."
         if accepted_s + within_s < case.read_s.get(written.id, 0.0) and written.id not in case.runs_by_message:

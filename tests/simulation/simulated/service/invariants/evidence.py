@@ -137,6 +137,12 @@ class Evidence:
             )
         )
 
+    def took_part(self, written: WrittenMessage) -> bool:
+        """Whether an accepted message was accepted after a mention of its author, and not deleted."""
+        mentions = (each for each in self.written if each.is_mention and each.message.user == written.message.user)
+        seqs = (self.seqs.get(each.id, len(self.seqs) + 1) for each in mentions)
+        return written.deletion is None and (self.is_direct or min(seqs, default=len(self.seqs)) < self.seqs[written.id])
+
     def times_delivered(self, message_id: str) -> int:
         """How often a message was read; what one agent read is talk for the others, and some is talk for all."""
         as_talk = sum(row.get("metadata", {}).get("talk", []).count(message_id) for row in self.all_rows)
