@@ -82,7 +82,8 @@ class Inbox:
 
     def is_held(self, inbound: PendingMessage) -> bool:
         """Return whether a stop keeps the message from starting a run."""
-        return inbound.seq in self._held or inbound.seq <= self._inherited
+        was_held = inbound.seq <= self._inherited and inbound.written_s <= self.stopped_s
+        return inbound.seq in self._held or was_held
 
     def may_be_read(self, inbound: PendingMessage) -> bool:
         """Return whether no catch-up can still find an older message."""

@@ -28,6 +28,8 @@ from .store_observer import StoreObserver
 
 # So long that two such texts are two messages in Slack.
 _FILLER = "and so on " * 250
+# The retries of a failed call; the next failure ends the run.
+_RETRIES = 3
 
 # The state of all agents, in the context of every process.
 AGENTS: contextvars.ContextVar[AgentState] = contextvars.ContextVar("agents")
@@ -44,12 +46,16 @@ class ToolCallRecord:
 
 @dataclass(slots=True)
 class AgentState:
-    """What all models and tools share. `active` counts the calls of a process by "model" and "tool"."""
+    """What all models and tools share. `active` counts the calls of a process by "model" and "tool".
+
+    `overloads` are the consecutive failures of the model in a conversation.
+    """
 
     sim: Simulation
     observer: StoreObserver
     tool: type[Tool]
     active: Counter[tuple[int, str]] = field(default_factory=Counter)
+    overloads: Counter[str] = field(default_factory=Counter)
     tool_calls: list[ToolCallRecord] = field(default_factory=list)
     texts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     calls: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -99,7 +105,11 @@ class Model:
         for problem in problems_of(request):
             sim.violation(f"A provider would refuse a request of {self._conversation}: {problem}.")
         if sim.occurs("failing model", 0.1):
+            agents.overloads[self._conversation] += 1
+            if agents.overloads[self._conversation] > _RETRIES:
+                agents.observer.failed(self._conversation, process)
             raise ProviderUnavailableError("overloaded")
+        agents.overloads[self._conversation] = 0
         if sim.occurs("permanent model errors", 0.12):
             agents.observer.failed(self._conversation, process)
             sim.count("permanent model error")

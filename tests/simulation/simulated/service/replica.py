@@ -199,11 +199,13 @@ class Replica:
             sessions.watch(sim, self.slots)
             self.intake = Intake(context, runs, workers, admitter, BOT)
             self.notes = Notes(runs.admit, [each.name for each in _INSTANCES])
-            reloads = itertools.count(1)
-            self.reload = lambda: (
-                sessions.configure(_config(f"Reload {next(reloads)}.", **options), ()),
-                router.configure(instances, _NO_CHANNELS, _BOTS),
-                self.slots.configure(self._limits),
+            reloads, here = itertools.count(1), contextvars.copy_context()
+            self.reload = lambda: here.run(
+                lambda: (
+                    sessions.configure(_config(f"Reload {next(reloads)}.", **options), ()),
+                    router.configure(instances, _NO_CHANNELS, _BOTS),
+                    self.slots.configure(self._limits),
+                )
             )
             self.is_connected = True
             sim.log("process", f"{self.number} is connected")

@@ -72,6 +72,7 @@ class ConversationState:
         waiting: the sequence numbers of the open inbox entries.
         notes: those of notes, which start no run.
         stops: the times of the stops among them.
+        stopped_keys: the notices of runs that were stopped before they began.
         stopped_s: the time of the latest stop that had an effect; it holds back older messages that come later, too.
         written: the time of each entry.
         changed: the time of each entry, or of the edit that it contains.
@@ -89,6 +90,7 @@ class ConversationState:
     posts: dict[str, bool] = field(default_factory=dict)
     stops: dict[int, str] = field(default_factory=dict)
     stopped_s: float = 0.0
+    stopped_keys: frozenset[str] = frozenset()
     written: dict[int, str] = field(default_factory=dict)
     changed: dict[int, float] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
@@ -233,9 +235,11 @@ class StoreObserver:
     def _effective_stops(self, state: ConversationState, changes: StateChanges) -> set[int]:
         """Return the stops that had an effect: no older message before them starts a run by itself."""
         run = changes.run or {}
-        is_stopped = run.get("stopped_by") is not None or changes.held_seq is not None
+        is_stopped = run.get("stopped_by") is not None or bool(changes.held_seq)
         # A stop before its run; the notice of a withdrawn message has another key.
-        has_effect = is_stopped or any(str(item.get("key")).endswith(":stopped") for item in run.get("cleanup", ()))
+        keys = {key for item in run.get("cleanup", ()) if (key := str(item.get("key"))).endswith(":stopped")}
+        has_effect = is_stopped or not keys <= state.stopped_keys
+        state.stopped_keys |= keys
         return state.stops.keys() & changes.closed.keys() if has_effect else set()
 
     def _note_run(self, conversation_id: str, process: int, record: Mapping[str, Any], *, is_started: bool) -> None:

@@ -73,21 +73,22 @@ def talk(case: Evidence, participation: Participation) -> Iterator[str]:
 
 
 def steering(case: Evidence, participation: Participation, clicks: Collection[Click]) -> Iterator[str]:
-    """A run reads only messages of users that may steer it."""
+    """A run reads only messages of users that may steer it; older ones come before its prompt."""
     by_id = {each.id: each for each in case.written}
     for agent, rows in case.rows.items():
         first: WrittenMessage | None = None
+        read: list[WrittenMessage] = []
         for row in rows:
             metadata = row.get("metadata", {})
             first = by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted"), first)
-            for entry_id in metadata.get("injections", ()):
-                written = by_id.get(entry_id.partition(":edit:")[0].removesuffix(":deleted"))
-                if (
-                    written is not None
-                    and first is not None
-                    and not _may_steer(case, participation, clicks, first, written)
-                ):
+            ids = (each.partition(":edit:")[0].removesuffix(":deleted") for each in metadata.get("injections", ()))
+            read += [by_id[each] for each in ids if each in by_id]
+            if first is None or row["role"] == "user":
+                continue
+            for written in read:
+                if not _may_steer(case, participation, clicks, first, written):
                     yield f"{written.word} steered a run of {agent} that began with {first.word}."
+            read = []
 
 
 def exchanges(case: Evidence, most: int) -> Iterator[str]:
