@@ -182,7 +182,7 @@ def _must_be_first(case: Evidence, older: str, newer: str, older_s: float) -> bo
     mentions = [each.id for each in _accepted_mentions(case) if each.message.posted_s <= older_s]
     mention = min(mentions, key=case.seqs.__getitem__, default=newer)
     is_in_time = case.accepted_s[older] - case.accepted_s[mention] < _OLDER_FIRST_S
-    urgent = (each.id for each in case.written if each.message.text.startswith("!"))
+    urgent = (each.id for each in case.written if "! " in each.message.text)
     after_urgent = any(case.seqs[mention] < case.seqs.get(each, inf) < case.seqs[older] for each in urgent)
     return case.seqs[mention] < case.seqs[newer] and is_in_time and not after_urgent
 

@@ -111,19 +111,22 @@ class Evidence:
     def is_for_agent(self, written: WrittenMessage) -> bool:
         """Whether a message is for an agent: it mentions one, or its author takes part and the thread is not muted.
 
-        That of a bot may be for an agent.
+        That of a bot may be for an agent, and so may one after a mention that was deleted, perhaps before it arrived.
         """
         if written.is_of_bot:
             return False
-        return BOT in written.message.text or (not self.is_muted and self.takes_part(written))
+        return BOT in written.message.text or (not self.is_muted and self.takes_part(written, is_certain=True))
 
     @property
     def is_direct(self) -> bool:
         """Whether it is in direct messages, which are all for the agent."""
         return f":{DIRECT}:" in self.id
 
-    def takes_part(self, written: WrittenMessage) -> bool:
-        """Whether a message mentions an agent, or its author did so before, and that was accepted."""
+    def takes_part(self, written: WrittenMessage, *, is_certain: bool = False) -> bool:
+        """Whether a message mentions an agent, or its author did so before, and that was accepted.
+
+        `is_certain`: by a mention that was not deleted.
+        """
         message = written.message
         return (
             BOT in message.text
@@ -133,6 +136,7 @@ class Evidence:
                 and each.id in self.seqs
                 and each.message.user == message.user
                 and each.message.ts <= message.ts
+                and not (is_certain and each.deletion is not None)
                 for each in self.written
             )
         )
