@@ -33,6 +33,7 @@ HOURGLASS = "hourglass_flowing_sand"
 CALLS_LATE_S = 15.0
 _OLDER_FIRST_S = 30.0
 _CLOSE_WITHIN_S = 0.6
+_MOST_ADDED = 10_000
 # Limit on threads read concurrently; further conversations wait in the store, without a lease.
 _MOST_CATCHING_UP = 20
 # Slack allows 20 reaction removals a minute. More hourglasses than half of that would outlast their runs.
@@ -62,6 +63,8 @@ class Reactions:
     def __init__(self, client: SlackClient) -> None:
         self._client = client
         self._pending: dict[ReactionKey, _PendingReaction] = {}
+        # Those that this process has added, the latest last.
+        self._added: dict[ReactionKey, None] = {}
 
     async def add(self, reaction: ReactionKey, run: str, confirm: Callable[[], Awaitable[None]] | None = None) -> bool:
         """Add a reaction; return whether it may exist. An exception from `confirm` prevents the call.
@@ -79,6 +82,9 @@ class Reactions:
 
         try:
             await self._client.react(*reaction, CallSlot(run=run, scope=pending.scope), send)
+            self._added[reaction] = None
+            if len(self._added) > _MOST_ADDED:
+                self._added.pop(next(iter(self._added)))
         except CallCancelled:
             return pending.is_sent
         finally:
@@ -86,6 +92,11 @@ class Reactions:
             if self._pending.get(reaction) is pending:
                 del self._pending[reaction]
         return True
+
+    def has(self, reaction: ReactionKey) -> bool:
+        """Return whether this process has added a reaction, or is about to."""
+        pending = self._pending.get(reaction)
+        return reaction in self._added or (pending is not None and not pending.scope.is_cancelled)
 
     def cancel(self, reaction: ReactionKey) -> bool:
         """Cancel a reaction that waits to be sent. Return True if it certainly was never sent."""
@@ -102,6 +113,7 @@ class Reactions:
             SlackCallFailed: Slack refused.
         """
         pending = self._pending.get(reaction)
+        self._added.pop(reaction, None)
         if self.cancel(reaction):
             return
         if pending is not None:
@@ -180,8 +192,9 @@ class BackgroundTasks:
         await sleep_until
 
     def mark_accepted(self, message: SlackMessage) -> None:
-        """Add 📨: the message is accepted."""
-        self.spawn(self._reactions.add(ReactionKey(message.channel, message.ts, ENVELOPE), message.user))
+        """Add 📨: the message is accepted. Slack's limit on reactions leaves no room for a second call."""
+        if not self._reactions.has(envelope := ReactionKey(message.channel, message.ts, ENVELOPE)):
+            self.spawn(self._reactions.add(envelope, message.user))
 
     def unmark_accepted(self, message: SlackMessage) -> None:
         """Remove 📨: the message is withdrawn or refused."""

@@ -111,6 +111,7 @@ class Steering:
             self._prepared.add(each.id)
             if (each.is_aside or each.message.bot) and await self._reader.has_read(each.id):
                 self._inbox.remove((each,))
+                self._background.unmark_accepted(each.message)
                 await self._outbox.add(closed={each.seq: "done"})
                 continue
             if not is_urgent and self._may_steer(each):

@@ -89,8 +89,8 @@ def pending(seq: int, written_s: float) -> PendingMessage:
     return PendingMessage(message, "alpha", "look", message.id, seq)
 
 
-def inbox(held_seq: int = 0) -> Inbox:
-    return Inbox(cast("Any", None), held_seq)  # without display names
+def inbox(held_seq: int = 0, stopped_s: float = 0.0) -> Inbox:
+    return Inbox(cast("Any", None), held_seq, stopped_s)  # without display names
 
 
 def test_an_older_stop_that_arrives_late_frees_nothing() -> None:
@@ -130,5 +130,6 @@ def test_a_message_is_held_if_a_stop_is_newer_than_it_whichever_arrives_first(ev
 
 
 def test_the_next_owner_holds_what_the_previous_one_stored_before_the_stop() -> None:
-    pendings = inbox(held_seq=3)
+    pendings = inbox(held_seq=3, stopped_s=9.0)
     assert [pendings.is_held(pending(seq, 9.0)) for seq in (3, 4)] == [True, False]
+    assert not pendings.is_held(pending(2, 9.5)), "it was written after the stop and accepted before an older one"

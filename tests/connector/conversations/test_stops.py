@@ -272,7 +272,8 @@ async def test_messages_are_kept_when_the_run_that_they_lead_is_stopped_before_i
     assert run.prompt == f"ask @Chloe ({chat.slack.person('chloe').id})"
 
 
-async def test_messages_are_kept_when_the_run_that_they_lead_is_stopped_during_set_up(chat, thread):
+@pytest.mark.parametrize("is_own", [False, True], ids=["by another person", "by its author"])
+async def test_only_its_author_withdraws_a_message_whose_run_is_stopped_during_set_up(chat, thread, is_own):
     thread.run.listening = False
     pending = await thread.accept("waits")
     await thread.stopped()
@@ -280,17 +281,19 @@ async def test_messages_are_kept_when_the_run_that_they_lead_is_stopped_during_s
     chat.sessions.obedient, chat.sessions.hold_setup = True, asyncio.Event()
     await thread.accept("continue")
     await chat.slack.until(lambda _: not chat.sessions.idle)
-    await thread.cross(pending)
+    await thread.cross(pending, who="ana" if is_own else "ben")
     await chat.acknowledged()
     chat.sessions.hold_setup.set()
-    await thread.contains("🛑 Stopped by Ana. 2 messages have not been read yet")
+    await thread.contains(
+        "Ana. 1 message has not been read yet" if is_own else "Ben. 2 messages have not been read yet"
+    )
     assert not thread.message(pending).reacted(EYES)
     await thread.marked(pending, HOURGLASS, gone=True)
     await thread.say("now")
     run = await thread.next_run()
-    await run.injected("continue", "now")
-    assert run.prompt == "waits"
-    await thread.marked(pending, EYES)
+    await run.injected(*(["now"] if is_own else ["continue", "now"]))
+    assert run.prompt == ("continue" if is_own else "waits")
+    await thread.marked(pending, ENVELOPE if is_own else EYES, gone=is_own)
 
 
 async def test_the_message_that_starts_the_next_run_is_marked_as_accepted(chat):
