@@ -92,8 +92,9 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
         state.workspace.background.unmark_accepted(target.message)
         return
     state.workspace.observer.stopped(stop.door, stop.user, state.id, run.record.id if run is not None else None)
-    # A stop accepted before the run's first message met no run; its author gets an answer that nothing runs.
-    is_before = run is not None and entry.seq < run.first.seq
+    # A stop accepted before the run's first message, or older than a message that the run began with, met no run; its
+    # author gets an answer that nothing runs.
+    is_before = run is not None and (entry.seq < run.first.seq or float(stop.at) < float(run.record.newest_ts))
     is_meant = run is not None and not is_before and run.is_meant(stop)
     # The run that a button or an operator names has ended if none is active.
     names_run = stop.run is not None and stop.ts is None

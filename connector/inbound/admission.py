@@ -91,6 +91,9 @@ class UnroutedReplies:
         """Remove a deleted reply, and ignore it if it arrives later."""
         self._replies[reply_id] = None
 
+    def was_deleted(self, reply_id: str) -> bool:
+        return reply_id in self._replies and self._replies[reply_id] is None
+
     def after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
         """Return the replies of a conversation posted after `ts`, oldest first."""
         found = [

@@ -139,7 +139,7 @@ class Intake:
         if self._router.is_own(message):
             return
         async with self._in_order(message.place.conversation_id):
-            if await self._admit(message, actor, effective_ts):
+            if self._admitter.unrouted.was_deleted(message.id) or await self._admit(message, actor, effective_ts):
                 return
             has_agent = await self._note_talk(message, actor)
             if message.bot:

@@ -39,7 +39,7 @@ def _outcome(case: Evidence, written: WrittenMessage) -> Iterator[str]:
         if times:
             yield f"{name} was read, and never accepted."
         return
-    if end == "done" and not case.took_part(written):
+    if end == "done" and (case.is_muted or not case.took_part(written)):
         return  # an aside that no run has read: it may be read as talk, unless its author's mention arrives later
     outcomes = {
         "delivered": bool(times),
@@ -133,7 +133,7 @@ def kept(case: Evidence, *, are_reactions_kept: bool) -> Iterator[str]:
         if written.is_stop and written.is_acked and written.id not in case.seqs:
             yield f"The stop {written.id} was acknowledged and is lost."
         is_deleted = written.deletion is not None and written.deletion.is_acked
-        if is_deleted and f"{written.id}:deleted" not in case.seqs and not _was_deleted_first(case, written):
+        if is_deleted and f"{written.id}:deleted" not in case.seqs and not _was_deleted_before_mention(case, written):
             yield f"The deletion of {written.word} was acknowledged and is lost."
         for version, edit in enumerate(written.edits, 2):
             is_in_message = _is_acked_before(edit, case, written.id)
@@ -205,9 +205,10 @@ def overtaken(case: Evidence, within_s: float) -> Iterator[str]:
 
 
 def latest(case: Evidence) -> Iterator[str]:
-    """An agent knows the last version of each message that it has read, or its deletion."""
+    """An agent knows the last version of each message to it that it has read, or its deletion."""
     for written in case.written:
-        if written.is_stop or not case.times_delivered(written.id) or written.id not in case.seqs:
+        is_read = case.times_delivered(written.id) and written.id in case.seqs
+        if written.is_stop or not is_read or not case.took_part(written):
             continue
         deletion = f"{written.id}:deleted"
         last_read = {versions[-1] for agent in case.rows if (versions := case.versions_read(written.word, agent))}
@@ -243,11 +244,16 @@ def _is_acked_before(delivery: EventDelivery, case: Evidence, entry_id: str) -> 
 
 
 def _was_deleted_first(case: Evidence, written: WrittenMessage) -> bool:
+    """Return whether a message was deleted before it was known to be for an agent, and was not accepted."""
+    return written.id not in case.seqs and _was_deleted_before_mention(case, written)
+
+
+def _was_deleted_before_mention(case: Evidence, written: WrittenMessage) -> bool:
     """Return whether a message was deleted before it was known to be for an agent."""
     mentions = [each.id for each in _accepted_mentions(case) if each.message.posted_s <= written.message.posted_s]
     mention = min(mentions, key=case.seqs.__getitem__, default="")
     deletion = written.deletion
-    return written.id not in case.seqs and deletion is not None and _is_acked_before(deletion, case, mention)
+    return deletion is not None and _is_acked_before(deletion, case, mention)
 
 
 def _accepted_mentions(case: Evidence) -> list[WrittenMessage]:
