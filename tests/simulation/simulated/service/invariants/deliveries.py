@@ -183,7 +183,7 @@ def _must_be_first(case: Evidence, older: str, newer: str, older_s: float) -> bo
     mention = min(mentions, key=case.seqs.__getitem__, default=newer)
     is_in_time = case.accepted_s[older] - case.accepted_s[mention] < _OLDER_FIRST_S
     urgent = (each.id for each in case.written if "! " in each.message.text)
-    after_urgent = any(case.seqs[mention] < case.seqs.get(each, inf) < case.seqs[older] for each in urgent)
+    after_urgent = any(case.seqs[mention] <= case.seqs.get(each, inf) < case.seqs[older] for each in urgent)
     return case.seqs[mention] < case.seqs[newer] and is_in_time and not after_urgent
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from orchestrator_interactive.interactions import InteractionStack
@@ -142,12 +143,14 @@ class Evidence:
         )
 
     def took_part(self, written: WrittenMessage) -> bool:
-        """Whether an accepted message was accepted after a mention of its author, and not deleted."""
+        """Whether an accepted message is one to the agent that was not deleted.
+
+        It mentions the agent, or was accepted after an older mention of its author.
+        """
+        last, ts = self.seqs[written.id], written.message.ts
         mentions = (each for each in self.written if each.is_mention and each.message.user == written.message.user)
-        seqs = (self.seqs.get(each.id, len(self.seqs) + 1) for each in mentions)
-        return written.deletion is None and (
-            self.is_direct or min(seqs, default=len(self.seqs)) < self.seqs[written.id]
-        )
+        seqs = (self.seqs.get(each.id, inf) for each in mentions if each.message.ts <= ts)
+        return written.deletion is None and (self.is_direct or min(seqs, default=inf) <= last)
 
     def times_delivered(self, message_id: str) -> int:
         """How often a message was read; what one agent read is talk for the others, and some is talk for all."""
