@@ -204,6 +204,7 @@ class SlackRun:
     def cancel(self) -> None:
         """End the run at once, because it reached no boundary in time."""
         self._is_cancelled = True
+        self._suspend_loop()
         self._stop_loop()
 
     def edit(self, inbound: PendingMessage) -> bool:
@@ -336,6 +337,11 @@ class SlackRun:
     def _is_stopped(self) -> bool:
         return self.record.stops > 0 or self.outbox.is_closed
 
+    def _suspend_loop(self) -> None:
+        """Suspend a loop that has begun since `suspend`, before it is stopped: then it could not be suspended."""
+        if self._is_suspending and not self._is_stopped:
+            self._sessions.suspend(*self._key)
+
     def _stop_loop(self) -> None:
         self.steering.close()
         if self.slot is not None:  # a run that waits for its slot notices the stop
@@ -391,10 +397,9 @@ class SlackRun:
         """Apply a stop or a suspension requested before the loop started, then start to inject messages."""
         if self._participation.asks_consent:
             self._participants = await self._runs.thread_of(self.place.conversation_id)
+        self._suspend_loop()
         if self._is_stopped or self._is_cancelled:
             self._stop_loop()
-        if self._is_suspending:
-            self._sessions.suspend(*self._key)
         await self.steering.open()
 
     async def _on_progress(self, event: str, data: dict[str, Any]) -> None:
