@@ -109,7 +109,7 @@ class Steering:
         is_urgent = any(each.is_urgent for each in messages)
         for each in messages:
             self._prepared.add(each.id)
-            if (each.is_aside or each.message.bot) and await self._reader.has_read(each.id):
+            if await self._reader.has_read(each):
                 self._inbox.remove((each,))
                 self._background.unmark_accepted(each.message)
                 await self._outbox.add(closed={each.seq: "done"})

@@ -50,6 +50,8 @@ class ThreadReader:
         self._workspace = workspace
         # Until when the thread was read for each message that is not delivered yet, and the talk that this found.
         self._given: dict[str, tuple[str, ThreadTalk]] = {}
+        # Until when the thread was read when this was last looked up, as a ts.
+        self._read_until = ""
         # Talk from this time on was returned with a message that was then withdrawn.
         self._unread_since = math.inf
         self._reading = asyncio.Lock()
@@ -68,6 +70,7 @@ class ThreadReader:
         message, own = inbound.message, f"read:{self._instance.name}"
         thread = await self._workspace.runs.thread_of(self._lease.conversation_id)
         since = max([thread.latest.get(own, ""), *(ts for ts, _ in self._given.values())])
+        self._read_until = max(self._read_until, since)
         said = [ts for name, ts in thread.latest.items() if name == "talk" or name.startswith("read:")]
         talk, until = NO_TALK, max(message.ts, inbound.edited_ts)
         background, now_s = self._workspace.background, asyncio.get_running_loop().time()
@@ -122,11 +125,14 @@ class ThreadReader:
         known |= {each.id for _, talk in self._given.values() for each in talk.messages}
         return await self._bounded([each for each in new if each.id not in known and self._inbox.find(each.id) is None])
 
-    async def has_read(self, message_id: str) -> bool:
-        """Return whether the instance has read a message as talk."""
+    async def has_read(self, inbound: PendingMessage) -> bool:
+        """Return whether the instance has read a message as talk: it was not known to be for an agent."""
+        may_be_talk = inbound.is_aside or inbound.message.bot or inbound.message.ts < self._read_until
+        if not may_be_talk or inbound.is_late_change:
+            return False
         async with self._reading:
-            is_given = any(each.id == message_id for _, talk in self._given.values() for each in talk.messages)
-            return is_given or message_id in await self._delivered(self._instance.name, {message_id})
+            is_given = any(each.id == inbound.id for _, talk in self._given.values() for each in talk.messages)
+            return is_given or inbound.id in await self._delivered(self._instance.name, {inbound.id})
 
     async def _delivered(self, instance: str, ids: set[str]) -> frozenset[str]:
         try:

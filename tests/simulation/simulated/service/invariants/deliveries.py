@@ -284,7 +284,9 @@ def stopped_before_read(case: Evidence) -> Iterator[str]:
     """If a message is stopped before it is read, one reply names the user who stopped it or says it is withdrawn."""
     for written in case.written:
         if case.end_of(written.id) == "withdrawn" and f"{written.id}:deleted" not in case.seqs:
-            texts = [post.text for post in _replies(case, written, "🛑 Stopped by ", "🗑️ Withdrawn")]
+            texts = [post.text for post in _replies(case, written, "🗑️ Withdrawn")]
+            # If its run was stopped by another person first, the author withdraws what would wait for the next run.
+            texts = texts or [post.text for post in _replies(case, written, "🛑 Stopped by ")]
             if len(texts) != 1:
                 yield f"{written.word} was stopped before it was read, and the replies are {texts}."
 

@@ -172,9 +172,13 @@ def _began(run: ObservedRun, message_id: str) -> bool:
 
 
 def held_first(case: Evidence) -> Iterator[str]:
-    """A message that a stop holds back is not withdrawn by a later stop."""
+    """A message that a stop holds back is not withdrawn by a later stop, unless by an ❌ of its author."""
+    own = {
+        f"{TEAM}:{each.message.channel}:{each.message.ts}" for each in case.reactions if each.user == each.message.user
+    }
     for run in case.observed:
-        is_withdrawn = case.end_of(run.first) == "withdrawn" and f"{run.first}:deleted" not in case.seqs
+        is_taken_back = f"{run.first}:deleted" in case.seqs or run.first in own
+        is_withdrawn = case.end_of(run.first) == "withdrawn" and not is_taken_back
         if run.was_held and is_withdrawn:
             yield f"{run.first} was held back, and a later stop withdrew it."
 
