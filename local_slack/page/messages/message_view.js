@@ -1,5 +1,5 @@
 import { calmMotion, h, icon } from "../dom.js";
-import { authorAvatar, userAvatar } from "./avatar.js";
+import { authorAvatar, kindTag, userAvatar } from "./avatar.js";
 import { attachmentViews } from "./attachment_view.js";
 import { BlocksView } from "./blocks.js";
 import { MessageActions } from "./message_actions.js";
@@ -167,7 +167,7 @@ export class MessageView {
     this.gutter.replaceChildren(authorAvatar(author), time.cloneNode(true));
     this.heading.replaceChildren(
       h("span", { class: "author" }, author.name),
-      author.isApp ? h("span", { class: "tag" }, "APP") : "",
+      kindTag(author.user, author.isApp) ?? "",
       time,
       message.is_ephemeral ? h("span", { class: "note" }, "Only visible to you") : "",
       message.subtype === "thread_broadcast" && !this.#inThread ? h("span", { class: "note" }, "replied in a thread") : "",
