@@ -141,7 +141,9 @@ class Evidence:
         """Whether an accepted message was accepted after a mention of its author, and not deleted."""
         mentions = (each for each in self.written if each.is_mention and each.message.user == written.message.user)
         seqs = (self.seqs.get(each.id, len(self.seqs) + 1) for each in mentions)
-        return written.deletion is None and (self.is_direct or min(seqs, default=len(self.seqs)) < self.seqs[written.id])
+        return written.deletion is None and (
+            self.is_direct or min(seqs, default=len(self.seqs)) < self.seqs[written.id]
+        )
 
     def times_delivered(self, message_id: str) -> int:
         """How often a message was read; what one agent read is talk for the others, and some is talk for all."""
