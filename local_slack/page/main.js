@@ -249,8 +249,8 @@ async function begin() {
 }
 
 /**
- * Switch to another person in the same place, who writes on where the former one did. A direct message is left, unless the
- * address already names this person.
+ * Switch to another person in the same place; the focus stays in the channel or the thread. A direct message is left, unless
+ * the address already names this person.
  */
 async function become(person) {
   const inChannel = document.activeElement.closest(".channel-pane");

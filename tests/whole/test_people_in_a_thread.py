@@ -18,6 +18,7 @@ from local_slack import LocalSlack
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 EYES, ENVELOPE, MUTE = "eyes", "incoming_envelope", "mute"
+PEOPLE = ("ana", "ben", "chloe", "eve")
 POLICIES = {
     "mention": "answer: mention",
     "thread": "answer: thread",
@@ -82,7 +83,7 @@ async def scene(chromium_address: str, tmp_path_factory: pytest.TempPathFactory)
         f"slack: {{rate_scale: 1000}}\nworkspace: {{root: {folder}/files}}\nstore: sqlite:{folder}/kept.db\n"
     )
     async with (
-        LocalSlack(channels=tuple(POLICIES), limits=None) as slack,
+        LocalSlack(channels=tuple(POLICIES), people=PEOPLE, kinds={"eve": "external"}, limits=None) as slack,
         AnthropicServer() as model,
         SlackEnvironment.of(slack, folder).serving("--config", str(config), **model.env) as service,
         async_playwright() as playwright,
@@ -97,9 +98,11 @@ async def test_by_the_policy_mention_a_reply_needs_a_mention(scene):
     await scene.begin("mention", "ana", "@alpha hello", "Hello.")
     await scene.shows("Ana: @alpha hello", "Alpha: Hello.")
     await scene.say("ana", "and now?")
-    scene.model.reply(text("Now I go on."))
-    await scene.say("ana", "@alpha go on")
-    await scene.shows("Ana: @alpha hello", "Alpha: Hello.", "Ana: and now?", "Ana: @alpha go on", "Alpha: Now I go on.")
+    scene.model.reply(text("Now I continue."))
+    await scene.say("ana", "@alpha continue")
+    await scene.shows(
+        "Ana: @alpha hello", "Alpha: Hello.", "Ana: and now?", "Ana: @alpha continue", "Alpha: Now I continue."
+    )
     await scene.has("and now?")
     await scene.page.screenshot("people-1-mention")
 
@@ -108,9 +111,9 @@ async def test_by_the_policy_thread_people_who_take_part_are_answered(scene):
     await scene.begin("thread", "ana", "@alpha hello", "Hello.")
     await scene.shows("Ana: @alpha hello", "Alpha: Hello.")
     await scene.say("ben", "lunch?")
-    scene.model.reply(text("Now I go on."))
+    scene.model.reply(text("Now I continue."))
     await scene.say("ana", "and now?")
-    await scene.shows("Ana: @alpha hello", "Alpha: Hello.", "Ben: lunch?", "Ana: and now?", "Alpha: Now I go on.")
+    await scene.shows("Ana: @alpha hello", "Alpha: Hello.", "Ben: lunch?", "Ana: and now?", "Alpha: Now I continue.")
     assert "lunch?" in scene.read
     await scene.page.screenshot("people-2-thread")
 
@@ -200,7 +203,7 @@ async def test_a_muted_thread_answers_mentions_only(scene):
     await scene.say("ana", "!unmute")
     await scene.has("!mute")
     scene.model.reply(text("I am here again."))
-    await scene.say("ana", "go on")
+    await scene.say("ana", "continue")
     await scene.page.see(scene.page.thread, "I am here again.")
     await scene.page.screenshot("people-8-unmute")
 
@@ -220,3 +223,13 @@ async def test_a_mention_in_the_middle_of_a_thread_brings_the_talk_before_it(sce
     assert friday.endswith(": since friday")
     assert prompt == "Ana (U0ANA): why?"
     await scene.page.screenshot("people-9-talk")
+
+
+async def test_a_person_of_another_workspace_is_marked_and_refused(scene):
+    await scene.begin("talk", "eve", "@alpha hello from outside")
+    notice = await scene.page.see(scene.page.channel, "I work for the people of another workspace only.")
+    await expect(notice).to_contain_text("Only visible to you")
+    asked = scene.page.message(scene.page.channel, "hello from outside")
+    await expect(asked.locator(".heading .tag")).to_have_text("external")
+    await expect(asked.locator(".reaction")).to_have_count(0)
+    await scene.page.screenshot("people-10-external")
