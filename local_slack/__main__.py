@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import signal
 import sys
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -17,10 +18,14 @@ from local_slack.methods.web_api import SLACK_LIMITS
 from local_slack.server import LocalSlack
 from local_slack.web.loopback import is_loopback
 from local_slack.workspace.errors import LocalSlackError
+from local_slack.workspace.people import Bot
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from local_slack.workspace.people import Kind
 
 _GRACE_S = 10.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -67,6 +72,11 @@ def _loopback_host(_context: click.Context, _option: click.Parameter, host: str)
     return host
 
 
+def _people(_context: click.Context, _option: click.Parameter, people: str) -> Mapping[str, Kind]:
+    parts = (each.strip().partition(":") for each in people.split(",") if each.strip())
+    return {name: cast("Kind", kind or "member") for name, _, kind in parts}
+
+
 def _names(_context: click.Context, _option: click.Parameter, names: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
@@ -76,7 +86,11 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
 @click.option("--port", default=8040, show_default=True, type=click.IntRange(0, 65535), help="0 selects a free port.")
 @click.option("--bot", default="alpha", show_default=True, help="The bot's name.")
 @click.option(
-    "--people", default="ana,ben,chloe", show_default=True, callback=_names, help="Names, separated by commas."
+    "--people",
+    default="ana,ben,chloe",
+    show_default=True,
+    callback=_people,
+    help="Names, separated by commas; ben:guest, ben:single_channel_guest and ben:external are not members.",
 )
 @click.option(
     "--channels", default="general,random", show_default=True, callback=_names, help="Names, separated by commas."
@@ -85,6 +99,7 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
     "--teams", default="Playground", show_default=True, callback=_names, help="Workspaces, separated by commas."
 )
 @click.option("--apps", default="", callback=_names, help="Other apps that post, separated by commas.")
+@click.option("--scene", type=click.Path(dir_okay=False, path_type=Path), help="Begin with the messages of this file.")
 @click.option("--deliver-to", metavar="URL", help="Send events to this request URL, not over Socket Mode.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the record as JSON lines.")
 @click.option("--no-limits", is_flag=True, help="Turn off Slack's rate limits.")
@@ -98,10 +113,11 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     host: str,
     port: int,
     bot: str,
-    people: tuple[str, ...],
+    people: Mapping[str, Kind],
     channels: tuple[str, ...],
     teams: tuple[str, ...],
     apps: tuple[str, ...],
+    scene: Path | None,
     deliver_to: str | None,
     record: Path | None,
     no_limits: bool,
@@ -118,7 +134,8 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
             host=host,
             port=port,
             bot=bot,
-            people=people,
+            people=people.keys(),
+            kinds=people,
             channels=channels,
             teams=teams,
             apps=apps,
@@ -128,8 +145,9 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     except ValueError as e:
         raise click.UsageError(str(e)) from e
     try:
+        messages = _read_scene(scene) if scene else []
         with _recording(slack, record):
-            code = asyncio.run(_run(slack, command, hint))
+            code = asyncio.run(_run(slack, command, hint, messages))
     except LocalSlackError as e:
         raise click.ClickException(str(e)) from e
     sys.exit(code)
@@ -150,7 +168,17 @@ def _recording(slack: LocalSlack, path: Path | None) -> Iterator[None]:
         yield
 
 
-async def _run(slack: LocalSlack, command: Sequence[str], hint: str | None) -> int:
+def _read_scene(path: Path) -> list[Any]:
+    try:
+        messages = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise LocalSlackError(f"cannot read the scene {path}: {e}. It is a JSON list of messages.") from e
+    if isinstance(messages, list):
+        return messages
+    raise LocalSlackError(f"the scene {path} is not a JSON list of messages")
+
+
+async def _run(slack: LocalSlack, command: Sequence[str], hint: str | None, scene: Sequence[Any]) -> int:
     """Serve until a signal or the child ends it; returns the exit code."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -158,6 +186,7 @@ async def _run(slack: LocalSlack, command: Sequence[str], hint: str | None) -> i
         loop.add_signal_handler(number, stop.set)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)  # who started this process may hold them back until here
     async with slack:
+        await _begin_with(slack, scene)
         if hint is None:
             click.echo(_block(slack))
         if not command:
@@ -165,6 +194,24 @@ async def _run(slack: LocalSlack, command: Sequence[str], hint: str | None) -> i
             await stop.wait()
             return 0
         return await _run_beside(slack, command, stop, hint)
+
+
+async def _begin_with(slack: LocalSlack, scene: Sequence[Any]) -> None:
+    """Post messages: objects with ``by``, ``channel``, content, and replies in ``thread``."""
+
+    async def post(by: str, channel: str, text: str = "", thread: str | None = None, **content: Any) -> str:
+        if isinstance(slack.workspace.directory.named(by), Bot):
+            return await slack.as_app(by).post(channel, text or None, thread=thread, **content)
+        return await slack.as_person(by).say(channel, text, thread=thread, **content)
+
+    for message in scene:
+        try:
+            root = await post(**{**message, "thread": None})
+            for reply in message.get("thread", ()):
+                await post(**{**reply, "channel": message["channel"], "thread": root})
+        except (KeyError, TypeError, LocalSlackError) as e:
+            said = f"This message of the scene cannot be posted ({e}): {json.dumps(message)}"
+            raise LocalSlackError(f"{said}. A message has `by`, `channel`, and `text` or the content of an app.") from e
 
 
 async def _run_beside(slack: LocalSlack, command: Sequence[str], stop: asyncio.Event, hint: str | None) -> int:

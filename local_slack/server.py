@@ -9,6 +9,7 @@ import shlex
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import aiohttp
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from local_slack.workspace.messages import Change, WorkspaceMessage
+    from local_slack.workspace.people import Kind
 
 T = TypeVar("T")
 
@@ -49,13 +51,13 @@ _LONGEST_LINE = 200
 class LocalSlack(InstalledTeam):
     """A Slack workspace on this machine; listens while the ``async with`` block runs.
 
-    ``port=0`` selects a free port. ``people`` are names, or a mapping of names to display names; those in ``guests``
-    are guests; ``zones`` are time zones by name, else UTC. The bot is a member of ``bot_channels``, by default of all
-    channels; its app is installed in all ``teams``, subscribed to ``events`` and has the ``scopes``. ``apps`` are other
-    apps, which only post. With a
-    ``request_url`` the app gets events over HTTP, signed with the ``signing_secret``; the challenge is sent before the
-    first event. ``limits`` apply to the app only and are Slack's by default; None turns them off. ``clock`` gives the
-    time of messages and limits. Entering it raises PortInUse or NotLoopback.
+    ``port=0`` selects a free port. ``people`` are names, or a mapping of names to display names; ``kinds`` by name
+    make them guests or external people; ``zones`` are time zones by name, else UTC. The bot is a member of
+    ``bot_channels``, by default of all channels; its app is installed in all ``teams``, subscribed to ``events``
+    and has the ``scopes``. ``apps`` are other apps, which only post. With a ``request_url`` the app gets events
+    over HTTP, signed with the ``signing_secret``; the challenge is sent before the first event. ``limits`` apply
+    to the app only and are Slack's by default; None turns them off. ``clock`` gives the time of messages and
+    limits. Entering it raises PortInUse or NotLoopback.
     """
 
     def __init__(  # noqa: PLR0913 - all have defaults
@@ -65,7 +67,7 @@ class LocalSlack(InstalledTeam):
         port: int = 0,
         bot: str = "alpha",
         people: Iterable[str] | Mapping[str, str] = ("ana", "ben", "chloe"),
-        guests: Collection[str] = (),
+        kinds: Mapping[str, Kind] = MappingProxyType({}),
         apps: Sequence[str] = (),
         zones: Mapping[str, str] = ZONES,
         channels: Sequence[str] = ("general", "random"),
@@ -83,7 +85,7 @@ class LocalSlack(InstalledTeam):
         clock: Callable[[], float] = time.time,
     ) -> None:
         people = people if isinstance(people, Mapping) else tuple(people)
-        directories = [Directory(bot, people, team, guests, apps, zones) for team in teams_named(teams)]
+        directories = [Directory(bot, people, team, kinds, apps, zones) for team in teams_named(teams)]
         workspaces = [Workspace(directory, channels, bot_channels, clock) for directory in directories]
         super().__init__(workspaces[0], self._connection)
         self.record = Recorder()

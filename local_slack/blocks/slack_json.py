@@ -111,7 +111,7 @@ def email_of(person: Person, team: Team) -> str:
 
 def user_json(member: Member, team: Team, *, email: bool = False) -> Json:
     """Return a user, with the address of a person only if ``email`` is set."""
-    is_bot = isinstance(member, Bot)
+    is_bot, kind = isinstance(member, Bot), member.kind if isinstance(member, Person) else "member"
     zone = member.tz if isinstance(member, Person) else "America/Los_Angeles"  # Slack's, for bots
     offset = datetime.now(ZoneInfo(zone)).utcoffset() or timedelta()
     profile = {"real_name": member.real_name, "display_name": "" if is_bot else member.real_name}
@@ -121,15 +121,16 @@ def user_json(member: Member, team: Team, *, email: bool = False) -> Json:
         profile["email"] = email_of(member, team)
     return {
         "id": member.id,
-        "team_id": team.id,
+        "team_id": team.id if isinstance(member, Bot) else member.home(team),
         "name": member.name,
         "real_name": member.real_name,
         "color": member.color,
         "deleted": False,
         "is_bot": is_bot,
         "is_app_user": False,
-        "is_restricted": isinstance(member, Person) and member.is_guest,
-        "is_ultra_restricted": False,
+        "is_restricted": kind in ("guest", "single_channel_guest"),
+        "is_ultra_restricted": kind == "single_channel_guest",
+        "is_stranger": kind == "external",
         "tz": zone,
         "tz_label": zone.rpartition("/")[2].replace("_", " "),
         "tz_offset": int(offset.total_seconds()),

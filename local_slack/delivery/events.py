@@ -21,6 +21,7 @@ from local_slack.workspace.messages import (
     SessionChanged,
     Whispered,
 )
+from local_slack.workspace.people import Person
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -48,7 +49,19 @@ EVENTS = (
 )
 
 _MENTION_FIELDS = (
-    *("client_msg_id", "user", "text", "ts", "team", "blocks", "attachments", "files", "thread_ts", "parent_user_id"),
+    *(
+        "client_msg_id",
+        "user",
+        "text",
+        "ts",
+        "team",
+        "user_team",
+        "blocks",
+        "attachments",
+        "files",
+        "thread_ts",
+        "parent_user_id",
+    ),
     *("bot_id", "app_id", "bot_profile", "username"),
 )
 
@@ -144,7 +157,9 @@ def _channel_of(change: Change) -> str | None:
 
 
 def _message(message: WorkspaceMessage, workspace: Workspace) -> Json:
-    return message_json(message, workspace.directory.team, metadata=True)
+    team, author = workspace.directory.team, workspace.directory.members.get(message.user)
+    home = {"user_team": author.home(team)} if isinstance(author, Person) and author.kind == "external" else {}
+    return message_json(message, team, metadata=True) | home
 
 
 def _place(channel: str, at: str, workspace: Workspace) -> Json:

@@ -3,9 +3,10 @@ import { textOf } from "./messages/message_view.js";
 import { ChannelPane } from "./panes/channel_pane.js";
 import { openKeySheet, openQuickSwitcher } from "./panes/dialogs.js";
 import { FaultPanel } from "./panes/fault_panel.js";
+import { nextPerson } from "./panes/person_menu.js";
 import { Sidebar } from "./panes/sidebar.js";
 import { ThreadPane } from "./panes/thread_pane.js";
-import { authorOf } from "./state/directory.js";
+import { authorOf, displayName } from "./state/directory.js";
 import { Session, fetchState } from "./state/session.js";
 import { plain } from "./text/mrkdwn.js";
 
@@ -47,8 +48,8 @@ class WorkspacePage {
     const jump = () => openQuickSwitcher(session, this.actions);
     this.actions = { openChannel: (channel) => this.#go(channel), openDirect: (user) => this.#goDirect(user), become, jump, keys: openKeySheet, faults: () => this.faultPanel.toggle() };
     this.sidebar = new Sidebar(session, this.actions);
-    this.channelPane = new ChannelPane(session, { onBack: () => this.#view("sidebar"), onSent: (ts) => ts && this.#sent.add(ts) });
-    this.threadPane = new ThreadPane(session, { onClose: () => this.#closeThread() });
+    this.channelPane = new ChannelPane(session, { onBack: () => this.#view("sidebar"), onSent: (ts) => ts && this.#sent.add(ts), become });
+    this.threadPane = new ThreadPane(session, { onClose: () => this.#closeThread(), become });
     this.faultPanel = new FaultPanel({ teamId: session.directory.team.id, channelName: (id) => this.#channelName(id), toggled: (open, any) => this.#faultsToggled(open, any) });
     this.banner = h("div", { class: "banner", role: "status", hidden: true, testid: "connection-banner" }, "Reconnecting…");
     const heading = h("h1", { class: "sr-only" }, session.directory.team.name);
@@ -220,6 +221,9 @@ class WorkspacePage {
     } else if ((event.ctrlKey || event.metaKey) && event.key === ".") {
       event.preventDefault();
       this.actions.faults();
+    } else if (event.ctrlKey && event.key === "," && !document.querySelector("dialog[open]")) {
+      event.preventDefault();
+      this.actions.become(nextPerson(this.#session));
     } else if (event.key === "?" && !typing) {
       openKeySheet();
     } else if (event.key === "Escape" && this.#session.threadTs && !document.querySelector("dialog[open]")) {
@@ -244,13 +248,18 @@ async function begin() {
   await page.start();
 }
 
-/** Switch to another person in the same place; a direct message is left, unless the address already names this person. */
+/**
+ * Switch to another person in the same place; the focus stays in the channel or the thread. A direct message is left, unless
+ * the address already names this person.
+ */
 async function become(person) {
+  const inChannel = document.activeElement.closest(".channel-pane");
   const address = readAddress();
   const isOthers = address.place?.startsWith("@") && address.person !== person.name;
   writeAddress(isOthers ? { person: person.name } : { ...address, person: person.name });
   await begin();
-  document.querySelector("[data-testid=person-switch]")?.focus();
+  if (inChannel) page.channelPane.composer.focus();
+  announce(`You are ${displayName(person)}`);
 }
 
 async function untilAnswered() {

@@ -116,7 +116,7 @@ class PageServer:
 def state_json(workspace: Workspace) -> Json:
     directory = workspace.directory
     people = [
-        {"id": p.id, "name": p.name, "real_name": p.real_name, "color": p.color, "token": p.token}
+        {"id": p.id, "name": p.name, "real_name": p.real_name, "color": p.color, "token": p.token, "kind": p.kind}
         for p in directory.people
     ]
     return {

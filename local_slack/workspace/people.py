@@ -6,15 +6,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 _COLORS = ("9f69e7", "4bbe2e", "e7392d", "3c989f", "674b1b", "e96699", "e0a729", "684b6c")
 _UTC = "Etc/UTC"
 # IANA names of time zones, by the names of people.
 ZONES: Mapping[str, str] = MappingProxyType({"chloe": "America/New_York"})
+# Guests see all channels or only the first one. People of another workspace come from a shared channel.
+Kind = Literal["member", "guest", "single_channel_guest", "external"]
+_EXTERNAL_TEAM = "T9EXTERNAL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,12 @@ class Person:
     real_name: str
     color: str
     token: str
-    is_guest: bool = False
+    kind: Kind = "member"
     tz: str = _UTC
+
+    def home(self, team: Team) -> str:
+        """Return the id of the workspace that this person belongs to."""
+        return _EXTERNAL_TEAM if self.kind == "external" else team.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +101,27 @@ class Directory:
         bot: str,
         people: Iterable[str] | Mapping[str, str],
         team: Team | None = None,
-        guests: Collection[str] = (),
+        kinds: Mapping[str, Kind] = MappingProxyType({}),
         apps: Sequence[str] = (),
         zones: Mapping[str, str] = ZONES,
     ) -> None:
-        """``people`` are names, or a mapping of names to display names; those in ``guests`` are guests.
+        """``people`` are names, or a mapping of names to display names; ``kinds`` by name, else members.
 
         ``bot`` is the bot of the app under test, ``apps`` are the names of other apps. ``zones`` are the time zones of
         people, by name; the others' is UTC.
 
         """
         named = people.items() if isinstance(people, Mapping) else [(name, name.capitalize()) for name in people]
+        if unknown := [f"{name}:{kind}" for name, kind in kinds.items() if kind not in get_args(Kind)]:
+            raise ValueError(f"{unknown[0]!r}: the kinds of people are {', '.join(get_args(Kind))}")
         self.team = team or Team()
         self.bot = _bot(bot, self.team)
         self.people = tuple(
-            replace(_person(*names, number, self.team, is_guest=names[0] in guests), tz=zones.get(names[0], _UTC))
+            replace(
+                _person(*names, number, self.team),
+                kind=kinds.get(names[0], "member"),
+                tz=zones.get(names[0], _UTC),
+            )
             for number, names in enumerate(named)
         )
         self.apps = tuple(
@@ -153,14 +166,13 @@ class Directory:
         return holder == self.bot or isinstance(holder, AppToken)
 
 
-def _person(name: str, real_name: str, number: int, team: Team, *, is_guest: bool) -> Person:
+def _person(name: str, real_name: str, number: int, team: Team) -> Person:
     return Person(
         id=f"U{team.number}{_readable(name)}",
         name=name,
         real_name=real_name,
         color=_COLORS[number % len(_COLORS)],
         token=f"xoxp-{team.domain}-{name}",
-        is_guest=is_guest,
     )
 
 

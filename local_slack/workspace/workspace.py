@@ -51,7 +51,10 @@ class Workspace:
         bot_channels: Sequence[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Add all people and other apps to all channels, and the bot to ``bot_channels``, by default all."""
+        """Add people and other apps to all channels, and the bot to ``bot_channels``, by default all.
+
+        Single-channel guests are members of the first one only.
+        """
         self.directory = directory
         self.bot_online = False
         self.rules = Rules()
@@ -64,12 +67,13 @@ class Workspace:
         self._histories: dict[str, ChannelHistory] = {}
         self._sessions: dict[tuple[str, str], AgentSession] = {}
         self._listeners: list[Callable[[Change], None]] = []
-        people = tuple(person.id for person in directory.people)
         if len({channel_id(name, directory.team) for name in channels}) != len(channels):
             raise ValueError(f"two channels give the same id: {', '.join(channels)}")
         if unknown := set(bot_channels or ()) - set(channels):
             raise ValueError(f"the bot cannot join unknown channels: {', '.join(sorted(unknown))}")
-        for name in channels:
+        for number, name in enumerate(channels):
+            there = (person for person in directory.people if not number or person.kind != "single_channel_guest")
+            people = tuple(person.id for person in there)
             joined = bot_channels is None or name in bot_channels
             members = (*people, directory.bot.id) if joined else people
             members += tuple(app.id for app in directory.apps)

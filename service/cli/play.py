@@ -35,13 +35,15 @@ def play(port: int, folder: Path, config: Path | None) -> None:
     folder = folder.expanduser().absolute()
     bot, to = ("alpha", "the agent: the first message is suggested") if config is None else _addressed(config)
     held = _locked(folder, port)
+    options: tuple[str, ...] = ("--port", str(port), "--bot", bot, "--hint", _HINT.format(to=to))
     for suffix in ("", "-wal", "-shm"):
         (folder / f"play.db{suffix}").unlink(missing_ok=True)
     if config is None:
         shutil.copytree(_PLAY, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
         config = folder / "config.yaml"
+        options += ("--people", "ana,ben,chloe:guest", "--channels", "general,random,alerts", "--apps", "monitor")
+        options += ("--scene", str(folder / "scene.json"))
     os.environ["AMPLIFIER_SLACK_STORE"] = f"sqlite:{folder}/play.db"
-    options = ("--port", str(port), "--bot", bot, "--hint", _HINT.format(to=to))
     python = (sys.executable, "-P")  # without the current folder, which may have packages of the same names
     agent = (*python, "-m", "amplifier_slack", "run", "--config", str(config))
     # Ctrl-C waits until the workspace handles it: Python would print a traceback while it is loaded.

@@ -104,6 +104,7 @@ async def test_a_port_in_use_is_an_error_of_one_line(start):
         (("--port", "70000"), "70000"),
         (("--host", "0.0.0.0"), "0.0.0.0"),  # noqa: S104 - must be refused
         (("--people", "Ana Lee"), "Ana Lee"),
+        (("--people", "ana:boss"), "ana:boss"),
     ],
 )
 async def test_wrong_usage_exits_with_code_2(start, arguments, message):
@@ -152,3 +153,42 @@ async def test_an_invalid_request_url_is_an_error(start):
     code, _, err = await ended(await start("--port", "0", "--deliver-to", "localhost:3000"))
     assert code == 1
     assert err.startswith("Error: 'localhost:3000' is not a request URL; use one such as http://127.0.0.1:3000/")
+
+
+SCENE = [
+    {"by": "ana", "channel": "general", "text": "@alpha is it red?", "thread": [{"by": "ben", "text": "since friday"}]},
+    {"by": "alerts", "channel": "random", "attachments": [{"title": "Disk full"}]},
+]
+
+
+async def test_it_begins_with_the_messages_of_a_scene(start, session, tmp_path):
+    scene = tmp_path / "scene.json"
+    scene.write_text(json.dumps(SCENE))
+    url = await url_of(await start("--port", "0", "--apps", "alerts", "--scene", str(scene)))
+    said = {}
+    for channel in ("C0GENERAL", "C0RANDOM"):
+        asked = {"channel": channel, "token": "xoxp-local-ana"}
+        async with session.post(f"{url}api/conversations.history", data=asked) as response:
+            (said[channel],) = (await response.json())["messages"]
+    assert (said["C0GENERAL"]["user"], said["C0GENERAL"]["text"]) == ("U0ANA", "<@U0ALPHA> is it red?")
+    assert said["C0GENERAL"]["reply_users"] == ["U0BEN"]
+    assert (said["C0RANDOM"]["user"], said["C0RANDOM"]["attachments"][0]["title"]) == ("U0ALERTS", "Disk full")
+
+
+@pytest.mark.parametrize(
+    ("scene", "reason"),
+    [
+        ("[", "cannot read the scene"),
+        ("{}", "is not a JSON list of messages"),
+        ('[{"by": "eve", "channel": "general"}]', "no member is called 'eve'"),
+        ('[{"by": "ana", "channel": "none", "text": "hi"}]', "channel_not_found"),
+        ("[7]", "A message has `by`, `channel`, and `text`"),
+    ],
+)
+async def test_a_scene_that_cannot_be_posted_is_an_error_of_one_line(start, tmp_path, scene, reason):
+    path = tmp_path / "scene.json"
+    path.write_text(scene)
+    code, _, err = await ended(await start("--port", "0", "--scene", str(path)))
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("Error: ")
+    assert reason in err

@@ -133,6 +133,7 @@ def test_the_wheels_have_types_data_and_licences_and_one_list_of_the_loops_parts
         "amplifier_slack.py",
         "service/play/config.yaml",
         "service/play/notes/roadmap.md",
+        "service/play/scene.json",
         "local_slack/page/index.html",
     } <= service
     assert any(name.endswith("/licenses/LICENSE") for name in service)

@@ -16,7 +16,9 @@ function attachmentView(attachment, session, depth) {
   const { directory } = session;
   const { author_name: author, pretext, title, text, fields, footer, fallback, ts } = attachment;
   const inner = list(attachment.message_blocks).map((each) => each?.message ?? {});
-  const blocks = [attachment, ...inner].flatMap((each) => list(each.blocks));
+  // As in the message itself, the text of a person has the markup; the blocks that the workspace adds have none.
+  const isTyped = text && attachment.is_share && !directory.user(attachment.author_id)?.is_bot;
+  const blocks = isTyped ? [] : [attachment, ...inner].flatMap((each) => list(each.blocks));
   const nested = inner.flatMap((each) => attachmentViews(each.attachments, session, depth + 1));
   const content = [
     author && h("div", { class: "attachment-author" }, plainText(String(author))),

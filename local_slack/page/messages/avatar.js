@@ -21,6 +21,18 @@ function tint(user) {
   return `--tint:#${digits}`;
 }
 
+const KINDS = {
+  guest: ["guest", "Guest of this workspace"],
+  single_channel_guest: ["guest", "Guest of one channel"],
+  external: ["external", "Person of another workspace"],
+};
+
+/** The mark next to the name of an app, a guest or a person of another workspace, or null. */
+export function kindTag(user, isApp = user?.is_bot) {
+  const [label, title] = isApp ? ["APP", null] : (KINDS[user?.kind] ?? []);
+  return label ? h("span", { class: "tag", title }, label) : null;
+}
+
 export function presenceDot(user) {
   if (!user?.is_bot) return null;
   const label = user.online ? "online" : "not connected";

@@ -1,5 +1,5 @@
 import { calmMotion, h, icon } from "../dom.js";
-import { authorAvatar, userAvatar } from "./avatar.js";
+import { authorAvatar, kindTag, userAvatar } from "./avatar.js";
 import { attachmentViews } from "./attachment_view.js";
 import { BlocksView } from "./blocks.js";
 import { MessageActions } from "./message_actions.js";
@@ -105,7 +105,8 @@ function pop(chip) {
 
 /** `text`, or the text of the blocks or of the attachments if it is empty. */
 export function textOf(message) {
-  if (!message.text && !message.blocks) return message.attachments?.[0]?.fallback ?? "";
+  const [first] = message.attachments ?? [];
+  if (!message.text && !message.blocks) return first?.fallback ?? first?.title ?? first?.text ?? "";
   if (message.text) return message.text;
   const texts = message.blocks.map((block) => block.text?.text ?? block.elements?.map?.((each) => each.text?.text ?? each.text ?? "").join(" "));
   return texts.filter((text) => typeof text === "string" && text).join("\n\n");
@@ -125,7 +126,7 @@ export class MessageView {
     this.#session = session;
     this.#inThread = inThread;
     this.text = h("div", { class: "text", testid: "message-text" });
-    this.attachments = h("div", { class: "message-attachments" });
+    this.attachments = h("div", { class: "message-attachments text" });
     this.files = h("div", { class: "files" });
     this.gutter = h("div", { class: "gutter" });
     this.heading = h("div", { class: "heading" });
@@ -167,7 +168,7 @@ export class MessageView {
     this.gutter.replaceChildren(authorAvatar(author), time.cloneNode(true));
     this.heading.replaceChildren(
       h("span", { class: "author" }, author.name),
-      author.isApp ? h("span", { class: "tag" }, "APP") : "",
+      kindTag(author.user, author.isApp) ?? "",
       time,
       message.is_ephemeral ? h("span", { class: "note" }, "Only visible to you") : "",
       message.subtype === "thread_broadcast" && !this.#inThread ? h("span", { class: "note" }, "replied in a thread") : "",

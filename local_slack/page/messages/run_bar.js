@@ -118,5 +118,5 @@ function sentence(bot, on) {
   if (!bot) return [];
   const name = displayName(bot);
   if (!on) return [`While ${name} works, you can send it messages. Stop, or ❌ on its status, stops it.`];
-  return [h("strong", {}, "The agent is working. "), "It reads messages that you send now."];
+  return [h("strong", {}, "The agent is working. "), "📨 marks messages that it has accepted, 👀 those that it has read."];
 }

@@ -11,19 +11,19 @@ import { fence } from "../text/mrkdwn.js";
 const OFFLINE_DELAY_MS = 1200;
 const FIRST_TASK = "look through the notes in the workspace and suggest improvements";
 
-/** The beginning of a conversation. While it is empty, a click puts a suggested message into the composer. */
-function welcome(channel, directory, isEmpty, suggest) {
+/** The beginning of a conversation. While the bot is not involved, a click puts a suggested message into the composer. */
+function welcome(channel, directory, isNew, suggest) {
   const partner = directory.partnerOf(channel);
   const bot = directory.botIn(channel);
   const picture = partner ? userAvatar(partner, "large") : h("span", { class: "welcome-mark" }, icon("hash"));
   const title = partner ? displayName(partner) : `Welcome to #${channel.name}`;
   return h(
     "section",
-    { class: `welcome ${isEmpty ? "empty" : ""}`, "aria-label": "Beginning of the conversation" },
+    { class: `welcome ${isNew ? "new" : ""}`, "aria-label": "Beginning of the conversation" },
     picture,
     h("h3", {}, title),
     h("p", {}, introduction(channel, partner, bot)),
-    isEmpty && bot ? [suggestion(bot, partner, suggest), steps(bot, Boolean(partner))] : null,
+    isNew && bot ? [suggestion(bot, partner, suggest), steps(bot, Boolean(partner))] : null,
   );
 }
 
@@ -86,7 +86,7 @@ export class ChannelPane {
   #welcomeKey = null;
   #loadingOlder = false;
 
-  constructor(session, { onBack, onSent }) {
+  constructor(session, { onBack, onSent, become }) {
     this.#session = session;
     this.list = new MessageList(session, { label: "Messages", onTop: () => this.#older() });
     this.header = h("header", { class: "pane-header" });
@@ -94,6 +94,7 @@ export class ChannelPane {
     const send = async (typed, files) => onSent(await session.send(session.channelId, typed, { files }));
     this.composer = new Composer(session, {
       label: "Message",
+      become,
       onSubmit: send,
       onArrowUp: () => this.list.editLastOwn(),
       onChange: (text) => this.drafts?.keep(session.channelId, text),
@@ -131,7 +132,7 @@ export class ChannelPane {
     const messages = conversation.timeline();
     this.#showHeader(channel);
     this.offline.update(this.#session.directory.botIn(channel)?.online === false);
-    this.#showWelcome(channel, conversation.loaded && !conversation.cursor, messages.length === 0);
+    this.#showWelcome(channel, conversation.loaded && !conversation.cursor, isNew(channel, messages, this.#session.directory));
     const run = this.#runOf(channel, messages);
     this.prompts.update(this.#session.agents.of(channel.id, "")?.prompts);
     this.runBar.update(channel.id, this.#botOf(channel, messages), run);
@@ -190,13 +191,20 @@ export class ChannelPane {
     );
   }
 
-  #showWelcome(channel, isWhole, isEmpty) {
+  #showWelcome(channel, isWhole, isFresh) {
     const { directory } = this.#session;
-    const key = isWhole ? JSON.stringify([channel.id, isEmpty, directory.bots.map((bot) => bot.online)]) : "";
+    const key = isWhole ? JSON.stringify([channel.id, isFresh, directory.bots.map((bot) => bot.online)]) : "";
     if (key === this.#welcomeKey) return;
     this.#welcomeKey = key;
-    this.list.before.replaceChildren(...(isWhole ? [welcome(channel, directory, isEmpty, (text) => this.suggest(text))] : []));
+    this.list.before.replaceChildren(...(isWhole ? [welcome(channel, directory, isFresh, (text) => this.suggest(text))] : []));
   }
+}
+
+/** Whether no message is from, to, or answered by the bot. */
+function isNew(channel, messages, directory) {
+  const { id } = directory.botIn(channel) ?? {};
+  const isOfBot = ({ user, text, reply_users: users }) => user === id || text?.includes(`<@${id}>`) || users?.includes(id);
+  return channel.is_im ? !messages.length : !messages.some(isOfBot);
 }
 
 function memberFaces(members) {

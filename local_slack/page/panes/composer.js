@@ -2,6 +2,7 @@ import { h, icon, iconButton } from "../dom.js";
 import { userAvatar } from "../messages/avatar.js";
 import { Attachments } from "./attachments.js";
 import { pickEmoji } from "./emoji_picker.js";
+import { personMenu } from "./person_menu.js";
 import { displayName } from "../state/directory.js";
 import { emojiFor, searchEmoji } from "../text/emoji.js";
 
@@ -138,8 +139,8 @@ const everybodyChoice = (name) => ({ text: `@${name}`, label: name, detail: "eve
 
 /**
  * A message composer. Options: `label`, `placeholder`, `testid`, `initial`, `onSubmit(typed, files)` (a rejected promise
- * restores both), `onArrowUp` (in an empty field), `onChange(text)`, and `actions {save, cancel}` for an editor, which
- * submits an empty text only if it is `optional`.
+ * restores both), `onArrowUp` (in an empty field), `onChange(text)`, `become(person)` to switch who writes, and `actions
+ * {save, cancel}` for an editor, which submits an empty text only if it is `optional`.
  */
 export class Composer {
   #options;
@@ -148,7 +149,7 @@ export class Composer {
 
   constructor(session, options) {
     this.#options = options;
-    const { label, placeholder = "", testid = "composer" } = options;
+    const { label, placeholder = "", testid = "composer", become } = options;
     this.field = h("textarea", { rows: "1", "aria-label": label, placeholder, testid, autocomplete: "off", spellcheck: "true" });
     this.completion = new Completion(this.field, session);
     this.attachments = options.actions ? null : new Attachments({ changed: () => this.#changed(), refuse: (sentences) => this.#fail(sentences), focus: () => this.focus() });
@@ -156,7 +157,7 @@ export class Composer {
       "div",
       { class: "composer" },
       this.#failure,
-      h("div", { class: "composer-box" }, this.attachments?.element, this.field, h("div", { class: "composer-bar" }, this.#tools(), this.#buttons())),
+      h("div", { class: "composer-box" }, this.attachments?.element, this.field, h("div", { class: "composer-bar" }, this.#tools(), become && personMenu(session, become, { name: "writer", label: "as", size: "small" }), this.#buttons())),
       this.completion.element,
     );
     this.field.addEventListener("input", () => this.#changed());

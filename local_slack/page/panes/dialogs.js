@@ -1,5 +1,5 @@
 import { h, iconButton } from "../dom.js";
-import { userAvatar } from "../messages/avatar.js";
+import { kindTag, userAvatar } from "../messages/avatar.js";
 import { displayName } from "../state/directory.js";
 
 /** A dialog that jumps to a channel or a person by part of the name. `actions` as for the sidebar. */
@@ -72,7 +72,7 @@ function everywhere({ directory }, actions) {
   const users = directory.partners.map((user) => ({
     names: [user.name, displayName(user)],
     label: displayName(user),
-    detail: user.is_bot ? "app" : "person",
+    detail: kindTag(user)?.title || (user.is_bot ? "app" : "person"),
     picture: userAvatar(user, "small"),
     go: () => actions.openDirect(user),
   }));
@@ -89,6 +89,7 @@ const KEYS = [
   ["↑", "edit your last message (in an empty field)"],
   ["@", "mention; Tab or Enter inserts the suggestion"],
   ["Ctrl K", "jump to a channel or a person (⌘K on a Mac)"],
+  ["Ctrl ,", "write as the next person"],
   ["Ctrl .", "open faults and limits"],
   ["↑ ↓", "move between messages; Tab reaches their actions"],
   ["Esc", "close the open panel or dialog"],

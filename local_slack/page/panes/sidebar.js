@@ -1,33 +1,7 @@
 import { h, icon, iconButton, menu } from "../dom.js";
-import { presenceDot, userAvatar } from "../messages/avatar.js";
+import { kindTag, presenceDot, userAvatar } from "../messages/avatar.js";
+import { personMenu } from "./person_menu.js";
 import { displayName } from "../state/directory.js";
-
-/** Switch between the people of this workspace. */
-function personMenu(me, people, become) {
-  const name = h("span", { class: "person-name" }, h("small", {}, "You are"), h("strong", {}, displayName(me)));
-  const button = h("button", { type: "button", class: "person-switch", testid: "person-switch" }, userAvatar(me), name, icon("chevron"));
-  const options = people.map((person) => personOption(person, me, (chosen) => choose(chosen)));
-  const note = "You can act as any of these people. Open a second tab to act as two at once.";
-  const { element, close } = menu({ name: "person", label: "Switch person", note, options, button });
-
-  function choose(person) {
-    close();
-    if (person.id === me.id) button.focus();
-    else become(person);
-  }
-  return element;
-}
-
-function personOption(person, me, choose) {
-  const isMe = person.id === me.id;
-  return h(
-    "button",
-    { type: "button", role: "menuitemradio", "aria-checked": String(isMe), testid: `person-option-${person.name}`, onclick: () => choose(person) },
-    userAvatar(person, "small"),
-    h("span", {}, displayName(person)),
-    isMe ? icon("check") : null,
-  );
-}
 
 /** The workspace's name; with several workspaces, a menu to switch. */
 function teamMenu(team, teams) {
@@ -64,7 +38,7 @@ export class Sidebar {
       h("div", { class: "jump-row" }, jumpButton(actions.jump), this.faults),
       this.sections,
       this.problem,
-      personMenu(session.me, session.directory.people, actions.become),
+      personMenu(session, actions.become, { name: "person", label: "You are", size: "" }),
     );
   }
 
@@ -115,7 +89,7 @@ export class Sidebar {
     const name = h("span", { class: "place-name" }, displayName(user));
     const picture = h("span", { class: "glyph" }, userAvatar(user, "small"), presenceDot(user));
     const open = () => this.#actions.openDirect(user);
-    return this.#place(`dm-${user.name}`, directory.directWith(user.id)?.id, unread, open, [picture, name, user.is_bot ? h("span", { class: "tag" }, "APP") : null]);
+    return this.#place(`dm-${user.name}`, directory.directWith(user.id)?.id, unread, open, [picture, name, kindTag(user)]);
   }
 
   #place(testid, channelId, unread, onclick, content) {

@@ -40,7 +40,7 @@ class SessionChip {
 export class ThreadPane {
   #session;
 
-  constructor(session, { onClose }) {
+  constructor(session, { onClose, become }) {
     this.#session = session;
     this.list = new MessageList(session, { inThread: true, label: "Thread" });
     this.runBar = new RunBar(session, (error) => this.fail(error));
@@ -54,6 +54,7 @@ export class ThreadPane {
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.composer = new Composer(session, {
       label: "Reply",
+      become,
       onSubmit: send,
       onArrowUp: () => this.list.editLastOwn(),
       onChange: (text) => session.threadTs && this.drafts?.keep(session.threadTs, text),

@@ -35,7 +35,8 @@ export class Directory {
   }
 
   get openChannels() {
-    return this.channels.filter((channel) => !channel.is_im);
+    const isSeen = ({ members }) => this.me.kind !== "single_channel_guest" || members.includes(this.me.id);
+    return this.channels.filter((channel) => !channel.is_im && isSeen(channel));
   }
 
   /** The users that can receive direct messages, bots first. */

@@ -14,7 +14,7 @@ shrug 🤷|nerd_face 🤓|cowboy_hat_face,face_with_cowboy_hat 🤠|smirk 😏|y
 skull 💀|ghost 👻|alien 👽|space_invader 👾|clown_face 🤡|poop,hankey 💩|see_no_evil 🙈|hear_no_evil 🙉|speak_no_evil 🙊|smiley 😃|grin 😁|laughing,satisfied 😆
 orange_heart 🧡|yellow_heart 💛|green_heart 💚|blue_heart 💙|purple_heart 💜|black_heart 🖤|broken_heart 💔|two_hearts 💕|sparkling_heart 💖|boom,collision 💥|zap ⚡|dizzy 💫
 raised_hand,hand ✋|writing_hand ✍️|open_hands 👐|fist 👊|facepunch,punch 👊|call_me_hand 🤙|spock-hand 🖖|brain 🧠|eye 👁️|ear 👂|speech_balloon 💬
-thought_balloon 💭|left_speech_bubble 🗨️|mega 📣|loudspeaker 📢|no_bell 🔕|email,envelope ✉️|mailbox 📫|inbox_tray 📥|outbox_tray 📤|envelope_with_arrow 📩|telephone_receiver 📞|iphone 📱
+thought_balloon 💭|left_speech_bubble 🗨️|mega 📣|loudspeaker 📢|no_bell 🔕|mute 🔇|email,envelope ✉️|mailbox 📫|inbox_tray 📥|outbox_tray 📤|envelope_with_arrow 📩|telephone_receiver 📞|iphone 📱
 computer 💻|desktop_computer 🖥️|keyboard ⌨️|floppy_disk 💾|cd 💿|electric_plug 🔌|battery 🔋|satellite_antenna 📡|microscope 🔬|telescope 🔭|test_tube 🧪|petri_dish 🧫
 dna 🧬|magnet 🧲|toolbox 🧰|hammer 🔨|nut_and_bolt 🔩|scissors ✂️|triangular_ruler 📐|straight_ruler 📏|abacus 🧮|broom 🧹|wastebasket 🗑️|card_file_box 🗃️
 file_folder 📁|open_file_folder 📂|card_index_dividers 🗂️|page_facing_up 📄|page_with_curl 📃|scroll 📜|clipboard 📋|bar_chart 📊|chart_with_upwards_trend 📈|chart_with_downwards_trend 📉|books 📚|book,open_book 📖

@@ -102,7 +102,7 @@ async def test_a_refused_user_is_notified_once_an_hour_in_each_channel():
 
 @pytest.fixture
 async def slack():
-    async with LocalSlack(limits=None, guests=["chloe"], retries=RetrySchedule(3, (0.05, 0.1, 0.1))) as slack:
+    async with LocalSlack(limits=None, kinds={"chloe": "guest"}, retries=RetrySchedule(3, (0.05, 0.1, 0.1))) as slack:
         yield slack
 
 

@@ -136,11 +136,64 @@ async def test_after_a_switch_of_the_person_a_visible_thread_stays_open(slack, a
     (reply,) = await slack.until(lambda workspace: workspace.thread("general", root)[2:])
     assert (reply.user, reply.text) == ("U0BEN", "She does")
 
+    await page.reload()
+    await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
+    await expect(thread.get_by_test_id("writer-switch")).to_contain_text("Ben")
+
     private = await ana.dm("alpha", "between us")
     await open_page(f"@alpha/{private}")
     await expect(thread).to_contain_text("between us")
     await switch_person(page, "ben")
     await expect(thread).to_be_hidden()
+
+
+async def test_the_keyboard_switches_who_writes_and_the_writer_goes_on_in_the_same_composer(slack, page, open_page):
+    root = await slack.as_person("ana").say("general", "who owns the budget?")
+    await open_page(f"general/{root}")
+    channel, thread = page.get_by_test_id("channel-pane"), page.get_by_test_id("thread-pane")
+    for pane in (channel, thread):
+        await pane.get_by_test_id("composer").focus()
+        await page.keyboard.press("Control+,")
+        await expect(page.get_by_test_id("app")).to_have_attribute("data-ready", "true")
+        await expect(pane.get_by_test_id("composer")).to_be_focused()
+    await expect(thread.get_by_test_id("writer-switch")).to_contain_text("Chloe")
+    await thread.get_by_test_id("writer-switch").press("Enter")
+    await page.keyboard.press("ArrowUp")
+    await page.keyboard.press("Enter")
+    await expect(thread.get_by_test_id("writer-switch")).to_contain_text("Ben")
+    await expect(thread.get_by_test_id("composer")).to_be_focused()
+    await page.keyboard.type("I do")
+    await page.keyboard.press("Enter")
+    (reply,) = await slack.until(lambda workspace: workspace.thread("general", root)[1:])
+    assert (reply.user, reply.text) == ("U0BEN", "I do")
+
+
+KINDS = {"ben": "guest", "chloe": "external", "dora": "single_channel_guest"}
+
+
+@pytest.mark.slack(people=("ana", *KINDS), kinds=KINDS, apps=("alerts",))
+async def test_guests_external_people_and_apps_are_marked_next_to_their_names(slack, client, page, open_page):
+    for name in ("ana", *KINDS):
+        await slack.as_person(name).say("general", "hello")
+    await slack.as_app("alerts").post(
+        "general", blocks=[{"type": "header", "text": {"type": "plain_text", "text": "Up"}}]
+    )
+    await open_page("general")
+    marked = ["Ana", "Benguest", "Chloeexternal", "Doraguest", "AlertsAPP"]
+    heading = page.get_by_test_id("message").locator(".heading")
+    await expect(heading).to_have_text([re.compile(rf"^{name}\d") for name in marked])
+    await expect(page.get_by_test_id("dm-chloe")).to_contain_text("external")
+    await switch_person(page, "dora")
+    await expect(page.get_by_role("button", name="general")).to_be_visible()
+    await expect(page.get_by_test_id("channel-random")).to_have_count(0)
+
+    flags = ("is_restricted", "is_ultra_restricted", "is_stranger", "team_id")
+    answers = [(await client.users_info(user=f"U0{name.upper()}"))["user"] for name in KINDS]
+    assert [tuple(user[flag] for flag in flags) for user in answers] == [
+        (True, False, False, "T0LOCAL"),
+        (False, False, True, "T9EXTERNAL"),
+        (True, True, False, "T0LOCAL"),
+    ]
 
 
 async def test_the_toolbar_of_a_message_covers_no_text(ana, page, open_page):

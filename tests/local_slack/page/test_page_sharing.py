@@ -82,3 +82,15 @@ async def test_a_code_file_is_a_snippet_with_its_first_lines(slack, page, open_p
     await expect(snippet.locator("pre")).to_contain_text("print(9)")
     await expect(snippet.locator("pre")).not_to_contain_text("print(10)")
     await expect(snippet.get_by_test_id("file")).to_contain_text("a.py")
+
+
+async def test_forwards_and_attachments_have_the_markup_of_messages(slack, page, open_page):
+    quote = {"type": "section", "text": {"type": "mrkdwn", "text": "*Mended*\n>by <@U0BEN>"}}
+    await slack.as_app("alerts").post("random", attachments=[{"blocks": [quote]}])
+    said = await slack.as_person("ben").say("general", "seen *twice*, since `9:00`")
+    await slack.as_person("ben").forward("general", said, "random")
+    await open_page("random")
+    await expect(page.get_by_test_id("attachment").locator("blockquote")).to_have_css("border-left-style", "solid")
+    forward = page.get_by_test_id("forward")
+    await expect(forward.locator("strong")).to_have_text("twice")
+    await expect(forward.locator("code")).to_have_css("border-top-style", "solid")
