@@ -253,12 +253,12 @@ async function begin() {
  * the address already names this person.
  */
 async function become(person) {
-  const inChannel = document.activeElement.closest(".channel-pane");
+  const pane = ["channelPane", "threadPane"].find((name) => page[name].element.contains(document.activeElement));
   const address = readAddress();
   const isOthers = address.place?.startsWith("@") && address.person !== person.name;
   writeAddress(isOthers ? { person: person.name } : { ...address, person: person.name });
   await begin();
-  if (inChannel) page.channelPane.composer.focus();
+  if (pane) page[pane].composer.focus();
   announce(`You are ${displayName(person)}`);
 }
 
