@@ -14,10 +14,12 @@ import yaml
 from pydantic import SecretStr
 from pydantic_core import to_jsonable_python
 
+from orchestrator_interactive.storage.errors import StoreError
 from service.cli.setup import NotUsable, Setup
-from service.config.config import Environment, LogConfig, ServiceConfig
+from service.config.config import Environment, LogConfig, ServiceConfig, store_of
 from service.config.section import Section
 from service.logging import configure_logging
+from service.store import check_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +66,7 @@ def check(file: Path) -> None:
 
     Exit codes: 0 no problems, 2 problems found.
     """
+    from service.observe import problems_of  # noqa: PLC0415 - as below
     from service.sessions.preflight import preflight  # noqa: PLC0415 - the other commands start faster without it
     from service.tables import counted  # noqa: PLC0415 - as above
 
@@ -71,7 +74,12 @@ def check(file: Path) -> None:
     with setup.errors():
         loaded = setup.load(file)
         configure_logging(LogConfig(level="error"), setup.secrets)
-        asyncio.run(preflight(loaded, setup.environment))
+        problems = problems_of(loaded.observe)
+        try:
+            check_url(store_of(loaded, setup.environment))
+        except StoreError as e:
+            problems.append(f"store: {e}")
+        asyncio.run(preflight(loaded, setup.environment, problems, creates=False))
     count = counted(len(loaded.instances), "agent")
     click.echo(f"{file}: no problems found, {count} ({', '.join(loaded.instances)}).")
 
@@ -110,8 +118,21 @@ def _is_schema(path: Path) -> bool:
 
 
 def _schema() -> str:
-    made = {"$schema": "http://json-schema.org/draft-07/schema#", **ServiceConfig.model_json_schema()}
+    made = {"$schema": "http://json-schema.org/draft-07/schema#", **_with_references(ServiceConfig.model_json_schema())}
     return f"{json.dumps(made, indent=2)}\n"
+
+
+def _with_references(node: Any) -> Any:
+    """Let a reference such as `${NAME}` stand for each value that is no text."""
+    if isinstance(node, list):
+        return [_with_references(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    found = {key: _with_references(each) for key, each in node.items()}
+    if found.get("type") not in ("integer", "number", "boolean"):
+        return found
+    about = {key: found.pop(key) for key in ("title", "description", "default") if key in found}
+    return {**about, "anyOf": [found, {"type": "string", "pattern": r"\$\{[^}]+\}"}]}
 
 
 def _commented(section: Section, indent: str = "") -> Iterator[str]:

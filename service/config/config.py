@@ -398,7 +398,10 @@ def load_config(
     except ValidationError as e:
         sentences = " ".join(sentence(error, ServiceConfig) for error in e.errors())
         raise ConfigError(f"{path}: {' '.join(sentences.split())}") from e
-    return _anchored(config, path.parent)
+    try:
+        return _anchored(config, path.parent)
+    except ConfigError as e:
+        raise ConfigError(f"{path}: {e}") from e
 
 
 class _Loader(yaml.SafeLoader):
@@ -425,7 +428,9 @@ def _load_yaml(path: Path) -> Any:
     try:
         data = _Loader(path.read_text(encoding="utf-8")).get_single_data()
     except OSError as e:
-        raise ConfigError(f"{path}: cannot be read: {e.strerror}. Check the path given to --config.") from e
+        raise ConfigError(
+            f"{path}: cannot be read: {e.strerror}. Check the path, or write one with `amplifier-slack init`."
+        ) from e
     except yaml.MarkedYAMLError as e:
         # Without PyYAML's excerpt of the file, which may contain a secret.
         where = f" (line {e.problem_mark.line + 1}, column {e.problem_mark.column + 1})" if e.problem_mark else ""

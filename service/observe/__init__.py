@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from service.config.config_errors import ConfigError
@@ -23,8 +24,17 @@ _NO_OTEL = (
     "observe.traces: OpenTelemetry is not installed. Install it with `pip install 'amplifier-slack[otel]'`, or set "
     "`traces: false`."
 )
+_BAD_OTEL = (
+    "observe.traces: OpenTelemetry cannot use its environment variables ({error}). Correct those that begin with "
+    "OTEL_, or set `traces: false`."
+)
 # Variables of OpenTelemetry that may contain the key of a collector.
 _HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+
+
+def problems_of(config: ObserveConfig) -> list[str]:
+    """Return what prevents traces, in sentences for operators."""
+    return [_NO_OTEL] if config.traces and not all(map(find_spec, ("opentelemetry", "opentelemetry.sdk"))) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +76,10 @@ async def observing(
                 from service.observe.traces import Traces  # noqa: PLC0415
             except ImportError as e:
                 raise ConfigError(_NO_OTEL) from e
-            traces = Traces(with_content=config.content, hide=lambda text: hide_secrets(text, tuple(secrets)))
+            try:
+                traces = Traces(with_content=config.content, hide=lambda text: hide_secrets(text, tuple(secrets)))
+            except Exception as e:  # OpenTelemetry reads its variables in many ways
+                raise ConfigError(_BAD_OTEL.format(error=e)) from e
             opened.push_async_callback(traces.aclose)
             for name in _HEADERS:  # the exporter has read them, and child processes must not inherit a key
                 os.environ.pop(name, None)

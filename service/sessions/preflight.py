@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service.config.config import file_of, store_of
 from service.config.config_errors import ConfigError
 from service.sessions.mount_plan import find_problems, mount_plan
-from service.sessions.workspaces import Workspaces
+from service.sessions.workspaces import Workspaces, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,23 +18,28 @@ if TYPE_CHECKING:
     from service.config.config import Environment, ServiceConfig
 
 
-async def preflight(config: ServiceConfig, environment: Environment, more: Iterable[str] = ()) -> None:
+async def preflight(
+    config: ServiceConfig, environment: Environment, more: Iterable[str] = (), *, creates: bool = True
+) -> None:
     """Mount every instance once, to report problems at the start and not in a thread.
 
-    `more` are problems that have been found already.
+    `more` are problems that have been found already. `creates`: create the folder of the workspaces.
 
     Raises:
         ConfigError: a folder cannot be created, or a module is unknown, of the wrong type, or cannot be mounted.
     """
     workspaces, problems = Workspaces(config.workspace), []
     try:
-        await workspaces.check()
+        await workspaces.check(creates=creates)
     except ConfigError as e:
         problems.append(str(e))
     if config.audit is not None and not os.access(
         config.audit if config.audit.exists() else config.audit.parent, os.W_OK
     ):
         problems.append(f"audit: {config.audit} cannot be written. Name a file in a folder that the service may write.")
+    file = file_of(store_of(config, environment))
+    if file is not None and (file.is_dir() or not os.access(nearest(file), os.W_OK)):
+        problems.append(f"store: {file} cannot be written. Name a file in a folder that the service may write.")
     for name, instance in config.instances.items():
         with tempfile.TemporaryDirectory() as folder:
             plan = mount_plan(

@@ -55,13 +55,15 @@ class Workspaces:
         # The options of `tool-filesystem` that limit a folder.
         self.limits: dict[str, int] = config.model_dump(include={"quota_mb", "quota_files", "reserve_mb"})
 
-    async def check(self) -> None:
+    async def check(self, *, creates: bool = True) -> None:
         """Check that folders can be created, and make them inaccessible to other users.
+
+        Without `creates` nothing is changed.
 
         Raises:
             ConfigError: the root is not writable or is inside the template, or the template exceeds the quota.
         """
-        await asyncio.to_thread(self._check)
+        await asyncio.to_thread(self._check, creates)
 
     def folder(self, conversation_id: str) -> Path:
         return self._config.root / re.sub(r"[^\w.-]", "-", conversation_id)
@@ -85,7 +87,7 @@ class Workspaces:
         """Delete the conversation's folder, if there is one."""
         await asyncio.to_thread(shutil.rmtree, self.folder(conversation_id), ignore_errors=True)
 
-    def _check(self) -> None:
+    def _check(self, creates: bool) -> None:
         root, template = self._config.root, self._config.template
         if template is not None and root.resolve().is_relative_to(template.resolve()):
             raise ConfigError(
@@ -99,6 +101,11 @@ class Workspaces:
             if entry.problem is not None:
                 log.warning("workspace.template_entry_skipped", path=entry.path, problem=entry.problem)
         try:
+            if not creates:
+                place = nearest(root)
+                if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                return
             root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=root):
                 pass
@@ -127,6 +134,11 @@ class Workspaces:
         if free_bytes(folder.parent) - needed < self._config.reserve_mb * MB:
             raise NoRoom(f"A copy of {template} needs {needed:,} bytes and would leave less than workspace.reserve_mb.")
         _copy_whole(template, folder)
+
+
+def nearest(path: Path) -> Path:
+    """Return the path if it exists, or the nearest folder above it that does."""
+    return next(each for each in (path, *path.absolute().parents) if each.exists())
 
 
 def template_entries(config: WorkspaceConfig) -> list[TemplateEntry]:

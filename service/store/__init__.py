@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SUPPORTED = "`sqlite:PATH`, `redis://HOST:PORT/DB` or `rediss://HOST:PORT/DB`"
 
-__all__ = ["inspect_run_store", "open_budget", "open_log_store", "open_run_store", "refuse_unprepared"]
+__all__ = ["check_url", "inspect_run_store", "open_budget", "open_log_store", "open_run_store", "refuse_unprepared"]
 
 
 async def open_run_store(url: str) -> RunStore:
@@ -38,6 +38,11 @@ async def open_log_store(url: str) -> LogStore:
 async def open_budget(url: str) -> SharedBudget | None:
     """Open the rate budget shared by all services on the store at a URL; `None` if the store has one service."""
     return await _backend(url).open_budget(url)
+
+
+def check_url(url: str) -> None:
+    """Raise StoreError if no backend has URLs of this form."""
+    _backend(url)
 
 
 def refuse_unprepared(url: str) -> None:

@@ -102,6 +102,8 @@ def test_the_schema_describes_every_key():
     [
         (f"instances: {{a: {{{PERSONA}, tools: [tool-todo, {{module: tool-x, config: {{a: 1}}}}]}}}}", True),
         (f"instances: {{a: {{{PERSONA}, tool: []}}}}", False),
+        (f"instances: {{a: {{{PERSONA}}}}}\nlease_s: ${{LEASE}}\nslack: {{external: '${{EXTERNAL:-false}}'}}", True),
+        (f"instances: {{a: {{{PERSONA}}}}}\nlease_s: long", False),
         (f"instances: {{a: {{{PERSONA}}}}}\nlog: {{level: loud}}", False),
     ],
 )
@@ -131,3 +133,24 @@ async def test_a_check_reports_all_problems_at_once_and_what_was_probably_meant(
     assert checked.code == 2
     assert [part for part in parts if part not in checked.output] == []
     assert checked.output.count("Error: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("store: mysql:x", "store: The URL of the store is not supported: use `sqlite:PATH`"),
+        ("store: ''", "store: The URL of the store is not supported: use `sqlite:PATH`"),
+        ("store: sqlite:.", "cannot be written. Name a file in a folder that the service may write."),
+        ("workspace: {template: nowhere}", "agents.yaml: workspace.template: the folder"),
+        ("slack: {bots: [U012AB3CD]}", "slack.bots.0: must be a bot id such as B012AB3CD"),
+    ],
+)
+async def test_a_check_creates_nothing_and_names_the_file(tmp_path, text, problem):
+    file = tmp_path / "agents.yaml"
+    file.write_text(f"instances: {{a: {{{PERSONA}}}}}\n{text}", encoding="utf-8")
+    checked = await run_command("config", "check", str(file), env={"AMPLIFIER_SLACK_STORE": ""})
+    assert checked.code == 2
+    assert problem in checked.output
+    file.write_text(f"instances: {{a: {{{PERSONA}, providers: [{{module: provider-demo}}]}}}}", encoding="utf-8")
+    checked = await run_command("config", "check", str(file), env={"AMPLIFIER_SLACK_STORE": ""})
+    assert (checked.code, [path.name for path in tmp_path.iterdir()]) == (0, ["agents.yaml"])

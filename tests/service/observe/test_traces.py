@@ -108,6 +108,13 @@ async def test_an_unreachable_collector_delays_neither_a_run_nor_the_end(
         assert time.monotonic() - began_s < 10
 
 
+async def test_a_variable_that_opentelemetry_rejects_is_a_configuration_error(monkeypatch):
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "-5")
+    with pytest.raises(ConfigError, match=r"observe\.traces: .* must be a positive integer.* begin with OTEL_"):
+        async with observing(ObserveConfig(traces=True), ["alpha"], 0, {}, ()):
+            pass
+
+
 async def test_traces_without_the_extra_are_a_configuration_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, "service.observe.traces", raising=False)
