@@ -53,6 +53,7 @@ class Erasure:
 
 async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterator[dict[str, Any]]:
     """Yield the messages of a person: conversation, agent, time, text, files and state."""
+    read: set[str] = set()
     for key in await logs.keys():
         with suppress(DamagedLog):
             async for node, state in _states(logs, key):
@@ -64,6 +65,7 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
                     of_ids = ids if len(ids) == len(messages) else [""] * len(messages)
                     for each, id_ in zip(messages, of_ids, strict=True):
                         if each.author_id == user:
+                            read.add(id_)
                             time_s = time_of(id_) or node.envelope["ts"]
                             yield _exported(
                                 key.conversation_id, key.agent_id, time_s, each.text, each.files, "delivered"
@@ -71,7 +73,8 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
     for conversation_id in await runs.conversations():
         record = await runs.record(conversation_id)
         for entry in record.waiting if record is not None else ():
-            if _is_by(entry, user) and entry.kind in ("message", "edit"):
+            # The entry of a message that an active run has read is closed at the end of the run.
+            if _is_by(entry, user) and entry.kind in ("message", "edit") and entry.id not in read:
                 data, message = entry.data, entry.data["message"]
                 is_held = record is not None and entry.seq <= record.held_seq
                 files, end = ", ".join(message.get("files", ())), "held" if is_held else "pending"

@@ -102,4 +102,7 @@ def _folder() -> Path:
 
 
 def _name(config: Path | None) -> str:
-    return "default" if config is None else sha256(str(config.resolve()).encode()).hexdigest()[:16]
+    if config is None:
+        return "default"
+    # A link itself, not its target, which an update of the configuration may change.
+    return sha256(str(config.parent.resolve() / config.name).encode()).hexdigest()[:16]

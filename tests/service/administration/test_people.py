@@ -157,6 +157,13 @@ async def test_talk_is_exported_and_erased_like_other_messages(opened, is_one_ro
         assert await stored.texts(BEN) == [("kept\n- Ana (U0ANA): yes", "delivered"), ("too", "delivered")]
 
 
+async def test_a_message_that_an_active_run_has_read_is_exported_once(opened):
+    async with opened("sqlite") as stored:
+        await stored.wait(ANA, "mine", 2)
+        await stored.stack.push(*states_of(user_row(message_text("mine", ANA), "T:C:2.0"), {}))
+        assert await stored.texts(ANA) == [("mine", "delivered")]
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 async def test_a_conversation_in_use_is_left_and_named(opened, kind):
     async with opened(kind) as stored:

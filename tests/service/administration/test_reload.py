@@ -143,6 +143,15 @@ def test_a_variable_of_a_secret_option_can_be_read_again(config_file, monkeypatc
     assert load_config(config, Environment(), taken) == first
 
 
+def test_a_process_is_found_by_a_link_whose_target_has_changed(write, tmp_path):
+    link, new = tmp_path / "link.yaml", tmp_path / "new.yaml"
+    link.symlink_to(write())
+    with registered(link) as process:
+        link.unlink()
+        link.symlink_to(new)
+        assert running(link) == [process]
+
+
 def test_only_live_processes_of_the_same_file_are_found(write, tmp_path):
     path = write()
     left = ServiceProcess(tmp_path / f"amplifier-slack-{os.getuid()}" / "x.pid", 1)
