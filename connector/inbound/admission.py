@@ -94,6 +94,11 @@ class UnroutedReplies:
     def was_deleted(self, reply_id: str) -> bool:
         return reply_id in self._replies and self._replies[reply_id] is None
 
+    def latest(self, reply: SlackMessage) -> tuple[SlackMessage, str]:
+        """Return the latest version of a reply whose edit may have arrived before it, and the time of that edit."""
+        known = self._replies.get(reply.id)
+        return (reply, "") if known is None else (known.reply, known.edited_ts)
+
     def after(self, conversation_id: str, ts: str) -> list[UnroutedReply]:
         """Return the replies of a conversation posted after `ts`, oldest first."""
         found = [

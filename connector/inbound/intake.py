@@ -159,9 +159,10 @@ class Intake:
         """
         if await self._command(message, actor):
             return True
+        message, edited_ts = self._admitter.unrouted.latest(message)
         routed = await self._router.route(message)
         if routed is not None and await self._admitter.is_allowed(actor, message):
-            await self._admitter.admit(message, routed, actor, effective_ts)
+            await self._admitter.admit(message, routed, actor, effective_ts, edited_ts)
         elif message.thread_ts is None:
             self._without_agent[message.place.conversation_id] = None
         return routed is not None
