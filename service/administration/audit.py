@@ -6,7 +6,7 @@ import errno
 import fcntl
 import json
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -41,7 +41,8 @@ class AuditLog:
     """Appends entries; each is on the disk before the next one is written.
 
     Every append locks the file, so that processes of one machine may share it. An entry that cannot be written is
-    reported, kept, and written before the next one: the service continues.
+    reported, kept, and written before the next one: the service continues. If the file was moved or removed, a new one
+    begins with the checkpoint of the former one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +55,7 @@ class AuditLog:
         self._unwritten: list[dict[str, Any]] = []
         self._thread = WorkerThread("audit")
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = self._open()
             self._append([])
         except (OSError, ValueError) as e:
             reason = e.strerror if isinstance(e, OSError) else _NO_ENTRY
@@ -62,22 +63,41 @@ class AuditLog:
 
     def record(self, kind: str, **fields: Any) -> None:
         """Append an entry in the background."""
-        entry = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "kind": kind, "fields": fields}
+        entry = _new(kind, **fields)
         self._thread.do(lambda: self._write(entry))
 
     async def aclose(self) -> None:
         """Close the file once all entries are written."""
-        await self._thread.run(os.close, self._file)
+        await self._thread.run(lambda: os.close(self._file))
         self._thread.end()
 
     def _write(self, entry: dict[str, Any]) -> None:
         self._unwritten.append(entry)
         try:
+            self._follow()
             self._append(self._unwritten)
         except (OSError, ValueError) as e:
             log.error("audit.not_written", path=str(self._path), entries=len(self._unwritten), problem=str(e))  # noqa: TRY400 - the message gives the reason
         else:
             self._unwritten = []
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _follow(self) -> None:
+        """Open the file anew if another one, or none, has its name.
+
+        Raises:
+            OSError, ValueError: as in `_append`.
+        """
+        with suppress(FileNotFoundError):
+            if os.path.samestat(self._path.stat(), os.fstat(self._file)):
+                return
+        last, _ = _last(self._file)
+        former, self._file = self._file, self._open()
+        os.close(former)
+        log.warning("audit.file_changed", path=str(self._path), previous=_checkpoint(last))
+        self._unwritten.insert(0, _new("audit.continued", previous=_checkpoint(last)))
 
     def _append(self, entries: Iterable[dict[str, Any]]) -> None:
         """Append all entries or none.
@@ -88,20 +108,11 @@ class AuditLog:
         """
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
-            size = os.fstat(self._file).st_size
-            tail = os.pread(self._file, _TAIL, max(size - _TAIL, 0))
-            whole, newline, torn = tail.rpartition(b"\n")
-            last: dict[str, Any] = {"seq": 0, "hash": _FIRST}
-            if newline or size > _TAIL:
-                last = _entry(whole.rpartition(b"\n")[2])
-            if torn[: len(_START)] != _START[: len(torn)]:
-                raise ValueError(_NO_ENTRY)
+            last, torn = _last(self._file)
+            size = os.fstat(self._file).st_size - torn
             if torn:  # a process was killed while it wrote
-                size -= len(torn)
-                log.warning("audit.repaired", path=str(self._path), dropped_bytes=len(torn))
-                now = datetime.now(UTC).isoformat(timespec="milliseconds")
-                dropped = {"time": now, "kind": "audit.repaired", "fields": {"dropped_bytes": len(torn)}}
-                entries = chain([dropped], entries)
+                log.warning("audit.repaired", path=str(self._path), dropped_bytes=torn)
+                entries = chain([_new("audit.repaired", dropped_bytes=torn)], entries)
             lines = b""
             for entry in entries:
                 last = {"seq": last["seq"] + 1, **entry, "prev": last["hash"]}
@@ -176,6 +187,30 @@ class Chain:
     problems: tuple[str, ...]
     checkpoint: str
     is_torn: bool = False
+
+
+def _new(kind: str, **fields: Any) -> dict[str, Any]:
+    """Return an entry of now, without its place in the chain."""
+    return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "kind": kind, "fields": fields}
+
+
+def _last(file: int) -> tuple[dict[str, Any], int]:
+    """Return the last entry of a file, and the bytes after it: the beginning of an entry.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: its last line is no entry.
+    """
+    size = os.fstat(file).st_size
+    whole, newline, torn = os.pread(file, _TAIL, max(size - _TAIL, 0)).rpartition(b"\n")
+    if torn[: len(_START)] != _START[: len(torn)]:
+        raise ValueError(_NO_ENTRY)
+    has_entry = newline or size > _TAIL
+    return _entry(whole.rpartition(b"\n")[2]) if has_entry else {"seq": 0, "hash": _FIRST}, len(torn)
+
+
+def _checkpoint(entry: dict[str, Any]) -> str:
+    return f"{entry['seq']}:{entry['hash']}"
 
 
 def _entry(line: bytes) -> dict[str, Any]:

@@ -163,6 +163,26 @@ def test_a_file_of_something_else_is_refused_and_kept(tmp_path, content):
     assert path.read_text() == content
 
 
+@pytest.mark.parametrize("is_moved", [True, False], ids=["moved", "removed"])
+async def test_a_moved_file_is_continued_in_a_new_one_with_its_checkpoint(tmp_path, is_moved):
+    path, old = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    first, second = AuditLog(path), AuditLog(path)
+    first.record("test", number=1)
+    await first.aclose()
+    checkpoint = verify(path).checkpoint
+    path.rename(old) if is_moved else path.unlink()
+    with capture_logs() as lines:
+        second.record("test", number=2)
+        await second.aclose()
+    assert [line["event"] for line in lines] == ["audit.file_changed"]
+    continued, entry = entries(path)
+    assert (continued["kind"], continued["fields"]) == ("audit.continued", {"previous": checkpoint})
+    assert entry["fields"] == {"number": 2}
+    assert verify(path).problems == ()
+    if is_moved:
+        assert verify(old, continued["fields"]["previous"]).problems == ()
+
+
 async def test_processes_may_share_a_file(tmp_path):
     path = tmp_path / "audit.jsonl"
     first, second = AuditLog(path), AuditLog(path)
