@@ -1,4 +1,4 @@
-"""Other bots: which of them are answered, how often without a person, and what an agent gets to know of them."""
+"""Other bots: those that are answered, the limit without a person, and the context that an agent gets."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def with_pager(process, pager):
 async def test_a_bot_that_is_not_listed_is_not_answered_and_its_posts_are_talk(chat, pager, mention):
     root = await pager.post("general", f"{mention} look", attachments=ALERT)
     thread = Thread(chat, root)
-    await thread.say("@alpha what is this?")
+    await thread.say("@alpha explain this")
     run = await thread.next_run()
-    assert run.prompt == "what is this?"
+    assert run.prompt == "explain this"
     ((author, text),) = talk_of(run)
     assert author == "Pager · app"
     assert "disk full" in text
@@ -92,9 +92,9 @@ async def test_two_bots_do_not_talk_to_each_other_without_end(with_pager, pager,
         await pager.post("general", f"{mention} 2", thread=thread.ts)
         await thread.contains("I have answered Pager 2 times here. Mention me to continue.")
         await pager.post("general", f"{mention} 3", thread=thread.ts)
-        await thread.say("@alpha go on")
+        await thread.say("@alpha continue")
         run = await thread.next_run()
-        assert run.prompt == "go on"
+        assert run.prompt == "continue"
         assert [text for _, text in talk_of(run)] == ["2", "3"]
         await run.answer("so be it")
         await thread.contains("so be it")
