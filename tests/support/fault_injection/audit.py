@@ -231,7 +231,10 @@ class _Conversation:
             self.tally.counts[f"people: {_what(act)}"] += 1
         deleted = {act.ts for act in acts if act.kind == "deletion"}
         for act in messages:
-            self._count_message(act, is_deleted=act.ts in deleted)
+            is_of_part = any(
+                self._is_known_mention(each) for each in messages if each.user == act.user and each.ts <= act.ts
+            )
+            self._count_message(act, is_deleted=act.ts in deleted, takes_part=is_of_part)
         self._compare_order(messages)
         if root in self.sides.unanswered:
             self._count_unanswered(acts, messages[-1])
@@ -240,12 +243,19 @@ class _Conversation:
         self._count_answers(posts)
         self._count_runs(posts)
 
-    def _count_message(self, act: Act, *, is_deleted: bool) -> None:
+    def _is_known_mention(self, act: Act) -> bool:
+        """Return whether a message is a mention that makes its author take part: it was not deleted before it came."""
+        return "<@" in act.words and self.told.known.ends.get(self._id_of(act)) != "withdrawn"
+
+    def _count_message(self, act: Act, *, is_deleted: bool, takes_part: bool) -> None:
         if act.event not in self.sides.board.acknowledged:
             self._blame(f"message #{act.mark} was never acknowledged", act)
         end = self.told.end_of(self._id_of(act))
         if end == "unknown" and is_deleted:  # it was acknowledged before the mention that calls the agent had come
             end = "withdrawn"
+        if end == "unknown" and not takes_part:  # talk, which the next message would have brought
+            self.tally.counts["messages of talk that no message has brought yet"] += 1
+            return
         self.tally.counts[f"messages {end}"] += 1
         if end not in _ENDS:
             self._blame(f"message #{act.mark} is {end}", act)

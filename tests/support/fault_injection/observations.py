@@ -21,13 +21,14 @@ Kind = Literal["message", "edit", "deletion", "reaction"]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An action on the message `ts` in the thread `root`; `words` is its new text."""
+    """An action on the message `ts` in the thread `root`; `words` is its new text, `user` the author of a message."""
 
     kind: Kind
     root: str
     ts: str
     at: str
     words: str
+    user: str = ""
 
     @property
     def event(self) -> Event:
@@ -85,7 +86,7 @@ class Observations:
             case Posted(message) if message.by_bot:
                 self._hear_bot(message)
             case Posted(message):
-                self._note(Act("message", _root(message), message.ts, message.ts, message.text))
+                self._note(Act("message", _root(message), message.ts, message.ts, message.text, message.user))
             case Changed(message, previous, at) if not message.by_bot and not message.tombstone:
                 self._note(Act("edit", _root(previous), message.ts, at, message.text))
             case Changed(_, previous, at) if not previous.by_bot:
