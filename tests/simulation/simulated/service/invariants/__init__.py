@@ -27,8 +27,8 @@ _SLACK_FAULTS = frozenset({"failing Slack", "Slack outages", "slow Slack", "low 
 _NO_THREAD = _SLACK_FAULTS | {"no look-ups"}
 # An accepted message is in the queue of a run after this time; names are looked up first.
 _HANDED_ON_S = 1.0
-# A store that does not answer within two seconds keeps the end of a stopped run from the log.
-_STORE_FAULTS = frozenset({"store outages", "slow store", "flaky store"})
+# A store or process that does not go on within two seconds keeps the end of a stopped run from the log.
+_LATE_ENDS = frozenset({"store outages", "slow store", "flaky store", "pauses"})
 _PROCESS_FAULTS = frozenset({"kills", "terminations", "pauses"})
 
 __all__ = ["DELAYS", "check_conversations"]
@@ -62,7 +62,7 @@ def _check_conversation(case: Evidence, environment: Any, people: People) -> Ite
     yield from deliveries.overtaken(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
     yield from deliveries.crossed_out(case, within_s=60.0 if is_delayed else _HANDED_ON_S)
     yield from deliveries.latest(case)
-    yield from runs.recorded_ends(case, may_lack_last=not _STORE_FAULTS.isdisjoint(features))
+    yield from runs.recorded_ends(case, may_lack_last=not _LATE_ENDS.isdisjoint(features))
     yield from thread.remains(case)
     if case.has_thread:
         yield from thread.texts(case)

@@ -73,20 +73,23 @@ def talk(case: Evidence, participation: Participation) -> Iterator[str]:
 
 
 def steering(case: Evidence, participation: Participation, clicks: Collection[Click]) -> Iterator[str]:
-    """A run reads only messages of users that may steer it; older ones come before its prompt."""
+    """A run reads only messages of users that may steer it; older ones come before its prompt.
+
+    A message before the answer belongs to the run of the prompt before it, which was stopped, or after it.
+    """
     by_id = {each.id: each for each in case.written}
     for agent, rows in case.rows.items():
         first: WrittenMessage | None = None
-        read: list[WrittenMessage] = []
+        read: list[tuple[WrittenMessage, WrittenMessage | None]] = []
         for row in rows:
             metadata = row.get("metadata", {})
             first = by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted"), first)
             ids = (each.partition(":edit:")[0].removesuffix(":deleted") for each in metadata.get("injections", ()))
-            read += [by_id[each] for each in ids if each in by_id]
+            read += [(by_id[each], first) for each in ids if each in by_id]
             if first is None or row["role"] == "user":
                 continue
-            for written in read:
-                if not _may_steer(case, participation, clicks, first, written):
+            for written, before in read:
+                if not any(_may_steer(case, participation, clicks, each or first, written) for each in (before, first)):
                     yield f"{written.word} steered a run of {agent} that began with {first.word}."
             read = []
 
