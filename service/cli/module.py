@@ -88,7 +88,7 @@ def validate(
 def new(name: str, folder: Path | None) -> None:
     """Write the project of a new tool module to FOLDER (default: NAME): the tool, its test, and an agent that uses it.
 
-    NAME begins with `tool-`, such as tool-dice. docs/modules.md describes the other kinds of modules.
+    NAME begins with `tool-`, such as tool-dice. The documentation page on modules describes the other kinds.
     """
     folder = folder or Path(name)
     if not _NAME.fullmatch(name):

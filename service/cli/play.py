@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,6 +15,8 @@ import click
 
 _PLAY = Path(__file__).parents[1] / "play"
 _HINT = "Open it in a browser and write to {to}. Ctrl-C ends it."
+# The names that a bot may have in the workspace, and those of the people there.
+_HANDLE, _PEOPLE = re.compile(r"[a-z0-9._-]+"), ("ana", "ben", "chloe")
 _LOCKED = ("play.lock", "play.db.lock")  # the latter is that of the service, which may outlive a killed workspace
 
 
@@ -41,7 +44,14 @@ def play(port: int, folder: Path, config: Path | None) -> None:
     if config is None:
         shutil.copytree(_PLAY, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
         config = folder / "config.yaml"
-        options += ("--people", "ana,ben,chloe:guest", "--channels", "general,random,alerts", "--apps", "monitor")
+        options += (
+            "--people",
+            f"{','.join(_PEOPLE)}:guest",
+            "--channels",
+            "general,random,alerts",
+            "--apps",
+            "monitor",
+        )
         options += ("--scene", str(folder / "scene.json"))
     os.environ["AMPLIFIER_SLACK_STORE"] = f"sqlite:{folder}/play.db"
     python = (sys.executable, "-P")  # without the current folder, which may have packages of the same names
@@ -64,8 +74,9 @@ def _addressed(path: Path) -> tuple[str, str]:
         raise NotUsable(str(e)) from e
     if config.slack.transport != "socket":
         raise NotUsable(f"{path}: `play` delivers over Socket Mode. Leave `transport: http` out of the file you play.")
-    names = list(config.instances)
-    return names[0].lower(), " or ".join((f"@{names[0].lower()}", *(f"`@{names[0].lower()} {n}:`" for n in names[1:])))
+    first, *others = config.instances
+    bot = first.lower() if _HANDLE.fullmatch(first.lower()) and first.lower() not in _PEOPLE else "agent"
+    return bot, " or ".join((f"@{bot}", *(f"`@{bot} {name}:`" for name in others)))
 
 
 def _locked(folder: Path, port: int) -> int:

@@ -383,7 +383,9 @@ def load_config(
         return _anchored(ServiceConfig(), Path())
     given = _load_yaml(path)
     if not isinstance(given, dict):
-        raise ConfigError(f"{path}: has no keys; it must begin with `instances:`, see docs/configuration.md.")
+        raise ConfigError(
+            f"{path}: has no keys; it must begin with `instances:`. `amplifier-slack init` writes an example."
+        )
     if taken is None:
         taken = environment.secrets() if environment else {}
     references = References(taken, needs_agents=needs_agents)

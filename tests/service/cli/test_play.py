@@ -112,6 +112,17 @@ def test_own_agents_are_played_in_a_fresh_store(folder, tmp_path):
     assert (folder / "play.db").exists()
 
 
+@pytest.mark.parametrize("name", ["ana", "élan"])
+def test_an_agent_whose_name_no_bot_can_have_is_played_by_the_bot_agent(folder, tmp_path, name):
+    config = tmp_path / "agents.yaml"
+    config.write_text(f"instances: {{{name}: {{persona: {{name: A, emoji: ':owl:'}}}}}}", encoding="utf-8")
+    terminal = Terminal("play", "--port", "0", "--folder", str(folder), "--config", str(config))
+    terminal.until(lambda: "Ctrl-C" in terminal.output)
+    assert "write to @agent. Ctrl-C ends it." in terminal.output
+    terminal.press(_CTRL_C)
+    assert terminal.ended() == 0
+
+
 async def test_a_folder_with_files_of_its_own_is_not_overwritten(folder):
     folder.mkdir()
     for name in ("config.yaml", "play.db"):
