@@ -274,6 +274,11 @@ def everyone_takes_part(self, conversation_id):
     return replace(found, latest={**found.latest, **{f"person:{each}": "0" for each in ("UANN", "UBEN", "UCAM")}})
 
 
+def without_exchanges(self, conversation_id):
+    found = RunTable.thread_of(self, conversation_id)
+    return replace(found, latest={name: ts for name, ts in found.latest.items() if not name.startswith("exchange:")})
+
+
 async def execute_with_talk_twice(self, *given, **more):
     talk = more.get("talk", NO_TALK)
     return await Sessions.execute(
@@ -563,6 +568,9 @@ DEFECTS = {
     "a run does not wait for its slot": defect("without a slot", "few slots", slots=slots(enter=enter_without_a_slot)),
     "everyone takes part": defect("its author does not take part", table=table(thread_of=everyone_takes_part)),
     "anyone steers": defect("steered a run of", "policies", ignores_policy=True),
+    "bots talk without end": defect(
+        "answered without a person in between", "bots", table=table(thread_of=without_exchanges)
+    ),
     "talk is read twice": defect(" times.", "existing threads", sessions=sessions(execute=execute_with_talk_twice)),
     "a session hangs": defect("still has work", sessions=sessions(execute=never_answer)),
 }
