@@ -14,12 +14,10 @@ import yaml
 from pydantic import SecretStr
 from pydantic_core import to_jsonable_python
 
-from orchestrator_interactive.storage.errors import StoreError
 from service.cli.setup import NotUsable, Setup
 from service.config.config import Environment, LogConfig, ServiceConfig, store_of
 from service.config.section import Section
 from service.logging import configure_logging
-from service.store import check_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,8 +64,10 @@ def check(file: Path) -> None:
 
     Exit codes: 0 no problems, 2 problems found.
     """
+    from orchestrator_interactive.storage.errors import StoreError  # noqa: PLC0415 - as below
     from service.observe import problems_of  # noqa: PLC0415 - as below
     from service.sessions.preflight import preflight  # noqa: PLC0415 - the other commands start faster without it
+    from service.store import check_url  # noqa: PLC0415 - as above
     from service.tables import counted  # noqa: PLC0415 - as above
 
     setup = Setup(Environment.take_from_environ())

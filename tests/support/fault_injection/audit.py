@@ -22,7 +22,14 @@ from fault_injection.observations import Act, Observations, Post
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stores.base import LogStore
-from orchestrator_interactive.transcript.rows import call_ids, delivered_ids_in, is_prompt, metadata_of, text_of
+from orchestrator_interactive.transcript.rows import (
+    call_ids,
+    delivered_ids_in,
+    is_prompt,
+    metadata_of,
+    talk_ids_in,
+    text_of,
+)
 from service.doctor.delivery_audit import check
 from service.store.base import ConversationRecord, RunStore
 
@@ -48,6 +55,11 @@ class StoredConversation:
     def delivered(self) -> list[str]:
         """The ids of messages, in the order in which the model was given them."""
         return [id_ for row in self.rows for id_ in delivered_ids_in(row)]
+
+    @property
+    def talk(self) -> set[str]:
+        """The messages that were read as talk: their authors took no part."""
+        return {id_ for row in self.rows for id_ in talk_ids_in(row)}
 
     @property
     def prompts(self) -> set[str]:
@@ -263,10 +275,10 @@ class _Conversation:
             self._blame(f"message #{act.mark} is in the log more than once", act)
 
     def _compare_order(self, messages: list[Act]) -> None:
-        """Check that a message that was acknowledged before another was sent was read before it."""
+        """Check that a message that was acknowledged before another was sent was read before it, unless it is talk."""
         heard, sent, accepted = self.sides.board.acknowledged, self.sides.board.sent, self.told.known.order
         urgent = {self._id_of(act) for act in messages if act.words.startswith("!")}
-        place = {id_: number for number, id_ in enumerate(self.told.delivered)}
+        place = {id_: number for number, id_ in enumerate(self.told.delivered) if id_ not in self.told.talk}
         read = [(act, self._id_of(act)) for act in messages if self._id_of(act) in place]
         for (before, older), (after, newer) in permutations(read, 2):
             is_before = heard.get(before.event, inf) < sent.get(after.event, 0.0)
@@ -284,7 +296,7 @@ class _Conversation:
             return
         latest = [each for each in acts if each.ts == act.ts and each.kind in ("edit", "deletion")][-1]
         end = self.told.end_of(self._id_of(act))
-        if act is not latest or end != "delivered":
+        if act is not latest or end != "delivered" or self._id_of(act) in self.told.talk:
             return
         if self.told.known.ends.get(f"{self._id_of(act)}:edit:{act.at}") == "withdrawn":
             self.tally.counts["edits that were stopped with their run"] += 1
