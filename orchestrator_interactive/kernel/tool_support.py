@@ -1,4 +1,4 @@
-"""Support for tools: progress reports, and threads for blocking work that conversations share fairly."""
+"""Support for tools: the call at hand, progress reports, and threads for work that blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
     from contextlib import AbstractContextManager
 
 T = TypeVar("T")
@@ -197,3 +197,53 @@ class _Reporter:
 
 
 _reporter: ContextVar[_Reporter | None] = ContextVar("reporter", default=None)
+
+
+@dataclass(slots=True, eq=False)
+class CallContext:
+    """The tool call on whose behalf the current task runs; see `current_call`.
+
+    Args:
+        arguments: as the hooks modified them so far.
+        on_awaiting: called when `is_awaiting` changes.
+        approval: what a hook that asks for an approval tells people about the call.
+        decision: how the call was allowed or denied, in JSON types; the log keeps it with the result.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    on_awaiting: Callable[[], object]
+    approval: Any = None
+    decision: dict[str, Any] | None = None
+    _waits: int = 0
+    _on_message: Callable[[], object] | None = None
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether the call waits for a person. Messages do not wait for such a call."""
+        return self._waits > 0
+
+    @contextlib.contextmanager
+    def awaiting_person(self, on_message: Callable[[], object] | None = None) -> Iterator[None]:
+        """Report that the enclosed code waits for a person.
+
+        `on_message` is called if a message to the agent arrives meanwhile: it answers what the code waits for.
+        """
+        self._waits, self._on_message = self._waits + 1, on_message
+        self.on_awaiting()
+        try:
+            yield
+        finally:
+            self._waits, self._on_message = self._waits - 1, None
+            self.on_awaiting()
+
+    def take_message(self) -> bool:
+        """Answer the call by the message that has arrived. Returns False if no message can answer it."""
+        if self._on_message is None:
+            return False
+        self._on_message()
+        return True
+
+
+current_call: ContextVar[CallContext | None] = ContextVar("current_call", default=None)

@@ -201,7 +201,9 @@ class Loop:
 
     async def _loop(self, caller: ModelCaller) -> RunOutcome:
         run, state, calls = self.run, self.state, self.calls
-        if state.answered is not None and await self._is_done():
+        if calls.postponed:  # a resumed run has asked the model already
+            await calls.wait_for_change()
+        elif state.answered is not None and await self._is_done():
             return state.answered
         while True:
             await self._commit_news()

@@ -12,8 +12,14 @@ from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field,
 from orchestrator_interactive.kernel.hooks import CONTINUE, without_denial
 from orchestrator_interactive.loop.outcome import RunOutcome, usage_in
 from orchestrator_interactive.loop.run import RunSuspended
-from orchestrator_interactive.loop.tool_call import is_side_effect_free, label_of
-from orchestrator_interactive.loop.tool_results import CompletedCall, lost_results_row, results_in, unknown_row
+from orchestrator_interactive.loop.tool_call import is_repeatable, label_of
+from orchestrator_interactive.loop.tool_results import (
+    CompletedCall,
+    lost_results_row,
+    postponed_in,
+    results_in,
+    unknown_row,
+)
 from orchestrator_interactive.transcript.answer_parts import InterimTexts, partial_reason_of
 from orchestrator_interactive.transcript.rows import (
     call_ids,
@@ -26,7 +32,7 @@ from orchestrator_interactive.transcript.rows import (
 from orchestrator_interactive.transcript.transcript import UNREADABLE, message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from orchestrator_interactive.loop.loop import Loop
     from orchestrator_interactive.loop.tool_results import ToolOutcome
@@ -38,8 +44,9 @@ if TYPE_CHECKING:
 async def resume_run(loop: Loop) -> None:
     """Announce a run, and resume it from its log: emit its texts again, and settle its unanswered tool calls.
 
-    Calls of tools marked `side_effect_free` are repeated; the others get the result "outcome unknown". Hook injections
-    of `execution:start` are added after the missing tool results.
+    Calls of tools marked `side_effect_free` or `repeatable` are repeated, and so are calls that wait for an approval;
+    the others get the result "outcome unknown". Hook injections of `execution:start` are added after the missing tool
+    results.
 
     Raises:
         RuntimeError: the conversation has no run.
@@ -52,7 +59,12 @@ async def resume_run(loop: Loop) -> None:
         await run.await_hooks(run.hooks.emit(events.EXECUTION_START, data), events.EXECUTION_START) or CONTINUE
     )
     rows = await run.context.get_messages()  # hooks may have changed them
-    logged = logged_run(rows)
+    is_waiting = run.coordinator.get_capability("approvals.is_waiting") if run.coordinator else None
+
+    def may_repeat(call: ToolCall) -> bool:
+        return is_repeatable(run.tools.get(call.name)) or (is_waiting is not None and is_waiting(call.id))
+
+    logged = logged_run(rows, may_repeat)
     run.session_state.usage = usage_in(logged.earlier_rows)
     run.usage, run.iterations, run.interim_texts = usage_in(logged.rows), logged.iterations, logged.interim_texts
     loop.state.turns, loop.state.continuations = logged.turns, logged.continuations
@@ -61,24 +73,20 @@ async def resume_run(loop: Loop) -> None:
     await run.progress("executing", prompt=logged.prompt, run=run.id)
     if run.inbox.pending:
         await loop.remove_delivered(rows)
-    await _settle_calls(loop, logged)
+    await _settle_calls(loop, logged, may_repeat)
     run.session_state.knows_log = True
     hook_result = without_denial(hook_result, events.EXECUTION_START)
     await run.await_hooks(run.route(hook_result, events.EXECUTION_START), events.EXECUTION_START)
 
 
-async def _settle_calls(loop: Loop, logged: LoggedRun) -> None:
+async def _settle_calls(loop: Loop, logged: LoggedRun, may_repeat: Callable[[ToolCall], bool]) -> None:
     """Report the calls with an unknown outcome, also those of earlier takeovers, and settle the unanswered ones."""
     run, calls, tools = loop.run, loop.calls, loop.run.tools
     invalid = {call.id for call in logged.last_calls if problem_of(call.arguments) is not None}
     forced = run.options.force_respond_tools
     loop.state.must_answer = any(call.name in forced and call.id not in invalid for call in logged.last_calls)
     # Calls that have no effect, or did not start, are repeated.
-    repeated = {
-        call_id: call
-        for call_id, call in logged.unanswered.items()
-        if call_id in invalid or is_side_effect_free(tools.get(call.name))
-    }
+    repeated = {call_id: call for call_id, call in logged.unanswered.items() if call_id in invalid or may_repeat(call)}
     unknown = [call for call_id, call in logged.unanswered.items() if call_id not in repeated]
 
     def labelled(call: ToolCall, label: str | None = None) -> str | None:
@@ -92,7 +100,9 @@ async def _settle_calls(loop: Loop, logged: LoggedRun) -> None:
     await run.progress(
         "resumed",
         unknown=[each.label or each.call.name for each in lost],
-        retried=[labelled(call) or call.name for call_id, call in repeated.items() if call_id not in invalid],
+        retried=[
+            labelled(call) or call.name for call in (*repeated.values(), *logged.postponed) if call.id not in invalid
+        ],
         tools=[each.to_event() for each in lost],
     )
     for part in logged.texts:
@@ -101,6 +111,7 @@ async def _settle_calls(loop: Loop, logged: LoggedRun) -> None:
         raise RunSuspended
     for call in unknown:
         await run.commit(unknown_row(call))
+    calls.repeat_postponed(logged.postponed)
     await calls.repeat(list(repeated.values()), len(logged.last_calls) - len(repeated))
     if logged.lost:
         await run.commit(logged.lost)
@@ -119,6 +130,7 @@ class LoggedRun:
         rows: rows of the run, from the prompt on, without hook rows.
         lost: row to add for postponed calls whose results were lost.
         lost_calls: these calls.
+        postponed: other postponed calls without a result, which are made again.
         iterations: number of the model's answers.
         turns: number of answers with tool calls.
         continuations: consecutive answers, up to now, that were truncated at the length limit.
@@ -134,6 +146,7 @@ class LoggedRun:
     rows: Sequence[Row]
     lost: Row | None
     lost_calls: Sequence[ToolCall]
+    postponed: Sequence[ToolCall]
     iterations: int = 0
     turns: int = 0
     continuations: int = 0
@@ -169,8 +182,8 @@ class LoggedRun:
         return "".join(part.text for part in self.texts if part.number >= number) + self.interim_texts.pending_text
 
 
-def logged_run(rows: Sequence[Row]) -> LoggedRun:
-    """Return the state of the last run of a conversation.
+def logged_run(rows: Sequence[Row], may_repeat: Callable[[ToolCall], bool] = lambda _: False) -> LoggedRun:
+    """Return the state of the last run of a conversation; postponed calls are made again if `may_repeat` allows it.
 
     Raises:
         RuntimeError: there is no run.
@@ -180,10 +193,13 @@ def logged_run(rows: Sequence[Row]) -> LoggedRun:
     if begin is None:
         raise RuntimeError("There is no run to resume: this conversation has no prompt.")
     lost_calls: list[ToolCall] = []
-    if lost := lost_results_row(rows):
+    repeated: list[ToolCall] = []
+    if unfinished := postponed_in(rows):
         calls = {call.id: call for row in rows if row["role"] == "assistant" for call in _calls(row)}
-        lost_calls = [calls[call_id] for call_id in metadata_of(lost)["results"] if call_id in calls]
-    run = LoggedRun(rows[:begin], rows[begin:], lost, lost_calls)
+        repeated = [calls[call_id] for call_id in unfinished if call_id in calls and may_repeat(calls[call_id])]
+        lost_calls = [calls[call_id] for call_id in unfinished if call_id in calls and calls[call_id] not in repeated]
+    lost = lost_results_row(rows, [call.id for call in repeated])
+    run = LoggedRun(rows[:begin], rows[begin:], lost, lost_calls, repeated)
     for row in run.rows:
         _add(run, row)
     return run

@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.contracts.models import HookResult, ToolRes
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
-from orchestrator_interactive.kernel.tool_support import reporting
+from orchestrator_interactive.kernel.tool_support import CallContext, current_call, reporting
 from orchestrator_interactive.loop.run import RunDenied, changed
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import (
@@ -34,7 +34,7 @@ from orchestrator_interactive.loop.tool_results import (
     result_row,
     with_outcome,
 )
-from orchestrator_interactive.transcript.rows import truncate_middle
+from orchestrator_interactive.transcript.rows import marked, truncate_middle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -56,7 +56,8 @@ class ToolExecution:
     """One tool call: prepare (hooks may modify or deny it), execute, finalise.
 
     It starts with `begin`, and can be cancelled at any `stage`, also by its time limit, which starts with the tool.
-    `on_over` is called when it has ended or was cancelled, and sets `is_over`. `close` completes it.
+    `on_over` is called when it has ended or was cancelled, and sets `is_over`. `on_awaiting` is called when
+    it begins or ceases to wait for a person. `close` completes it.
 
     Args:
         group: number of the postponements in the run before this call.
@@ -64,8 +65,16 @@ class ToolExecution:
 
     completed: CompletedCall  # set by `close`
 
-    def __init__(self, run: Run, call: ToolCall, group: int, on_over: Callable[[ToolExecution], object]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        call: ToolCall,
+        group: int,
+        on_over: Callable[[ToolExecution], object],
+        on_awaiting: Callable[[], object],
+    ) -> None:
         self.call = call
+        self.context = CallContext(call.id, call.name, call.arguments, on_awaiting)
         self.group = group
         self.stage: Stage = "waiting"
         self.is_over = False
@@ -114,23 +123,19 @@ class ToolExecution:
         run, tool = self._run, self._tool
         if tool is None:
             return
-        if run.hooks.listens(events.TOOL_PRE):
-            try:
-                hook_result = await self._consult(events.TOOL_PRE)
-                self._input = changed(hook_result, "tool_input", self._input)
-                if (name := (hook_result.data or {}).get("tool_name", self.call.name)) != self.call.name:
-                    log.warning("hook.modification_refused", hook=hook_result.hook_name, part="tool_name", value=name)
-            except RunDenied as e:
-                self._result, self._was_refused = failure(f"Denied: {e}"), True
-                return
-            if self._row is not None:  # a hook ignored cancellation, and the run has ended
-                return
+        current_call.set(self.context)
+        if run.hooks.listens(events.TOOL_PRE) and not await self._is_allowed():
+            return
         self.stage, self._announced_at = "announced", time.monotonic()
         if hasattr(tool, "label"):
             self._label = self._label_for(tool)
         if run.on_progress is not None:
             more = {} if self._label is None else {"label": self._label}
             await run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
+        start = run.coordinator.get_capability("approvals.start_call") if run.coordinator is not None else None
+        if start is not None and (problem := await start(self.call.id, self.call.name, self._input)):
+            self._result, self._was_refused = failure(problem), True
+            return
         if run.is_stopped:
             return
         self.stage, self._why_cancelled = "running", UNKNOWN_OUTCOME
@@ -146,6 +151,18 @@ class ToolExecution:
             run.session_stop.register_tool_complete(self.call.id)
         if self._row is None:
             await self._finalise(result)
+
+    async def _is_allowed(self) -> bool:
+        """Let the hooks modify or deny the call. Returns False if it must not run."""
+        try:
+            hook_result = await self._consult(events.TOOL_PRE)
+        except RunDenied as e:
+            self._result, self._was_refused = failure(f"Denied: {e}"), True
+            return False
+        self._input = changed(hook_result, "tool_input", self._input)
+        if (name := (hook_result.data or {}).get("tool_name", self.call.name)) != self.call.name:
+            log.warning("hook.modification_refused", hook=hook_result.hook_name, part="tool_name", value=name)
+        return self._row is None  # else a hook ignored cancellation, and the run has ended
 
     def _on_timeout(self, timeout_s: float) -> None:
         log.warning("tool.timed_out", tool=self.call.name, timeout_s=timeout_s)
@@ -191,6 +208,7 @@ class ToolExecution:
     async def _consult(self, event: str, **more: Any) -> HookResult:
         """Emit a hook event; injections are kept until all calls of the answer have their results."""
         result = await self._run.hooks.emit(event, self._payload(**more))
+        self.context.arguments = changed(result, "tool_input", self._input)
         if result.action == "inject_context":
             self.hook_results.append((event, result))
             return result
@@ -241,11 +259,13 @@ class ToolExecution:
                 outcome = "lost" if run.is_suspended and self._why_cancelled is UNKNOWN_OUTCOME else "unknown"
         if stage == "waiting" and tool is not None:
             self._label = self._label_for(tool)
-        self.completed = CompletedCall(self.call, self._label, outcome, self.was_dropped)
+        decision = self.context.decision
+        self.completed = CompletedCall(self.call, self._label, outcome, self.was_dropped, decision)
         is_clean = self._is_filtered or run.secret_filter is None
         hide = str if is_clean else partial(run.without_secrets, known_only=self._result.success)
         row = result_row(self.call, self._result, run.options.max_result_chars, hide)
-        self._row = with_outcome(row, outcome, None if self._input is self.call.arguments else self._label)
+        row = with_outcome(row, outcome, None if self._input is self.call.arguments else self._label)
+        self._row = row if decision is None else marked(row, approval=decision)
         return self._row
 
     async def report_cancelled(self) -> None:
@@ -307,6 +327,11 @@ def _changed_result(hook_result: HookResult, result: ToolResult) -> ToolResult:
 def is_side_effect_free(tool: Tool | None) -> bool:
     """Return whether the tool is marked `side_effect_free`: its calls may be discarded and repeated."""
     return bool(getattr(tool, "side_effect_free", False))
+
+
+def is_repeatable(tool: Tool | None) -> bool:
+    """Return whether a call that its process did not finish can be made again."""
+    return is_side_effect_free(tool) or bool(getattr(tool, "repeatable", False))
 
 
 def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:

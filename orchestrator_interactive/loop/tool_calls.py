@@ -71,9 +71,9 @@ class ToolExecutor:
     async def run_answer(self, row: dict[str, Any], calls: Sequence[ToolCall]) -> None:
         """Commit the answer's row, run its calls in parallel, and commit each result as it arrives.
 
-        An urgent message ends the wait: running calls are postponed. A stop cancels them. Once the answer is
-        committed, each call gets a result. A suspended run still runs all calls, so that the next owner knows that each
-        call started.
+        An urgent message ends the wait: running calls are postponed. So does any message if all calls that are left
+        wait for a person. A stop cancels them. Once the answer is committed, each call gets a result. A suspended run
+        still runs all calls that do not wait for a person, so that the next owner knows that each call started.
         """
         await self._run.write(row)
         executions = self._begin_all(calls, 0)
@@ -88,6 +88,12 @@ class ToolExecutor:
         `earlier_calls` is the number of the answer's other calls.
         """
         await self._collect(self._begin_all(calls, earlier_calls))
+
+    def repeat_postponed(self, calls: Iterable[ToolCall]) -> None:
+        """Run postponed calls whose answer has got its row, but not their results."""
+        for call in calls:
+            self.used_ids.add(call.id)
+            self.postponed.append(self._begin(call))
 
     def _begin_all(self, calls: Sequence[ToolCall], earlier_calls: int) -> list[ToolExecution]:
         """Begin the calls of a committed answer, or continue those that began early.
@@ -130,7 +136,7 @@ class ToolExecutor:
             self.early[block.id] = self._begin(ToolCall(id=block.id, name=block.name, arguments=block.input))
 
     def _begin(self, call: ToolCall, refusal: str | None = None) -> ToolExecution:
-        execution = ToolExecution(self._run, call, self._group, self._on_over)
+        execution = ToolExecution(self._run, call, self._group, self._on_over, self.wake)
         self._open[execution] = None
         if (problem := refusal or execution.problem()) is not None:
             execution.refuse(problem)
@@ -188,21 +194,31 @@ class ToolExecutor:
         left = dict.fromkeys(executions)
         self._ended = deque(execution for execution in executions if execution.is_over)
         self._is_urgent = bool(self._run.inbox.pending) and self._run.inbox.has_urgent
-        while left:
-            if self._ended:
-                execution = self._ended.popleft()
-                if execution in left:
-                    del left[execution]
-                    await self._complete(execution, execution.close())
-                    if self._ended:
-                        await asyncio.sleep(0)  # a store without real I/O does not yield to other tasks
-            elif self._is_urgent:
-                await self._postpone(left)
-                break
-            else:
-                await self._wait()
+        with self._run.ending.watch(self.wake):
+            while left:
+                if self._ended:
+                    execution = self._ended.popleft()
+                    if execution in left:
+                        del left[execution]
+                        await self._complete(execution, execution.close())
+                        if self._ended:
+                            await asyncio.sleep(0)  # a store without real I/O does not yield to other tasks
+                elif self._run.is_suspended and all(execution.context.is_awaiting for execution in left):
+                    break  # the next owner repeats them
+                elif self._is_urgent or self._are_delaying_messages(left):
+                    await self._postpone(left)
+                    break
+                else:
+                    await self._wait()
         if heard := [each for each in executions if each.hook_results and each not in left]:
             await self._route_hook_results(heard)
+
+    def _are_delaying_messages(self, executions: Collection[ToolExecution]) -> bool:
+        """Return whether messages wait only for calls that wait for a person, and answer none of these."""
+        if not self._run.inbox.pending or not all(execution.context.is_awaiting for execution in executions):
+            return False
+        are_answered = [execution.context.take_message() for execution in executions]
+        return not any(are_answered)
 
     async def _postpone(self, executions: Collection[ToolExecution]) -> None:
         """Postpone the results of running calls to a later row. Calls of the next answer do not wait for them."""
@@ -301,6 +317,8 @@ class ToolExecutor:
         if not self._run.ending.is_cancelled:
             self.cancel()
         await self.drop_early()
+        if self._run.is_suspended:  # the next owner repeats calls that wait for a person
+            self.postponed = [execution for execution in self.postponed if not execution.context.is_awaiting]
         await self._end_of(self.postponed)
         try:
             # Not `commit`: this row must not complete the run's last text, which is the run's result.

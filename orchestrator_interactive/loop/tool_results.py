@@ -24,7 +24,7 @@ from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, l
 from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ToolCall
 
@@ -79,17 +79,24 @@ class SecretFilter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompletedCall:
-    """A call and its outcome, for the summary of a run. `was_dropped`: it began early, but no answer contains it."""
+    """A call and its outcome, for the summary of a run.
+
+    Args:
+        was_dropped: it began early, but no answer contains it.
+        approval: how it was allowed or denied; `None`: nothing decided about it, or an earlier process reported it.
+    """
 
     call: ToolCall
     label: str | None
     outcome: ToolOutcome
     was_dropped: bool = False
+    approval: dict[str, Any] | None = None
 
     def to_event(self) -> dict[str, Any]:
         """Return the form in progress events."""
         outcome = "unknown" if self.outcome == "lost" else self.outcome
-        return {"tool": self.call.name, "id": self.call.id, "label": self.label, "outcome": outcome}
+        more = {} if self.approval is None else {"approval": self.approval}
+        return {"tool": self.call.name, "id": self.call.id, "label": self.label, "outcome": outcome, **more}
 
     def is_same_as(self, other: CompletedCall) -> bool:
         """Return whether both have the same id, or the same tool and arguments."""
@@ -221,17 +228,35 @@ def late_results_row(rows: Sequence[Row]) -> Row:
     return late
 
 
-def lost_results_row(rows: Iterable[Row]) -> Row | None:
-    """Return the row for postponed calls whose process ended before their results; None if there are none."""
+def lost_results_row(rows: Iterable[Row], repeated: Collection[str] = ()) -> Row | None:
+    """Return the row for postponed calls whose process ended before their results; None if there are none.
+
+    `repeated` are the ids of those that are made again.
+    """
+    pending = {call_id: row for call_id, row in _unfinished(rows).items() if call_id not in repeated}
+    lost = [
+        with_outcome({**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}, "lost")
+        for row in pending.values()
+    ]
+    return late_results_row(lost) if lost else None
+
+
+def postponed_in(rows: Iterable[Row]) -> list[str]:
+    """Return the ids of the postponed calls without a result."""
+    return list(_unfinished(rows))
+
+
+def _unfinished(rows: Iterable[Row]) -> dict[str, Row]:
+    """Return the rows of postponed calls without a result, by the calls' ids."""
     pending: dict[str, Row] = {}
     for row in rows:
         metadata = metadata_of(row)
         if metadata.get("pending") is True and isinstance(call_id := row.get("tool_call_id"), str):
-            pending[call_id] = with_outcome({**row, "content": PROCESS_ENDED, "metadata": {"is_error": True}}, "lost")
+            pending[call_id] = row
         ids = metadata.get("results")
         for call_id in ids if isinstance(ids, list) else ():
             pending.pop(str(call_id), None)
-    return late_results_row(list(pending.values())) if pending else None
+    return pending
 
 
 # Limits
