@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator
 
 from connector.message_text import read, read_for_edits
+from connector.protocols import ALLOW, DENY
 
 # Subtypes of posts: none, a shared file, a reply "also sent to the channel", and a post by an app under another name.
 _SUBTYPES_OF_POSTS = (None, "file_share", "thread_broadcast", "bot_message")
@@ -24,6 +25,14 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
 ALLOW_ACTION, DENY_ACTION = "steer_allow", "steer_deny"
+# The buttons and menus of a request: one of its options; a menu of options, and the button that sends them; forms for
+# the reason of a denial and for own words; a scope for which it is allowed for good. Their value is its address.
+CHOOSE_ACTIONS = tuple(f"request_choose_{place}" for place in range(5))
+OPTIONS_ACTION, SEND_ACTION = "request_options", "request_send"
+REASON_ACTION, WRITE_ACTION, ALWAYS_ACTION = "request_reason", "request_write", "request_always"
+REQUEST_ACTIONS = (*CHOOSE_ACTIONS, SEND_ACTION, REASON_ACTION, WRITE_ACTION, ALWAYS_ACTION)
+# The form for own words, its block, and its field.
+REQUEST_FORM, REQUEST_TEXT = "request_form", "request_text"
 # The end of the ids of stops by a word that another entry carries: an edit, or a stop word outside of the thread.
 BY_WORD = ":stop"
 # The user of stop requests by an operator of the service; no id of Slack.
@@ -237,6 +246,80 @@ class Consent:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestAddress:
+    """The address of a request of a run: the value of its buttons."""
+
+    place: ThreadAddress
+    run: str
+    key: str
+
+    @classmethod
+    def parse(cls, value: str) -> Self:
+        """Return the address in the value of a button.
+
+        Raises:
+            ValueError: it is none.
+        """
+        conversation_id, run, key = value.rsplit(":", 2)
+        return cls(ThreadAddress.parse(conversation_id), _id(run), _id(key))
+
+    def __str__(self) -> str:
+        return f"{self.place.conversation_id}:{self.run}:{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClick:
+    """A person's answer to a request: a click, or a form.
+
+    Args:
+        id: identity of the click.
+        run: id of the run that asks.
+        key: of the request.
+        by: the user.
+        chosen: places of the chosen options.
+        text: the person's own words.
+        always: scope for which the first option is chosen for good; blank: only once.
+        at: time of the click, as a ts.
+        ts: the message with the buttons; blank: the click was elsewhere.
+        response_url: where the message that only this person sees can be replaced; blank: others see it, too.
+    """
+
+    id: str
+    run: str
+    key: str
+    by: str
+    chosen: tuple[int, ...]
+    at: Ts
+    text: str = ""
+    always: str = ""
+    ts: Ts | Literal[""] = ""
+    response_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """A person asks for the form in which they write an answer to a request.
+
+    Args:
+        chosen: places of the options that the form answers with.
+        trigger: lets the app open a form within three seconds.
+        at, ts: as of `RequestClick`.
+    """
+
+    address: RequestAddress
+    by: str
+    chosen: tuple[int, ...]
+    trigger: str
+    at: str
+    ts: str
+
+    @property
+    def metadata(self) -> str:
+        """What the form sends back."""
+        return " ".join([str(self.address), self.ts, self.at, *map(str, self.chosen)])
+
+
+@dataclass(frozen=True, slots=True)
 class AppView:
     """A person opened the direct messages of the app, or another channel next to them.
 
@@ -426,6 +509,62 @@ def clicked_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequ
         return place, StopRequest(click_id, _id(user), at, run=value or None)
     run, _, asked_for = value.partition(":")
     return place, Consent(click_id, run, _id(asked_for), _id(user), action["action_id"] == ALLOW_ACTION, ts)
+
+
+def request_click_of(body: dict[str, Any], team: str) -> tuple[RequestAddress, RequestClick | RequestForm] | None:
+    """Parse a click on a button or menu of a request, or a form; `None` if the payload is another one.
+
+    A request is only answered from its own thread, or from the Home tab.
+    """
+    user = _id((body.get("user") or {}).get("id"))
+    if body.get("type") == "view_submission":
+        return _submitted(body["view"], user, team)
+    action = next((each for each in body.get("actions") or () if each.get("action_id") in REQUEST_ACTIONS), None)
+    if action is None:
+        return None
+    option = (action.get("selected_option") or {}).get("value") if action["action_id"] == ALWAYS_ACTION else None
+    scope, _, value = option.partition(" ") if option is not None else ("", "", str(action.get("value") or ""))
+    container, message = body.get("container") or {}, body.get("message") or {}
+    address, is_view = RequestAddress.parse(value), container.get("type") == "view"
+    channel = (body.get("channel") or {}).get("id") or container.get("channel_id")
+    if address.place.team != team or (address.place.channel != channel and not is_view):
+        raise ValueError(f"{value!r} is no request of this place")
+    at = checked_ts(str(action["action_ts"]))
+    ts = "" if is_view else checked_ts(message.get("ts") or container["message_ts"])
+    chosen: tuple[int, ...] = (ALLOW,)
+    match action["action_id"]:
+        case "request_reason" | "request_write" as kind:
+            denial = (DENY,) if kind == REASON_ACTION else ()
+            return address, RequestForm(address, user, denial, str(body.get("trigger_id") or ""), at, ts)
+        case "request_send":
+            chosen = tuple(sorted(_chosen_in(body.get("state"), address.key)))
+        case name if name in CHOOSE_ACTIONS:
+            chosen = (CHOOSE_ACTIONS.index(name),)
+    url = str(body.get("response_url") or "") if container.get("is_ephemeral") is True else ""
+    click_id = f"{container.get('view_id') if is_view else channel}:{ts}:{user}:clicked:{at}"
+    return address, RequestClick(click_id, address.run, address.key, user, chosen, at, "", scope, ts, url)
+
+
+def _submitted(view: dict[str, Any], user: str, team: str) -> tuple[RequestAddress, RequestClick] | None:
+    """Parse a form; its metadata are the request's address, its message, and the options that it answers with."""
+    if view.get("callback_id") != REQUEST_FORM:
+        return None
+    value, ts, at, *places = str(view.get("private_metadata")).split(" ")
+    address = RequestAddress.parse(value)
+    if address.place.team != team:
+        raise ValueError(f"{value!r} is a request of another workspace")
+    text = view["state"]["values"][REQUEST_TEXT][REQUEST_TEXT].get("value") or ""
+    chosen = tuple(int(place) for place in places)
+    click_id = f"{view['id']}:{user}:submitted"
+    ts = checked_ts(ts) if ts else ""
+    return address, RequestClick(click_id, address.run, address.key, user, chosen, checked_ts(at), str(text), ts=ts)
+
+
+def _chosen_in(state: Any, key: str) -> set[int]:
+    """Return the places of the options that are chosen in the menu of a request."""
+    found = state["values"][f"{OPTIONS_ACTION}:{key}"][OPTIONS_ACTION]
+    options = found.get("selected_options") or filter(None, [found.get("selected_option")])
+    return {int(option["value"]) for option in options}
 
 
 def plain_text(text: str, bot: str) -> str:

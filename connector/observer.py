@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from contextlib import AbstractContextManager
 
-    from connector.protocols import End, InboxEntry
+    from connector.protocols import End, InboxEntry, PersonAnswer, PersonRequest
 
 LeaseMove = Literal["taken", "taken_over", "released", "handed_over", "lost"]
 
@@ -40,6 +40,9 @@ class Observer:
 
     def consented(self, by: str, user: str, conversation_id: str, run_id: str, *, allows: bool) -> None:
         """Report that the owner of a run let a person steer it, or did not."""
+
+    def answered(self, request: PersonRequest, answer: PersonAnswer, conversation_id: str, run_id: str) -> None:
+        """Report the answer to a request of a run, once it is stored."""
 
     def refused(self, user: str, channel: str, why: str) -> None:
         """Note that the access rules refused a request of a user."""

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 # A mention consists of the bot's name alone. A catch-up asks to read later messages of a thread. A note is for the next
 # run, its notice for the thread. An aside is a message that only an active run reads. A consent lets a person steer.
+# A click answers a request of a run.
 EntryKind = Literal[
-    "message", "edit", "withdrawal", "stop", "mention", "catch_up", "note", "notice", "aside", "consent"
+    "message", "edit", "withdrawal", "stop", "mention", "catch_up", "note", "notice", "aside", "consent", "click"
 ]
 # How an entry leaves its inbox: blank: delivered, which the log records; withdrawn by its author; refused with a reason
 # that its author sees; or done, for entries that are not messages.
@@ -332,6 +333,102 @@ class RateBudget(Protocol):
         """Return how many calls a bucket grants at once now, without taking one."""
 
 
+# The options of an approval: their places.
+ALLOW, DENY = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRequest:
+    """What a run asks people in its thread: to approve a tool call, or a question.
+
+    Args:
+        id: identity within the run, such as the id of a tool call.
+        digest: of what an approval allows, such as the arguments of a call. A request with a known id and another
+            digest voids the earlier one.
+        title: one line of plain text.
+        details: Markdown; blank: none.
+        risk: why people are asked, in one line; blank: not said.
+        options: what people can choose; of an approval, "Allow" and "Deny".
+        approvers: who may answer: `owner` (of the run), `participants`, `anyone`, or ids of users.
+        needed: how many people must choose the first option; one other choice is enough.
+        always: scopes for which the first option can be chosen for good, and their labels.
+        timeout_s: time for an answer, in seconds.
+        default: place of the option that applies after that time; `None`: none does.
+        is_approval: whether the first option lets something happen. Text never answers an approval.
+        is_multiple: whether several options can be chosen.
+        takes_text: whether a reply in the thread answers it.
+        person: the only user who sees and answers it; blank: all see it.
+    """
+
+    id: str
+    digest: str
+    title: str
+    details: str = ""
+    risk: str = ""
+    options: tuple[str, ...] = ("Allow", "Deny")
+    approvers: tuple[str, ...] = ("owner",)
+    needed: int = 1
+    always: tuple[tuple[str, str], ...] = ()
+    timeout_s: float = 3600.0
+    default: int | None = DENY
+    is_approval: bool = True
+    is_multiple: bool = False
+    takes_text: bool = False
+    person: str = ""
+
+
+# How a request ended: a person clicked, or wrote a text in a form; a message in the thread answered it; its time was
+# over; or nobody can answer it any more.
+AnswerKind = Literal["click", "message", "deadline", "void"]
+
+
+@dataclass(frozen=True, slots=True)
+class PersonAnswer:
+    """The answer to a request.
+
+    Args:
+        kind: how the request ended.
+        chosen: places of the options.
+        by: the people (user ids) who chose; `names` are theirs.
+        text: a person's own words: the reason of a denial, or an answer; of a void request, why it is void.
+        always: the scope for which the first option was chosen for good; blank: only once.
+        at_s: time of the answer, in seconds since the epoch.
+    """
+
+    kind: AnswerKind
+    chosen: tuple[int, ...] = ()
+    by: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    text: str = ""
+    always: str = ""
+    at_s: float = 0.0
+
+    @property
+    def allows(self) -> bool:
+        """Whether an approval was given."""
+        return self.chosen == (ALLOW,)
+
+
+class People(Protocol):
+    """The people in the thread of a run. Requests are stored before they are shown, and survive the process."""
+
+    async def ask(self, request: PersonRequest) -> PersonAnswer:
+        """Ask, and return the answer once it is stored. A request with a known id and digest is not asked again."""
+
+    def answer_by_message(self, request_id: str) -> None:
+        """Answer a request that takes text: the agent reads the answer as a message."""
+
+    def is_waiting(self, request_id: str) -> bool:
+        """Return whether what a request is about has certainly not begun."""
+
+    async def start(self, request_id: str, digest: str) -> str | None:
+        """Record that what a request is about begins now, for good.
+
+        Returns why it must not begin: the digest has no valid approval, or it has begun before. `None`: it may begin,
+        or no request has this id.
+        """
+
+
 class RunService(Protocol):
     """Stores inbox entries, and leases each conversation to one process at a time."""
 
@@ -410,6 +507,7 @@ class SessionManager(Protocol):
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
         """Run a prompt and return the answer; after a stop, the partial answer.
@@ -418,7 +516,7 @@ class SessionManager(Protocol):
         written before `written_s`, in seconds since the epoch, and injected before the prompt is read, are read first.
         `notes` are the texts, by id, of events that the run reads before its prompt. `talk` is read right before the
         prompt, and delivered in one step with it. Injections that are still pending when the run ends go to the next
-        run.
+        run. `people` are those whom the run may ask.
 
         Raises:
             RunFailed: the run has no answer; the error gives the reason.
@@ -431,6 +529,7 @@ class SessionManager(Protocol):
         conversation_id: str,
         on_progress: ProgressCallback | None = None,
         *,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
         """Resume the interrupted run from its log and return its answer. A complete run is not repeated.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import TypeAdapter
 
-from connector.events import Consent, SlackMessage, StopRequest, ThreadAddress, Ts
+from connector.events import Consent, RequestClick, SlackMessage, StopRequest, ThreadAddress, Ts
 from connector.formatting.content import use_of
+from connector.protocols import PersonAnswer, PersonRequest  # noqa: TC001 - of fields that pydantic reads
 
 if TYPE_CHECKING:
     from connector.protocols import InboxEntry
@@ -117,11 +118,13 @@ class ThreadNotice:
 
 
 _MESSAGE, _STOP, _NOTICE = TypeAdapter(PendingMessage), TypeAdapter(StopRequest), TypeAdapter(ThreadNotice)
-_CATCH_UP, _CONSENT = TypeAdapter(ThreadCatchUp), TypeAdapter(Consent)
+_CATCH_UP, _CONSENT, _CLICK = TypeAdapter(ThreadCatchUp), TypeAdapter(Consent), TypeAdapter(RequestClick)
 
 
-def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | ThreadCatchUp | ThreadNotice | Consent:
-    """Return a new or changed message or a note, a stop, a catch-up, a notice, or a consent.
+def parse_entry(
+    entry: InboxEntry,
+) -> PendingMessage | StopRequest | ThreadCatchUp | ThreadNotice | Consent | RequestClick:
+    """Return a new or changed message or a note, a stop, a catch-up, a notice, a consent, or a click.
 
     Raises:
         UnreadableEntry: another version has written it.
@@ -133,6 +136,8 @@ def parse_entry(entry: InboxEntry) -> PendingMessage | StopRequest | ThreadCatch
                 return _MESSAGE.validate_python({**entry.data, **of_entry})
             case "consent":
                 return _CONSENT.validate_python(entry.data)
+            case "click":
+                return _CLICK.validate_python(entry.data)
             case "stop":
                 return _STOP.validate_python({**entry.data, "id": entry.id})
             case "mention" | "notice":
@@ -202,7 +207,56 @@ class RunArtifacts:
         return bool(self.run_id) and key.startswith(f"{self.run_id}:")
 
 
-PendingCleanup = tuple[RunArtifacts | Notice, ...]
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """A request of a run.
+
+    Args:
+        key: its identity in buttons and posts.
+        deadline_s: in seconds since the epoch.
+        votes: users who chose the first option while more people are needed.
+        answer: `None`: it waits for one.
+        has_begun: whether what it is about has begun.
+        ts: of the message with its buttons; blank: not known.
+        is_settled: whether the message shows the answer.
+    """
+
+    key: str
+    request: PersonRequest
+    deadline_s: float
+    votes: tuple[str, ...] = ()
+    answer: PersonAnswer | None = None
+    has_begun: bool = False
+    ts: str = ""
+    is_settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRequest:
+    """The message of an answered request, which is to show the answer in place of its buttons.
+
+    Args:
+        message: gives the place.
+        key: idempotency key of the message.
+        record: the request.
+        is_inherited: as of `Notice`.
+    """
+
+    message: SlackMessage
+    key: str
+    record: RequestRecord
+    is_inherited: bool = False
+
+    @property
+    def place(self) -> ThreadAddress:
+        return self.message.place
+
+    def has_posted(self, key: str) -> bool:
+        """Return whether a post with this key is the message."""
+        return key == self.key
+
+
+PendingCleanup = tuple[RunArtifacts | AnsweredRequest | Notice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +274,7 @@ class RunRecord:
         is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
         announced_seq: sequence number of the last pending message counted in the stop notice.
         consents: by the user who mentioned the bot, whether the owner of the run lets them steer it.
+        requests: what it asks people, by key.
         pending_cleanup: the artifacts to remove and the notices to post of earlier runs.
         was_taken_over: whether another process owned it before.
         gap: it began before a backup that was restored, or with a message from it; it may have gone on since.
@@ -236,6 +291,7 @@ class RunRecord:
     is_over: bool = False
     announced_seq: int = 0
     consents: Mapping[str, bool] = field(default_factory=dict)
+    requests: Mapping[str, RequestRecord] = field(default_factory=dict)
     pending_cleanup: PendingCleanup = ()
     was_taken_over: bool = False
     gap: BackupGap | None = None

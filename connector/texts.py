@@ -93,6 +93,29 @@ def consented(owner: str, name: str, *, allows: bool) -> str:
     return f"🙋 {owner} lets {name} steer this run." if allows else f"🙋 {owner} keeps this run: I read {name} next."
 
 
+def asked_privately(name: str) -> str:
+    return f"🔒 I have asked {name} privately, and wait for the answer."
+
+
+def answered_already(answer: str) -> str:
+    return f"This was answered already: {answer}."
+
+
+def not_your_request(who: str) -> str:
+    """Refuse an answer, in Slack's markup; `who` names those who may give it."""
+    return f"You may not answer this; {who} may."
+
+
+NO_REQUEST = "This is no longer waiting for an answer."
+TOO_LATE = "Too late: the time for an answer is over."
+SECOND_PERSON = "You have allowed it already. One more person must allow it."
+CHOOSE_FIRST = "Choose an option first."
+CHANGED_REQUEST = "It was changed after this question. The new version needs an answer of its own."
+BEGUN_BEFORE = "This call has begun before, and its approval was for one call only. Ask for a new one."
+ALLOWED_BY_RULE = "A rule allows it by now."
+RUN_ENDED = "No longer needed: the run has ended."
+NOT_SHOWN = "It could not be asked: Slack rejected the message."
+FORM_FAILED = "The form could not be opened. Click again."
 NOT_YOUR_RUN = "Only the person who began this run can decide that."
 OVER_ALREADY = "🙋 This run has ended. What waited begins the next one."
 

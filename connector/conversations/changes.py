@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from connector import texts
+from connector.events import Consent, RequestClick, StopRequest
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.message_text import read
@@ -17,7 +18,6 @@ from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
-    from connector.events import Consent, StopRequest
     from connector.protocols import End, InboxEntry
     from connector.records import PendingMessage
     from connector.runs.slack_run import SlackRun
@@ -73,6 +73,17 @@ async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: 
         await _stop_run(state, run, entry, deletion.message.user, deletion.written_s, withdraws_first=True)
     else:
         await _queue_change(state, entry, replace(taken_back, instance=target.instance))
+
+
+async def apply(state: ConversationState, entry: InboxEntry, gesture: StopRequest | Consent | RequestClick) -> None:
+    """Apply a stop, a consent, or an answer to a request."""
+    match gesture:
+        case StopRequest():
+            await apply_stop(state, entry, gesture)
+        case Consent():
+            await apply_consent(state, entry, gesture)
+        case RequestClick():
+            await apply_click(state, entry, gesture)
 
 
 async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequest) -> None:
@@ -141,6 +152,15 @@ async def apply_consent(state: ConversationState, entry: InboxEntry, consent: Co
         names = [await background.users.known_name_of(user) for user in (run.owner, consent.user)]
         text = texts.consented(*names, allows=run.record.consents[consent.user])
     background.spawn(background.client.update(place.channel, consent.ts, lambda: Content(escape(text)), CallSlot()))
+
+
+async def apply_click(state: ConversationState, entry: InboxEntry, click: RequestClick) -> None:
+    """Apply an answer to a request of the active run. Every click takes effect, or its user is told why not."""
+    run, text = state.run, texts.NO_REQUEST
+    if run is not None and run.record.id == click.run and not run.is_over:
+        text = await run.requests.click(click, {entry.seq: "done"})
+    if text:
+        state.cleanup.whisper(entry, click, state.somewhere.place, text)
 
 
 async def _stop_run(  # noqa: PLR0913 - the parts of a stop

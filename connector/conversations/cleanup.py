@@ -11,8 +11,9 @@ from connector import texts
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.protocols import StateChanges
-from connector.records import Notice, RunArtifacts
+from connector.records import AnsweredRequest, Notice, RunArtifacts
 from connector.runs.background_tasks import HOURGLASS
+from connector.runs.request_view import answered_content
 from connector.runs.run_status import STATUS_KEY, remove_status
 from connector.slack_api import uploads
 from connector.slack_api.agent_sessions import ACTIVE
@@ -23,12 +24,12 @@ from connector.slack_api.rate_limiter import CallSlot, Priority
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from connector.events import ThreadAddress
+    from connector.events import RequestClick, ThreadAddress
     from connector.protocols import ConversationLease, End, InboxEntry
     from connector.records import PendingCleanup, ThreadNotice
     from connector.runs.background_tasks import BackgroundTasks
 
-    Item = RunArtifacts | Notice
+    Item = RunArtifacts | AnsweredRequest | Notice
     Message = dict[str, Any]
 
 # How long the next run waits for the cleanup of the one before it.
@@ -128,6 +129,8 @@ class Cleanup:
     async def _do(self, item: Item, shown: asyncio.Task[None] | None) -> None:
         if isinstance(item, Notice):
             await self._post(item)
+        elif isinstance(item, AnsweredRequest):
+            await best_effort(self._background.client.retry_until_done(partial(self._settle, item)))
         else:
             client, background = self._background.client, self._background
             for ts in item.statuses:
@@ -164,6 +167,27 @@ class Cleanup:
             )
 
         await best_effort(self._background.client.retry_until_done(attempt))
+
+    async def _settle(self, item: AnsweredRequest) -> None:
+        """Show the answer to a request in place of its buttons."""
+        ts, client = item.record.ts, self._background.client
+        if not ts:
+            found = [each async for each in client.history.messages(item.place) if item.has_posted(key_of(each))]
+            ts = found[-1]["ts"] if found else ""
+        if ts:
+            slot = CallSlot(Priority.CLEANUP, item.place.conversation_id)
+            await client.update(item.place.channel, ts, lambda: answered_content(item.record), slot)
+
+    def whisper(self, entry: InboxEntry, click: RequestClick, place: ThreadAddress, text: str) -> None:
+        """Tell a person in private why a click did not count, then close its entry."""
+        arguments = {"channel": place.channel, "user": click.by, "text": text}
+        arguments |= {} if place.thread_ts is None else {"thread_ts": place.thread_ts}
+
+        async def tell() -> None:
+            await best_effort(self._background.client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON)))
+            await self._lease.write(StateChanges(closed={entry.seq: "done"}))
+
+        self._background.spawn(tell(), self._tasks)
 
     async def _answer(self, entry: InboxEntry, answer: ThreadNotice) -> None:
         client, message = self._background.client, answer.message

@@ -95,7 +95,9 @@ class ConversationState:
         self._late_closed = {}
         notices = self._notices_of_held()
         self.run = None
-        await self.cleanup.end_run(closed, (run.status.artifacts, *notices, *late), held_seq=inbox.held_seq)
+        await self.cleanup.end_run(
+            closed, (run.status.artifacts, *run.requests.unsettled, *notices, *late), held_seq=inbox.held_seq
+        )
         for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
             self.workspace.background.mark_delivered(message_id)
 

@@ -14,7 +14,7 @@ from structlog.contextvars import bound_contextvars
 
 from connector.conversations import changes
 from connector.conversations.state import ConversationState
-from connector.events import Consent, StopRequest
+from connector.events import Consent, RequestClick, StopRequest
 from connector.protocols import LeaseLost, StateChanges
 from connector.records import PendingMessage, RunRecord, ThreadCatchUp, ThreadNotice, UnreadableEntry, parse_entry
 
@@ -169,10 +169,8 @@ class ConversationWorker:
                     await changes.apply_edit(self.state, entry, found)
                 case "withdrawal", PendingMessage():
                     await changes.apply_deletion(self.state, entry, found)
-                case _, StopRequest():
-                    await changes.apply_stop(self.state, entry, found)
-                case _, Consent():
-                    await changes.apply_consent(self.state, entry, found)
+                case _, StopRequest() | Consent() | RequestClick():
+                    await changes.apply(self.state, entry, found)
                 case _, ThreadCatchUp():
                     self._inbox.unread_since[entry.id] = float(found.since)
                     self._catch_ups.append((entry, found))

@@ -24,6 +24,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from connector.events import (
     ALLOW_ACTION,
     DENY_ACTION,
+    OPTIONS_ACTION,
+    REQUEST_ACTIONS,
+    REQUEST_FORM,
     STOP_ACTION,
     Consent,
     clicked_of,
@@ -33,6 +36,7 @@ from connector.events import (
     message_of,
     moment_of,
     reaction_of,
+    request_click_of,
     session_stop_of,
     view_of,
 )
@@ -115,8 +119,9 @@ class Dispatcher:
 
         for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped", *_VIEWS):
             self._ours.event(kind)(on_payload)
-        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION):
+        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, OPTIONS_ACTION, *REQUEST_ACTIONS):
             self._ours.action(action)(on_payload)
+        self._ours.view(REQUEST_FORM)(on_payload)
 
     async def add_listeners(self, functions: Sequence[AddListeners]) -> None:
         """Let each function add its listeners to the Bolt app of the deployment.
@@ -254,6 +259,10 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
             if isinstance(click, Consent):
                 return intake.on_consent(place, click, Actor(click.by, place.channel, home, None))
             return intake.on_stop(place, click, Actor(click.user, place.channel, home, None))
+        case {"type": "block_actions" | "view_submission"} if (answered := request_click_of(event, team)) is not None:
+            address, answer = answered
+            home = home_of({"team": event["user"].get("team_id")})
+            return intake.on_request(address, answer, Actor(answer.by, address.place.channel, home, None))
     return None
 
 

@@ -6,6 +6,7 @@ Events may arrive out of order: an event that depends on an older message looks 
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,11 +14,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from connector.events import StopRequest, ThreadAddress, command_of, is_direct, is_stop_word, plain_text, thread_of
+from connector import texts
+from connector.events import (
+    RequestForm,
+    StopRequest,
+    ThreadAddress,
+    command_of,
+    is_direct,
+    is_stop_word,
+    plain_text,
+    thread_of,
+)
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
 from connector.message_text import read
 from connector.protocols import InboxEntry
+from connector.runs.request_view import form
 from connector.runs.run_status import STATUS_KEY
 from connector.slack_api.client import key_of
 from connector.slack_api.errors import SlackCallFailed
@@ -28,7 +40,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.conversations.worker_pool import WorkerPool
-    from connector.events import AppView, Consent, MessageDeletion, MessageEdit, ReactionAdded, SlackMessage
+    from connector.events import (
+        AppView,
+        Consent,
+        MessageDeletion,
+        MessageEdit,
+        ReactionAdded,
+        RequestAddress,
+        RequestClick,
+        SlackMessage,
+    )
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
     from connector.protocols import EntryKind, RunService, SlackOptions
@@ -404,6 +425,23 @@ class Intake:
         async with self._in_order(place.conversation_id):
             if await self._admitter.is_allowed(actor):
                 await self._runs.admit(place.conversation_id, InboxEntry(consent.id, "consent", asdict(consent)))
+
+    async def on_request(self, address: RequestAddress, click: RequestClick | RequestForm, actor: Actor) -> None:
+        """Store an answer to a request; the process that owns the conversation checks it. Or open the form for one."""
+        place = address.place
+        refusal = await self._admitter.policy.refusal(actor)
+        if refusal is None and (await self._runs.thread_of(place.conversation_id)).agent is None:
+            refusal = texts.NO_REQUEST
+        if refusal is not None:
+            arguments = {"channel": place.channel, "user": actor.user, "text": refusal}
+            arguments |= {} if place.thread_ts is None else {"thread_ts": place.thread_ts}
+            self._tasks.spawn(self._tasks.client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON)))
+        elif isinstance(click, RequestForm):
+            arguments = {"trigger_id": click.trigger, "view": json.dumps(form(click))}
+            self._tasks.spawn(self._tasks.client.call("views.open", arguments, CallSlot(Priority.PERSON)))
+        else:
+            async with self._in_order(place.conversation_id):
+                await self._runs.admit(place.conversation_id, InboxEntry(click.id, "click", asdict(click)))
 
     async def _with_agent(self, place: ThreadAddress) -> str | None:
         """Return the id of the conversation at a place if an agent takes part in it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -130,15 +131,18 @@ class BackgroundTasks:
         calls_late_s: float = CALLS_LATE_S,
         older_first_s: float = _OLDER_FIRST_S,
         options: SlackOptions = SlackOptions(),  # noqa: B008 - it is frozen
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         """`calls_late_s` is how long the calls of a killed process may still reach Slack.
 
-        `older_first_s` is how long messages wait for older ones while their thread cannot be read from Slack.
+        `older_first_s` is how long messages wait for older ones while their thread cannot be read from Slack. `now_s`
+        returns seconds since the epoch.
         """
         self.client = client
         self.calls_late_s = calls_late_s
         self.older_first_s = older_first_s
         self.options = options
+        self.now_s = now_s
         self.users = Users(client)
         self._reactions = Reactions(client)
         # Loop time until which threads are read with little patience, because a read has failed.

@@ -58,7 +58,7 @@ class Post:
         part: key of the post within its run.
         texts: the messages, in Slack's markup.
         by_agent: whether it is posted under the agent's persona rather than the service's own name.
-        buttons: shown below the message.
+        blocks: what Slack shows of the last message instead of its text; none: the text.
         file: Markdown to share as a file before the messages; blank: none.
         number: its position among the posts of the run.
         in_doubt: whether an earlier owner may have posted it.
@@ -67,7 +67,7 @@ class Post:
     part: str
     texts: tuple[str, ...]
     by_agent: bool = False
-    buttons: tuple[dict[str, Any], ...] = ()
+    blocks: tuple[dict[str, Any], ...] = ()
     file: str = ""
     number: int = 0
     in_doubt: bool = False
@@ -101,7 +101,13 @@ def service_post(part: str, sentence: str) -> tuple[Post, ...]:
 
 def question_post(part: str, markup: str, value: str, labels: Mapping[str, str]) -> Post:
     """Return a question with buttons by their action ids; a click carries the value."""
-    return Post(part, (markup,), buttons=tuple(button(action, label, value) for action, label in labels.items()))
+    buttons = [button(action, label, value) for action, label in labels.items()]
+    return Post(part, (markup,), blocks=(section(markup), {"type": "actions", "elements": buttons}))
+
+
+def request_post(part: str, content: Content, file: str) -> Post:
+    """Return the message of a request, after a file with its details if they are long."""
+    return Post(part, (content.text,), blocks=content.blocks, file=file)
 
 
 class Outbox:
@@ -112,7 +118,7 @@ class Outbox:
     posts, and informs the author of the first message in a direct message.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the facts of a run, and two callbacks
         self,
         client: SlackClient,
         lease: ConversationLease,
@@ -120,7 +126,9 @@ class Outbox:
         persona: Persona,
         *,
         on_closed: Callable[[str], None],
+        on_posted: Callable[[str, str], None] = lambda _part, _ts: None,
     ) -> None:
+        """`on_posted` is called with the part of a post and the ts of its message; blank: Slack rejected it."""
         self._client = client
         self._lease = lease
         self._first = record.first.message
@@ -128,6 +136,7 @@ class Outbox:
         self._run_id = record.id
         self._persona = persona
         self._on_closed = on_closed
+        self._on_posted = on_posted
         posts = lease.claim.posts if record.was_taken_over else {}
         self._known = set(posts)
         self.is_closed = _CLOSED in posts
@@ -234,7 +243,7 @@ class Outbox:
             return replace(post, texts=(), file="")
         # Stored before the first message is sent, so that the next owner continues with messages, too.
         texts = await asyncio.to_thread(lambda: tuple(pieces(markdown_to_slack(post.file))))  # may take seconds
-        post = replace(post, texts=texts, file="")
+        post = replace(post, texts=(*texts, *(post.texts if post.blocks else ())), file="")
         await self._lease.write(StateChanges(posts={post.part: asdict(post)}))
         return post
 
@@ -243,22 +252,31 @@ class Outbox:
         refused = None
         for number, text in enumerate(post.texts):
             key = f"{self._run_id}:{post.part}:{number}"
-            failed = await self._send(post, text, key)
-            if failed is not None and failed.decision is RetryDecision.TOO_MUCH:
+            blocks = post.blocks if number == len(post.texts) - 1 else ()
+            failed = await self._send(post, text, key, blocks)
+            if failed is not None and failed.decision is RetryDecision.TOO_MUCH and not post.blocks:
                 short = pieces(text, _SHORT_CHARS)
                 results = [await self._send(post, piece, f"{key}.{place}") for place, piece in enumerate(short)]
                 failed = next(filter(None, results), None)
             refused = refused or failed
+        if refused is not None:
+            self._on_posted(post.part, "")
         if refused is not None and refused.error != NO_THREAD:
-            notice = replace(post, by_agent=False)
+            notice = replace(post, by_agent=False, blocks=())
             await self._send(notice, texts.not_posted(refused.error), f"{self._run_id}:{post.part}:refused")
 
-    async def _send(self, post: Post, text: str, key: str) -> SlackCallFailed | None:
+    async def _send(
+        self, post: Post, text: str, key: str, blocks: tuple[dict[str, Any], ...] = ()
+    ) -> SlackCallFailed | None:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
-        content = Content(text, (section(text), {"type": "actions", "elements": post.buttons}) if post.buttons else ())
-        send = partial(self._client.post, self._place, content, key, persona, slot=slot, confirm=confirm)
+        post_once = partial(self._client.post, self._place, Content(text, blocks), key, persona)
+
+        async def send(*, in_doubt: bool) -> None:
+            ts = await post_once(slot=slot, confirm=confirm, in_doubt=in_doubt)
+            self._on_posted(post.part, ts)
+
         return await self._attempt(post, send)
 
     async def _attempt(self, post: Post, send: Send) -> SlackCallFailed | None:

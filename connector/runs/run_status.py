@@ -19,11 +19,11 @@ from connector.slack_api.errors import RetryDecision, SlackCallFailed, error_bou
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from typing import Any
 
     from connector.protocols import ConversationLease, Persona
-    from connector.records import RunRecord
+    from connector.records import RequestRecord, RunRecord
     from connector.runs.background_tasks import BackgroundTasks
     from connector.slack_api.client import SlackClient
 
@@ -102,6 +102,8 @@ class RunStatus:
         # Whether a post of unknown outcome may exist.
         self._is_in_doubt = False
         self.is_suspended = False
+        # Slack shows a run that waits for people as one that needs attention.
+        self._is_waiting = False
         self._tasks = asyncio.TaskGroup()
         self._opening: asyncio.Task[None] | None = None
         self._updating: asyncio.Task[None] | None = None
@@ -132,6 +134,15 @@ class RunStatus:
         self._changed.set()
         if event in _AT_WORK:
             self._at_work.set()
+
+    def show_waiting(self, requests: Sequence[RequestRecord]) -> None:
+        """Show for which answers of people the run waits, if it does."""
+        was_waiting, self._is_waiting = self._is_waiting, bool(requests)
+        self._activity.wait_for([each.request.title for each in requests])
+        self._changed.set()
+        if was_waiting != self._is_waiting and not self._is_over:
+            self._at_work.set()
+            self._background.agent_sessions.show(self._place, SUSPENDED if requests else PROCESSING)
 
     def stop(self) -> None:
         """Record that a person asked the run to stop."""
@@ -173,7 +184,7 @@ class RunStatus:
         begins = begins and not self._record.was_taken_over
         title = title_of(self._background.users.with_names(first.prompt)) if begins else ""
         while True:
-            sessions.show(self._place, PROCESSING, title, self._persona)
+            sessions.show(self._place, SUSPENDED if self._is_waiting else PROCESSING, title, self._persona)
             await asyncio.sleep(_RENEW_SESSION_S)
 
     async def _add_hourglass(self) -> None:

@@ -17,6 +17,7 @@ from connector.formatting.splitting import complete_sentences
 from connector.protocols import NO_TALK, Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
 from connector.runs.outbox import Outbox, agent_post, question_post, service_post
+from connector.runs.requests import Requests
 from connector.runs.run_status import STATUS_KEY, RunStatus
 from connector.runs.steering import Steering
 from connector.runs.thread_reader import ThreadReader
@@ -24,9 +25,11 @@ from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from connector.events import Consent, StopRequest, ThreadAddress
     from connector.protocols import ConversationLease, Participation, ThreadFacts
-    from connector.records import BackupGap, PendingMessage, RunRecord
+    from connector.records import BackupGap, PendingMessage, RequestRecord, RunRecord
     from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
     from connector.runs.outbox import Post
@@ -84,7 +87,12 @@ class SlackRun:
         self.instance = workspace.router.instance(record.first.instance)
         self.place: ThreadAddress = record.first.message.place
         client = workspace.background.client
-        self.outbox = Outbox(client, lease, record, self.instance.persona, on_closed=self._on_closed)
+        self.outbox = Outbox(
+            client, lease, record, self.instance.persona, on_closed=self._on_closed, on_posted=self._on_posted
+        )
+        self.requests = Requests(
+            lease, self.outbox, workspace, lambda: self.record, self._keep_requests, self._on_requests
+        )
         self.status = RunStatus(
             workspace.background,
             lease,
@@ -223,6 +231,23 @@ class SlackRun:
         self.record = replace(self.record, status_ts=ts)
         await self._lease.write(StateChanges(run=asdict(self.record)))
 
+    def _keep_requests(self, requests: Mapping[str, RequestRecord]) -> None:
+        self.record = replace(self.record, requests=requests)
+
+    def _on_posted(self, part: str, ts: str) -> None:
+        self.requests.on_posted(part, ts)
+
+    def _on_requests(self) -> None:
+        """Show what the run waits for. Meanwhile it needs no slot."""
+        waiting = self.requests.waiting
+        self.status.show_waiting(waiting)
+        if self.slot is None:
+            return
+        if waiting:
+            self._slots.leave(self.place.conversation_id)
+        elif not self.is_over:  # it has room at once
+            self.slot = self._slots.enter(self.place.conversation_id, self.first.message, is_resumed=True)
+
     def _on_closed(self, error: str) -> None:
         """End the run, because Slack no longer accepts posts in the conversation."""
         log.error("conversation.closed", conversation=self.place.conversation_id, error=error)
@@ -277,7 +302,9 @@ class SlackRun:
                     return ""
                 case Resumed():
                     fence = self._lease.claim.token
-                    return await self._sessions.resume(*self._key, self._on_progress, fence=fence)
+                    self.requests.resume()
+                    people = self.requests
+                    return await self._sessions.resume(*self._key, self._on_progress, people=people, fence=fence)
                 case _ if self._is_stopped:
                     self.summary = RunSummary("cancelled")
                     return ""
@@ -292,6 +319,7 @@ class SlackRun:
                         written_s=self.first.written_s,
                         files=message.files,
                         talk=talk,
+                        people=self.requests,
                         notes=self._inbox.give_notes(self.instance.name) | self._background.app_views.news_for(message),
                         fence=self._lease.claim.token,
                     )
@@ -370,6 +398,7 @@ class SlackRun:
 
     async def _post_last(self, *posts: Post) -> None:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
+        self.requests.void()
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)

@@ -129,6 +129,7 @@ class Activity:
     _read: int = 0
     _retries: int = 0
     _waiting: str = ""
+    _asked: str = ""
     # The end of the last running tool. It is shown with the next event: a tool is followed by input or by thinking.
     _last_end: dict[str, Any] | None = None
 
@@ -157,6 +158,11 @@ class Activity:
             case "compacting":
                 self._trouble = _Note("Summarizing the conversation so far…")
 
+    def wait_for(self, titles: Sequence[str]) -> None:
+        """Record for which answers of people the run waits."""
+        more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
+        self._asked = f"Waiting for your answer: {one_line(titles[0], _LABEL_CHARS)}{more}" if titles else ""
+
     def stop(self) -> None:
         """Record that a person asked the run to stop."""
         self._stopping = _Note("Stopping…")
@@ -175,6 +181,10 @@ class Activity:
         """Return the current activity as one line."""
         if self._waiting and not self.is_stopping:
             return self._waiting
+        if self._asked and not self.is_stopping:
+            return one_line(
+                " ".join(filter(None, ["✋", self.worker and f"{self.worker}:", self._asked])), _PHRASE_CHARS
+            )
         notes = (self._stopping, self._trouble, self._injected)
         parts = [note.text for note in notes if note is not None and note.is_visible]
         tool = next(iter(self._tools.values()), self._latest)

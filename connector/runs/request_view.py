@@ -1,0 +1,189 @@
+"""What people see of a request: its message with buttons, the answer in its place, and the form for own words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from connector.events import (
+    ALWAYS_ACTION,
+    CHOOSE_ACTIONS,
+    OPTIONS_ACTION,
+    REASON_ACTION,
+    REQUEST_FORM,
+    REQUEST_TEXT,
+    SEND_ACTION,
+    WRITE_ACTION,
+)
+from connector.formatting.content import Content, button, mrkdwn, one_line, section
+from connector.formatting.inline import escape
+from connector.formatting.markdown import markdown_to_slack
+from connector.formatting.splitting import pieces
+from connector.protocols import DENY
+
+if TYPE_CHECKING:
+    from connector.events import RequestAddress, RequestForm
+    from connector.protocols import PersonAnswer, PersonRequest
+    from connector.records import RequestRecord
+
+_TITLE_CHARS = 280
+# Longer details become a file: Slack limits the text of all blocks of a message.
+MOST_DETAILS = 8_000
+_PIECE_CHARS = 2_800
+_LABEL_CHARS = 70
+_REASON_CHARS = 1_000
+
+
+def waiting_content(address: RequestAddress, record: RequestRecord, owner: str, *, is_short: bool = False) -> Content:
+    """Return the message of a request that waits; `owner` is the user who began the run.
+
+    `is_short`: without the details, as in a list of requests.
+    """
+    request = record.request
+    notes = [request.risk, f"{_who(request, owner)} may answer until {_moment(record.deadline_s)}"]
+    if request.default is not None and request.options:
+        notes.append(f"then: {request.options[request.default]}")
+    if request.needed > 1:
+        notes.append(f"{len(record.votes)} of {request.needed} have allowed it")
+    if request.takes_text:
+        notes.append("or reply here in your own words")
+    context = {"type": "context", "elements": [mrkdwn(" · ".join(filter(None, notes)))]}
+    body = _body(request, is_short=is_short)
+    return Content(_title(request), (*body, context, *_controls(str(address), record)))
+
+
+def answered_content(record: RequestRecord) -> Content:
+    """Return the message of a request that was answered, without buttons."""
+    outcome = {"type": "context", "elements": [mrkdwn(outcome_of(record))]}
+    return Content(_title(record.request), (*_body(record.request), outcome))
+
+
+def outcome_of(record: RequestRecord) -> str:
+    """Say in Slack's markup how a request was answered, by whom and when."""
+    request, answer = record.request, record.answer
+    if answer is None:
+        return "It waits for an answer."
+    by = escape(" and ".join(answer.names)) or "nobody"
+    chosen = escape(", ".join(request.options[place] for place in answer.chosen))
+    at = _moment(answer.at_s)
+    text = f": “{escape(one_line(answer.text, _REASON_CHARS))}”" if answer.text else ""
+    scope = next((f", {escape(label)}" for name, label in request.always if name == answer.always), "")
+    match answer.kind:
+        case "void":
+            said = f"⚪ {escape(answer.text)}"
+        case "deadline":
+            said = f"⌛ Nobody answered in time. {chosen or 'There is no answer'}."
+        case "message":
+            said = f"💬 Answered in the thread · {at}"
+        case _ if not request.is_approval:
+            said = f"☑️ {by}: {chosen or escape(one_line(answer.text, _REASON_CHARS))} · {at}"
+        case _:
+            said = f"✅ {by} allowed it{scope} · {at}" if answer.allows else f"⛔ {by} denied it · {at}{text}"
+    return said
+
+
+def answer_line(answer: PersonAnswer, request: PersonRequest) -> str:
+    """Return the answer in plain text on one line, for a private reply."""
+    chosen = ", ".join(request.options[place] for place in answer.chosen)
+    by = " and ".join(answer.names)
+    return f"{chosen or answer.text or 'answered'}{f', by {by}' if by else ''}"
+
+
+def form(wanted: RequestForm) -> dict[str, Any]:
+    """Return the form in which a person writes the reason of a denial, or an answer."""
+    is_reason = wanted.chosen == (DENY,)
+    field = {
+        "type": "plain_text_input",
+        "action_id": REQUEST_TEXT,
+        "multiline": True,
+        "max_length": _REASON_CHARS,
+        "focus_on_load": True,
+    }
+    label = "Why not? The agent reads this." if is_reason else "Your answer"
+    return {
+        "type": "modal",
+        "callback_id": REQUEST_FORM,
+        "private_metadata": wanted.metadata,
+        "title": _plain("Deny" if is_reason else "Answer"),
+        "submit": _plain("Deny" if is_reason else "Send"),
+        "close": _plain("Cancel"),
+        "blocks": [{"type": "input", "block_id": REQUEST_TEXT, "label": _plain(label), "element": field}],
+    }
+
+
+def who_may(request: PersonRequest, owner: str) -> str:
+    """Name those who may answer, in Slack's markup, for the middle of a sentence."""
+    return _who(request, owner).replace("Everyone", "everyone")
+
+
+def _title(request: PersonRequest) -> str:
+    return f"{'✋' if request.is_approval else '❓'} {escape(one_line(request.title, _TITLE_CHARS))}"
+
+
+def _body(request: PersonRequest, *, is_short: bool = False) -> list[dict[str, Any]]:
+    title = section(f"*{_title(request)}*")
+    if is_short or not request.details or len(request.details) > MOST_DETAILS:
+        return [title]
+    return [title, *map(section, pieces(markdown_to_slack(request.details), _PIECE_CHARS)[:4])]
+
+
+def _who(request: PersonRequest, owner: str) -> str:
+    if request.person:
+        return f"<@{request.person}>"
+    match request.approvers:
+        case ("owner",):
+            return f"<@{owner}>"
+        case ("participants",):
+            return "Everyone who takes part here"
+        case ("anyone",):
+            return "Everyone here"
+    return " or ".join(f"<@{owner if each == 'owner' else each}>" for each in request.approvers)
+
+
+def _moment(at_s: float) -> str:
+    """Return a time in Slack's markup, which shows it in each reader's time zone."""
+    return f"<!date^{int(at_s)}^{{date_short_pretty}} {{time}}|{int(at_s)}>"
+
+
+def _plain(text: str) -> dict[str, Any]:
+    return {"type": "plain_text", "text": text}
+
+
+def _option(label: str, value: str) -> dict[str, Any]:
+    return {"text": _plain(one_line(label, _LABEL_CHARS)), "value": value}
+
+
+def _controls(value: str, record: RequestRecord) -> list[dict[str, Any]]:
+    request, elements = record.request, list[dict[str, Any]]()
+    if request.is_multiple or len(request.options) > len(CHOOSE_ACTIONS):
+        kind = "checkboxes" if request.is_multiple else "radio_buttons"
+        options = [_option(label, str(place)) for place, label in enumerate(request.options)]
+        menu: dict[str, Any] = {"type": kind, "action_id": OPTIONS_ACTION, "options": options}
+        block = {"type": "actions", "block_id": f"{OPTIONS_ACTION}:{record.key}", "elements": [menu]}
+        return [block, _actions([button(SEND_ACTION, "Send", value, style="primary"), *_own_words(request, value)])]
+    styles = ({"style": "primary"}, {"style": "danger"}) if request.is_approval else ()
+    for place, label in enumerate(request.options):
+        style = styles[place] if place < len(styles) else {}
+        elements.append(button(CHOOSE_ACTIONS[place], one_line(label, _LABEL_CHARS), value, **style))
+    if request.needed > 1:
+        elements[0]["confirm"] = {
+            "title": _plain("Allow it?"),
+            "text": _plain(f"{request.needed} people must allow this."),
+            "confirm": _plain("Allow"),
+            "deny": _plain("Cancel"),
+        }
+    elements += _own_words(request, value)
+    if request.always:
+        options = [_option(label, f"{scope} {value}") for scope, label in request.always]
+        menu = {"type": "static_select", "action_id": ALWAYS_ACTION, "placeholder": _plain("Always allow…")}
+        elements.append({**menu, "options": options})
+    return [_actions(elements)] if elements else []
+
+
+def _own_words(request: PersonRequest, value: str) -> list[dict[str, Any]]:
+    if request.is_approval:
+        return [button(REASON_ACTION, "Deny with a reason…", value)]
+    return [button(WRITE_ACTION, "Write an answer…", value)] if request.takes_text and request.person else []
+
+
+def _actions(elements: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "actions", "elements": elements}

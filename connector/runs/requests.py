@@ -1,0 +1,307 @@
+"""Ask people about a run: requests are stored before they are shown, and each gets one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict, replace
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from connector import texts
+from connector.events import RequestAddress
+from connector.protocols import ALLOW, PersonAnswer, StateChanges
+from connector.records import AnsweredRequest, RequestRecord
+from connector.runs.outbox import request_post, service_post
+from connector.runs.request_view import MOST_DETAILS, answer_line, answered_content, waiting_content, who_may
+from connector.slack_api.rate_limiter import CallSlot, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from connector.events import RequestClick, ThreadAddress
+    from connector.protocols import ConversationLease, End, PersonRequest
+    from connector.records import RunRecord
+    from connector.runs.background_tasks import BackgroundTasks, WorkspaceContext
+    from connector.runs.outbox import Outbox
+
+log = structlog.get_logger(__name__)
+
+_KEY_CHARS = 16
+_PART = "ask:"
+
+
+class Requests:
+    """The requests of one run; implements `connector.protocols.People`.
+
+    A request is stored with the run's record in one step with the message that shows it. So is its answer, before the
+    run gets it, and the moment from which what it allows may have an effect. A later owner of the run finds all three.
+
+    Args:
+        record: returns the run's record, and `keep` replaces the requests in it.
+        on_change: called when the run begins or ceases to wait for people.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
+        self,
+        lease: ConversationLease,
+        outbox: Outbox,
+        workspace: WorkspaceContext,
+        record: Callable[[], RunRecord],
+        keep: Callable[[Mapping[str, RequestRecord]], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._lease = lease
+        self._outbox = outbox
+        self._runs = workspace.runs
+        self._background: BackgroundTasks = workspace.background
+        self._observer = workspace.observer
+        self._record = record
+        self._keep = keep
+        self._on_change = on_change
+        # The answers that the run waits for, by key.
+        self._expected: dict[str, asyncio.Future[None]] = {}
+
+    @property
+    def waiting(self) -> list[RequestRecord]:
+        """The requests that the run waits for now."""
+        records = self._record().requests
+        return [records[key] for key in self._expected if records[key].answer is None]
+
+    @property
+    def unsettled(self) -> tuple[AnsweredRequest, ...]:
+        """The messages that do not show their answers yet."""
+        return tuple(
+            AnsweredRequest(self._record().first.message, self._post_key(each), each)
+            for each in self._record().requests.values()
+            if each.answer is not None and not each.is_settled and not each.request.person
+        )
+
+    async def ask(self, request: PersonRequest) -> PersonAnswer:
+        """Ask, and return the answer once it is stored. A request with a known id and digest is not asked again."""
+        key = _key_of(request)
+        found = self._record().requests.get(key)
+        if found is None:
+            await self._begin(key, request)
+        elif found.answer is not None:
+            return found.answer
+        if request.person:  # Slack does not keep it: each owner of the run shows it again
+            self._background.spawn(self._show_privately(key))
+        return await self._answer_to(key)
+
+    async def _begin(self, key: str, request: PersonRequest) -> None:
+        """Store a request in one step with its message. It voids an earlier one about something else."""
+        voided = [each for each in self._record().requests.values() if each.request.id == request.id]
+        for each in voided:
+            if each.answer is None:
+                self._void(each, texts.CHANGED_REQUEST)
+        record = RequestRecord(key, request, self._background.now_s() + request.timeout_s)
+        self._set(record)
+        part = f"{_PART}{key}"
+        if request.person:
+            name = await self._background.users.known_name_of(request.person)
+            posts = service_post(part, texts.asked_privately(name))
+        else:
+            content = waiting_content(self._address(key), record, self._owner)
+            file = request.details if len(request.details) > MOST_DETAILS else ""
+            posts = (request_post(part, content, file),)
+        log.info("request.asked", **self._log_fields(record), until_s=round(record.deadline_s))
+        await self._outbox.add(*posts, run=lambda: asdict(self._record()))
+
+    async def _answer_to(self, key: str) -> PersonAnswer:
+        """Wait for the answer, at most until the deadline."""
+        expected = self._expected[key] = asyncio.get_running_loop().create_future()
+        self._on_change()
+        try:
+            record = self._record().requests[key]
+            left_s = max(record.deadline_s - self._background.now_s(), 0)
+            if record.answer is None and not (await asyncio.wait({expected}, timeout=left_s))[0]:
+                default = record.request.default
+                await self._store(key, PersonAnswer("deadline", () if default is None else (default,)))
+        finally:
+            del self._expected[key]
+            self._on_change()
+        answer = self._record().requests[key].answer
+        assert answer is not None  # noqa: S101 - it is stored
+        return answer
+
+    async def _store(self, key: str, answer: PersonAnswer, closed: Mapping[int, End] | None = None) -> None:
+        """Store the answer, unless there is one, in one step with `closed`; then the run gets it and people see it."""
+        record = self._record().requests[key]
+        if record.answer is None:
+            self._set(replace(record, answer=replace(answer, at_s=self._background.now_s())))
+        await self._lease.write(StateChanges(run=asdict(self._record()), closed=closed or {}))
+        record = self._record().requests[key]
+        log.info("request.answered", **self._log_fields(record), kind=answer.kind, by=answer.by, chosen=answer.chosen)
+        if record.answer is not None:
+            self._observer.answered(record.request, record.answer, self._lease.conversation_id, self._record().id)
+        self._resolve(record)
+
+    def _resolve(self, record: RequestRecord) -> None:
+        expected = self._expected.get(record.key)
+        if expected is not None and not expected.done():
+            expected.set_result(None)
+        self._on_change()
+        self._show_answer(record.key)
+
+    async def click(self, click: RequestClick, closed: Mapping[int, End]) -> str:
+        """Apply a person's answer. Return what to tell this person; blank: the answer took effect, and is stored.
+
+        `closed` is stored with it.
+        """
+        record = self._record().requests.get(click.key)
+        if record is None:
+            return texts.NO_REQUEST
+        if objection := await self._objection(record, click):
+            return objection
+        allows = click.chosen == (ALLOW,)
+        by = (*record.votes, click.by) if allows else (click.by,)
+        if allows and len(by) < record.request.needed:
+            self._set(replace(record, votes=by))
+            await self._lease.write(StateChanges(run=asdict(self._record()), closed=closed))
+            self._show_answer(click.key)
+            return ""
+        names = tuple([await self._background.users.known_name_of(user) for user in by])
+        if self._record().requests[click.key].answer is not None:  # its time was over meanwhile
+            return texts.TOO_LATE
+        answer = PersonAnswer("click", click.chosen, by, names, click.text.strip(), click.always)
+        await self._store(click.key, answer, closed)
+        return ""
+
+    async def _objection(self, record: RequestRecord, click: RequestClick) -> str:
+        """Return why a click does not count; blank: it does."""
+        request, answer = record.request, record.answer
+        is_choice = all(0 <= place < len(request.options) for place in click.chosen)
+        objections = {
+            texts.TOO_LATE: self._background.now_s() >= record.deadline_s,
+            texts.NO_REQUEST: not is_choice or (click.always and click.always not in dict(request.always)),
+            texts.CHOOSE_FIRST: not (click.chosen or (click.text and not request.is_approval)),
+            texts.SECOND_PERSON: click.by in record.votes and click.chosen == (ALLOW,),
+        }
+        if answer is not None:
+            return texts.answered_already(answer_line(answer, request))
+        if not await self._may_answer(request, click):
+            return texts.not_your_request(who_may(request, self._owner))
+        return next((text for text, applies in objections.items() if applies), "")
+
+    async def _may_answer(self, request: PersonRequest, click: RequestClick) -> bool:
+        if request.person:
+            return click.by == request.person
+        first = self._record().first.message
+        approvers = {"participants"} if first.bot and request.approvers == ("owner",) else set(request.approvers)
+        if "anyone" in approvers or click.by in approvers or ("owner" in approvers and click.by == self._owner):
+            return True
+        if "participants" not in approvers:
+            return False
+        thread = await self._runs.thread_of(self._lease.conversation_id)
+        return thread.takes_part(click.by, click.at)
+
+    def answer_by_message(self, request_id: str) -> None:
+        """Answer a request that takes text: the agent reads the answer as a message."""
+        for record in self.waiting:
+            if record.request.id == request_id and record.request.takes_text:
+                self._background.spawn(self._store(record.key, PersonAnswer("message")))
+
+    def is_waiting(self, request_id: str) -> bool:
+        """Return whether what a request is about has certainly not begun."""
+        found = [each for each in self._record().requests.values() if each.request.id == request_id]
+        return bool(found) and not any(each.has_begun for each in found)
+
+    async def start(self, request_id: str, digest: str) -> str | None:
+        """Record that what a request is about begins now, for good; see `connector.protocols.People`."""
+        found = [each for each in self._record().requests.values() if each.request.id == request_id]
+        found = [each for each in found if each.request.is_approval]
+        if not found:
+            return None
+        if any(each.has_begun for each in found):
+            return texts.BEGUN_BEFORE
+        record = next((each for each in found if each.request.digest == digest), None)
+        if record is None or (record.answer is not None and not record.answer.allows):
+            return texts.CHANGED_REQUEST
+        if record.answer is None:  # a rule allows it by now
+            self._void(record, texts.ALLOWED_BY_RULE)
+        self._set(replace(self._record().requests[record.key], has_begun=True))
+        await self._lease.write(StateChanges(run=asdict(self._record())))
+        return None
+
+    def void(self) -> None:
+        """End all requests that wait, because the run ends. The caller stores the record."""
+        for record in self._record().requests.values():
+            if record.answer is None:
+                self._void(record, texts.RUN_ENDED)
+
+    def _void(self, record: RequestRecord, why: str) -> None:
+        self._set(replace(record, answer=PersonAnswer("void", text=why, at_s=self._background.now_s())))
+        self._resolve(self._record().requests[record.key])
+
+    def resume(self) -> None:
+        """Show the answers that an earlier owner stored and may not have shown."""
+        for record in self._record().requests.values():
+            if record.answer is not None:
+                self._show_answer(record.key)
+
+    def on_posted(self, part: str, ts: str) -> None:
+        """Note the ts of a message; blank: Slack rejected it, so that nobody can answer."""
+        key = part.removeprefix(_PART)
+        if part == key or (record := self._record().requests.get(key)) is None:
+            return
+        if ts:
+            self._set(replace(record, ts=ts))
+            if record.answer is not None or record.votes:
+                self._show_answer(key)
+        elif record.answer is None:
+            self._background.spawn(self._store(key, PersonAnswer("void", text=texts.NOT_SHOWN)))
+
+    def _show_answer(self, key: str) -> None:
+        record = self._record().requests[key]
+        if record.ts and not record.request.person:
+            self._background.spawn(self._settle(key))
+
+    async def _settle(self, key: str) -> None:
+        """Replace the buttons by the answer, or show who has allowed it so far."""
+        record, client = self._record().requests[key], self._background.client
+        address, owner = self._address(key), self._owner
+
+        def compose() -> Any:
+            latest = self._record().requests[key]
+            return answered_content(latest) if latest.answer is not None else waiting_content(address, latest, owner)
+
+        slot = CallSlot(Priority.PERSON, self._lease.conversation_id)
+        await client.retry_until_done(partial(client.update, self._place.channel, record.ts, compose, slot))
+        self._set(replace(self._record().requests[key], is_settled=record.answer is not None))
+
+    async def _show_privately(self, key: str) -> None:
+        record = self._record().requests[key]
+        content = waiting_content(self._address(key), record, self._owner)
+        arguments = {"channel": self._place.channel, "user": record.request.person, **content.arguments()}
+        if self._place.thread_ts is not None:
+            arguments["thread_ts"] = self._place.thread_ts
+        await self._background.client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON))
+
+    def _set(self, record: RequestRecord) -> None:
+        self._keep({**self._record().requests, record.key: record})
+
+    def _address(self, key: str) -> RequestAddress:
+        return RequestAddress(self._place, self._record().id, key)
+
+    def _post_key(self, record: RequestRecord) -> str:
+        return f"{self._record().id}:{_PART}{record.key}:0"
+
+    @property
+    def _place(self) -> ThreadAddress:
+        return self._record().first.message.place
+
+    @property
+    def _owner(self) -> str:
+        return self._record().first.message.user
+
+    def _log_fields(self, record: RequestRecord) -> dict[str, Any]:
+        kind = "approval" if record.request.is_approval else "question"
+        return {"request": record.key, "about": record.request.id, "request_kind": kind}
+
+
+def _key_of(request: PersonRequest) -> str:
+    return sha256(json.dumps([request.id, request.digest]).encode()).hexdigest()[:_KEY_CHARS]
