@@ -412,6 +412,10 @@ class PersonAnswer:
 class People(Protocol):
     """The people in the thread of a run. Requests are stored before they are shown, and survive the process."""
 
+    @property
+    def owner(self) -> str:
+        """The user who began the run."""
+
     async def ask(self, request: PersonRequest) -> PersonAnswer:
         """Ask, and return the answer once it is stored. A request with a known id and digest is not asked again."""
 

@@ -33,6 +33,7 @@ from service.notes import Notes
 from service.observe import observing
 from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
+from service.sessions.people import AlwaysRules
 from service.sessions.preflight import preflight
 from service.sessions.workspaces import Workspaces
 from service.store import open_budget, open_log_store, open_run_store
@@ -233,6 +234,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             anthropic_api_key=environment.anthropic_key,
             notify=(notes := Notes(runs.admit, names)).store,
             observe=observation.sessions,
+            rules=AlwaysRules(store),
         ) as sessions,
     ):
         observation.health.store = store

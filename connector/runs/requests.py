@@ -66,6 +66,11 @@ class Requests:
         self._expected: dict[str, asyncio.Future[None]] = {}
 
     @property
+    def owner(self) -> str:
+        """The user who began the run."""
+        return self._record().first.message.user
+
+    @property
     def waiting(self) -> list[RequestRecord]:
         """The requests that the run waits for now."""
         records = self._record().requests
@@ -105,7 +110,7 @@ class Requests:
             name = await self._background.users.known_name_of(request.person)
             posts = service_post(part, texts.asked_privately(name))
         else:
-            content = waiting_content(self._address(key), record, self._owner)
+            content = waiting_content(self._address(key), record, self.owner)
             file = request.details if len(request.details) > MOST_DETAILS else ""
             posts = (request_post(part, content, file),)
         log.info("request.asked", **self._log_fields(record), until_s=round(record.deadline_s))
@@ -184,7 +189,7 @@ class Requests:
         if answer is not None:
             return texts.answered_already(answer_line(answer, request))
         if not await self._may_answer(request, click):
-            return texts.not_your_request(who_may(request, self._owner))
+            return texts.not_your_request(who_may(request, self.owner))
         return next((text for text, applies in objections.items() if applies), "")
 
     async def _may_answer(self, request: PersonRequest, click: RequestClick) -> bool:
@@ -192,7 +197,7 @@ class Requests:
             return click.by == request.person
         first = self._record().first.message
         approvers = {"participants"} if first.bot and request.approvers == ("owner",) else set(request.approvers)
-        if "anyone" in approvers or click.by in approvers or ("owner" in approvers and click.by == self._owner):
+        if "anyone" in approvers or click.by in approvers or ("owner" in approvers and click.by == self.owner):
             return True
         if "participants" not in approvers:
             return False
@@ -263,7 +268,7 @@ class Requests:
     async def _settle(self, key: str) -> None:
         """Replace the buttons by the answer, or show who has allowed it so far."""
         record, client = self._record().requests[key], self._background.client
-        address, owner = self._address(key), self._owner
+        address, owner = self._address(key), self.owner
 
         def compose() -> Any:
             latest = self._record().requests[key]
@@ -275,7 +280,7 @@ class Requests:
 
     async def _show_privately(self, key: str) -> None:
         record = self._record().requests[key]
-        content = waiting_content(self._address(key), record, self._owner)
+        content = waiting_content(self._address(key), record, self.owner)
         arguments = {"channel": self._place.channel, "user": record.request.person, **content.arguments()}
         if self._place.thread_ts is not None:
             arguments["thread_ts"] = self._place.thread_ts
@@ -293,10 +298,6 @@ class Requests:
     @property
     def _place(self) -> ThreadAddress:
         return self._record().first.message.place
-
-    @property
-    def _owner(self) -> str:
-        return self._record().first.message.user
 
     def _log_fields(self, record: RequestRecord) -> dict[str, Any]:
         kind = "approval" if record.request.is_approval else "question"

@@ -182,9 +182,8 @@ class Activity:
         if self._waiting and not self.is_stopping:
             return self._waiting
         if self._asked and not self.is_stopping:
-            return one_line(
-                " ".join(filter(None, ["✋", self.worker and f"{self.worker}:", self._asked])), _PHRASE_CHARS
-            )
+            asked = ["✋", f"{self.worker}:" if self.worker else "", self._asked]
+            return one_line(" ".join(filter(None, asked)), _PHRASE_CHARS)
         notes = (self._stopping, self._trouble, self._injected)
         parts = [note.text for note in notes if note is not None and note.is_visible]
         tool = next(iter(self._tools.values()), self._latest)

@@ -105,8 +105,9 @@ class HookResultProcessor:
     async def _decide(self, result: HookResult, event: str, hook_name: str) -> HookResult:
         """Resolve `ask_user` to `continue` or `deny`. Without an approval system the result is `deny`.
 
-        After a timeout or a failure of the system, the hook's `approval_default` applies. "Allow always" applies to
-        later identical requests of this hook in this session that offer the option. Emits `approval:required`, then
+        After a timeout or a failure of the system, the hook's `approval_default` applies; a system with
+        `keeps_deadline` applies it itself. "Allow always" applies to later identical requests of this hook in this
+        session that offer the option. A reason may follow a denial and a colon. Emits `approval:required`, then
         `approval:granted` or `approval:denied`.
         """
         payload = {"prompt": result.approval_prompt, "hook_name": hook_name, "event": event}
@@ -137,12 +138,13 @@ class HookResultProcessor:
         if boundary.error is not None:
             why = f"Approval failed ({error_text(boundary.error)}) - denied by default: {prompt}"
             return None if default == "allow" else why
-        chosen = answer.strip().lower() if isinstance(answer, str) else ""
+        given, _, reason = answer.partition(":") if isinstance(answer, str) else ("", "", "")
+        chosen = given.strip().lower()
         if not chosen.startswith(("allow", "deny")):
             log.warning("approval.unexpected_answer", hook=hook_name, answer=chosen)
         if chosen == _ALWAYS and offers_always:
             self._always_allowed.add((hook_name, prompt))
-        return None if chosen.startswith("allow") else f"User denied: {prompt}"
+        return None if chosen.startswith("allow") else reason.strip() or f"User denied: {prompt}"
 
     async def _answer(self, system: ApprovalSystem, prompt: str, options: list[str], result: HookResult) -> Any:
         """Return the system's answer, or raise after the timeout. One that ignores its cancellation is abandoned."""
@@ -160,7 +162,8 @@ class HookResultProcessor:
         self._abandoned.add(request_task)
         request_task.add_done_callback(on_end)
         try:
-            await asyncio.wait({request_task}, timeout=result.approval_timeout)
+            keeps_deadline = getattr(system, "keeps_deadline", False) is True
+            await asyncio.wait({request_task}, timeout=None if keeps_deadline else result.approval_timeout)
             if not request_task.done():
                 raise TimeoutError
         finally:

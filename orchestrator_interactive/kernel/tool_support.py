@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Awaitable, Callable, Hashable, Iterator
     from contextlib import AbstractContextManager
 
 T = TypeVar("T")
@@ -199,6 +199,25 @@ class _Reporter:
 _reporter: ContextVar[_Reporter | None] = ContextVar("reporter", default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovalDetails:
+    """What a hook that asks for the approval of a tool call tells people, and whom.
+
+    Args:
+        render: returns the arguments as Markdown, in readable form.
+        risk: why people are asked, in one line.
+        rule: name of the rule by which they are asked.
+        approvers, needed, always: as of a request to people in the service.
+    """
+
+    render: Callable[[dict[str, Any]], Awaitable[str]]
+    risk: str
+    rule: str
+    approvers: tuple[str, ...] = ("owner",)
+    needed: int = 1
+    always: tuple[str, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class CallContext:
     """The tool call on whose behalf the current task runs; see `current_call`.
@@ -214,7 +233,7 @@ class CallContext:
     name: str
     arguments: dict[str, Any]
     on_awaiting: Callable[[], object]
-    approval: Any = None
+    approval: ApprovalDetails | None = None
     decision: dict[str, Any] | None = None
     _waits: int = 0
     _on_message: Callable[[], object] | None = None

@@ -85,6 +85,7 @@ class TodoTool:
         "a text and a status (pending, in_progress, done). Use it for work of several steps, and update it as you go."
     )
     input_schema = schema(_Input)
+    destructive = False
     side_effect_free = False  # users see the list: a call from a discarded answer must not change it
 
     def __init__(self) -> None:

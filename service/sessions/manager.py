@@ -21,6 +21,7 @@ from service.logging import hide_known, hide_secrets
 from service.sessions.foreign_loop import execute
 from service.sessions.logged_ids import DeliveredIds
 from service.sessions.mount_plan import keeps_log, mount_plan, new_session
+from service.sessions.people import SessionPeople
 from service.sessions.run import SessionRun
 from service.sessions.session_pool import SessionPool, log_of
 from service.sessions.user_errors import Interrupted, connector_errors
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from connector.protocols import MessageAuthor, ProgressCallback, ThreadTalk
+    from connector.protocols import MessageAuthor, People, ProgressCallback, ThreadTalk
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
     from service.observe.sessions import SessionObserver
+    from service.sessions.people import AlwaysRules
     from service.sessions.workspaces import Workspaces
 
     Notify = Callable[..., Coroutine[Any, Any, None]]
@@ -55,9 +57,10 @@ class InProcessSessionManager:
         anthropic_api_key: key for each Anthropic provider without its own.
         observe: follows the model and tool calls of every session.
         notify: stores a note for an instance (its name), a conversation (its id), with a text; see `service.notify`.
+        rules: the rules that people made by “Always allow”; `None`: sessions ask nobody.
     """
 
-    def __init__(  # noqa: PLR0913 - the last three have defaults
+    def __init__(  # noqa: PLR0913 - the last four have defaults
         self,
         instances: Mapping[str, InstanceConfig],
         default_provider: str,
@@ -69,9 +72,11 @@ class InProcessSessionManager:
         anthropic_api_key: str = "",
         notify: Notify | None = None,
         observe: SessionObserver | None = None,
+        rules: AlwaysRules | None = None,
     ) -> None:
         self._notify = notify
         self._observe = observe
+        self._rules = rules
         self._noting: set[asyncio.Task[None]] = set()
         self._secrets = secrets
         self._anthropic_api_key = anthropic_api_key
@@ -112,6 +117,7 @@ class InProcessSessionManager:
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
         """Run a prompt in the conversation's session and return the answer.
@@ -127,7 +133,8 @@ class InProcessSessionManager:
         async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
             return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk))
 
-        return await self._run(Key(conversation_id, instance_name), fence, SessionRun(), work, on_progress)
+        run = SessionRun(people)
+        return await self._run(Key(conversation_id, instance_name), fence, run, work, on_progress)
 
     async def resume(
         self,
@@ -135,6 +142,7 @@ class InProcessSessionManager:
         conversation_id: str,
         on_progress: ProgressCallback | None = None,
         *,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
         """Continue the run recorded in the conversation's log, and return its answer.
@@ -152,7 +160,7 @@ class InProcessSessionManager:
                 raise Interrupted
             return await session.resume(on_progress=progress)
 
-        run = SessionRun(is_resumed=True)
+        run = SessionRun(people, is_resumed=True)
         return await self._run(Key(conversation_id, instance_name), fence, run, work, on_progress)
 
     async def delivered(
@@ -300,12 +308,19 @@ class InProcessSessionManager:
         session = new_session(plan, self._store, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability(_INSTANCE, instance)
         session.coordinator.register_capability("secrets.filter", self._without_secrets)
+        if self._rules is not None:
+            people = SessionPeople(key, partial(self._people, key), self._rules, self._without_secrets)
+            people.register(session.coordinator)
         if self._notify is not None:
             session.coordinator.register_capability("service.notify", partial(self._note, key))
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         if self._observe is not None:
             self._observe.attach(session.coordinator, key)
         return session
+
+    def _people(self, key: Key) -> People | None:
+        run = self._runs.get(key)
+        return None if run is None else run.people
 
     def _note(self, key: Key, text: str, note_id: str | None = None) -> asyncio.Task[None]:
         """Start to store a note; it is durable once the task is done."""

@@ -11,7 +11,7 @@ from orchestrator_interactive.loop.tasks import CancellableTask
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from connector.protocols import ProgressCallback
+    from connector.protocols import People, ProgressCallback
     from orchestrator_interactive.kernel import AmplifierSession
 
 T = TypeVar("T")
@@ -24,7 +24,9 @@ class SessionRun:
     before the interruption.
     """
 
-    def __init__(self, *, is_resumed: bool = False) -> None:
+    def __init__(self, people: People | None = None, *, is_resumed: bool = False) -> None:
+        """`people` are those whom the run may ask; `None`: nobody."""
+        self.people = people
         self.is_resumed = is_resumed
         self._stop = CancellationToken()
         self.session: AmplifierSession | None = None

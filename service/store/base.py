@@ -32,6 +32,9 @@ KEPT_ENTRIES = 10_000
 # for this many seconds after its last change.
 KEPT_S = 7 * 24 * 60 * 60
 
+# Documents of a collection.
+MOST_DOCUMENTS = 1_000
+
 _UNREADABLE = object()
 
 as_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -216,6 +219,20 @@ class RunStore(Protocol):
         """Delete a conversation that has no owner and no pending work. Return whether it was deleted."""
         ...
 
+    async def put_document(
+        self, collection: str, name: str, data: Mapping[str, Any], most: int = MOST_DOCUMENTS
+    ) -> None:
+        """Store a document, in place of one with this name; delete the oldest ones if there are more than `most`."""
+        ...
+
+    async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
+        """Return the readable documents of a collection by name, the latest first."""
+        ...
+
+    async def delete_document(self, collection: str, name: str) -> bool:
+        """Delete a document; return whether it existed."""
+        ...
+
     async def aclose(self) -> None:
         """Close the store after pending writes."""
         ...
@@ -310,6 +327,12 @@ def readable(conversation_id: str) -> Iterator[None]:
         raise DamagedLog(
             f"The stored inbox of conversation {conversation_id} is damaged: restore it from a backup."
         ) from e
+
+
+def documents_of(rows: Iterable[tuple[str, Text]]) -> dict[str, dict[str, Any]]:
+    """Return the readable documents by name."""
+    found = {name: _parse_json(text) for name, text in rows}
+    return {name: data for name, data in found.items() if isinstance(data, dict)}
 
 
 def lost(conversation_id: str) -> LeaseLost:

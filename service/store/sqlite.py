@@ -20,11 +20,13 @@ from service.store.base import (
     GRACE_S,
     KEPT_ENTRIES,
     KEPT_S,
+    MOST_DOCUMENTS,
     Admission,
     Count,
     as_json,
     claim_of,
     conversation_record,
+    documents_of,
     entry_of,
     lost,
     readable,
@@ -71,6 +73,9 @@ _TABLES = (
     """CREATE TABLE IF NOT EXISTS run_forgotten (
         conversation INTEGER NOT NULL, "end" TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (conversation, "end"))
         WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS run_documents (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, collection TEXT NOT NULL, name TEXT NOT NULL, data TEXT NOT NULL,
+        UNIQUE (collection, name))""",
     "CREATE TABLE IF NOT EXISTS run_version (version INTEGER NOT NULL)",
 )
 _FIND = "SELECT id, seq, held_seq, token, owner, until, todo FROM run_conversations WHERE conversation = ?"
@@ -113,6 +118,11 @@ _UNCHANGED = "conversation IN (SELECT id FROM run_conversations WHERE changed < 
 _MARK_GAP = """UPDATE {table} SET {column} = json_set({column}, '$.gap', json_object(
         'since_s', coalesce(json_extract({column}, '$.gap.since_s'), ?), 'until_s', ?))
     WHERE json_valid({column}) AND {which}"""
+_PUT_DOCUMENT = "INSERT OR REPLACE INTO run_documents (collection, name, data) VALUES (?, ?, ?)"
+_DOCUMENTS = "SELECT name, data FROM run_documents WHERE collection = ? ORDER BY number DESC"
+_TRIM_DOCUMENTS = """DELETE FROM run_documents WHERE number IN (
+    SELECT number FROM run_documents WHERE collection = ? ORDER BY number DESC LIMIT -1 OFFSET ?)"""
+_DELETE_DOCUMENT = "DELETE FROM run_documents WHERE collection = ? AND name = ? RETURNING number"
 _DELETE_UNUSED_FENCES = """DELETE FROM fences WHERE NOT EXISTS (
     SELECT 1 FROM logs WHERE logs.conversation = fences.conversation AND logs.agent = fences.agent)"""
 
@@ -293,6 +303,26 @@ class SqliteRunStore:
         for table in ("run_entries", "run_posts", "run_facts", "run_forgotten"):
             file.execute(f"DELETE FROM {table} WHERE conversation = ?", (number,))  # noqa: S608 - a constant
         return True
+
+    @via(Database.write)
+    def put_document(
+        self,
+        file: sqlite3.Connection,
+        collection: str,
+        name: str,
+        data: Mapping[str, Any],
+        most: int = MOST_DOCUMENTS,
+    ) -> None:
+        file.execute(_PUT_DOCUMENT, (collection, name, as_json(data)))
+        file.execute(_TRIM_DOCUMENTS, (collection, most))
+
+    @via(Database.read)
+    def documents(self, file: sqlite3.Connection, collection: str) -> dict[str, dict[str, Any]]:
+        return documents_of(file.execute(_DOCUMENTS, (collection,)).fetchall())
+
+    @via(Database.write)
+    def delete_document(self, file: sqlite3.Connection, collection: str, name: str) -> bool:
+        return bool(file.execute(_DELETE_DOCUMENT, (collection, name)).fetchall())
 
     async def aclose(self) -> None:
         """Close the file after pending writes, and release the lock."""

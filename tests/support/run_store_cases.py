@@ -322,3 +322,23 @@ async def what_a_cancelled_owner_wrote_is_settled_by_the_next_answer(store: RunS
         await store.write(C, claim.token, StateChanges(held_seq=number))
         assert (await store.record(C)).held_seq == number
     assert await store.release(C, claim.token, 0)
+
+
+@_case
+async def documents_are_replaced_by_name_and_listed_the_latest_first(store: RunStore) -> None:
+    for name, value in (("a", 1), ("b", 2), ("a", 3)):
+        await store.put_document("rules", name, {"value": value, "text": "ü\n"})
+    await store.put_document("others", "c", {})
+    found = await store.documents("rules")
+    assert list(found.items()) == [("a", {"value": 3, "text": "ü\n"}), ("b", {"value": 2, "text": "ü\n"})]
+    assert await store.delete_document("rules", "b")
+    assert not await store.delete_document("rules", "b")
+    assert list(await store.documents("rules")) == ["a"]
+    assert await store.documents("nothing") == {}
+
+
+@_case
+async def a_collection_keeps_the_latest_documents(store: RunStore) -> None:
+    for number in range(5):
+        await store.put_document("runs", f"{number}", {"number": number}, most=3)
+    assert list(await store.documents("runs")) == ["4", "3", "2"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import re
 from abc import ABC, abstractmethod
+from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 
 from pydantic import AliasChoices, Field
@@ -36,6 +38,7 @@ class FileTool(ABC, Generic[Input]):
     name: ClassVar[str]
     description: ClassVar[str]
     side_effect_free: ClassVar[bool] = True
+    destructive: ClassVar[bool] = False
     input_kind: type[Input]
     # The status text, with the value of one argument or without it.
     labels: ClassVar[tuple[str, str, str]]
@@ -70,6 +73,14 @@ class FileTool(ABC, Generic[Input]):
 
     @abstractmethod
     async def _work(self, wanted: Input) -> str: ...
+
+    def _current(self, path: str) -> str:
+        """Return the beginning of a file; blank: it does not exist."""
+        try:
+            with self._workspace.open(path) as file:
+                return file.read(MAX_WRITTEN_BYTES).decode(errors="replace")
+        except (OSError, WorkspaceError):
+            return ""
 
 
 class ListInput(Options):
@@ -161,11 +172,18 @@ class WriteFile(FileTool[WriteInput]):
     name = "write_file"
     description = "Write a text file in the workspace. It replaces an existing file, or appends to it with append=true."
     side_effect_free = False
+    destructive = True
     input_kind = WriteInput
     labels = ("path", "Writing {}", "Writing a file")
 
     async def _work(self, wanted: WriteInput) -> str:
         return await run_blocking(self._workspace.root, self._write, wanted)
+
+    async def preview(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
+        """Return the change as a diff, in Markdown, for people who are to approve it."""
+        wanted = validate(self.input_kind, input, self.name)
+        old = await run_blocking(self._workspace.root, self._current, wanted.path)
+        return diff(wanted.path, old, old + wanted.content if wanted.append else wanted.content)
 
     def _write(self, wanted: WriteInput) -> str:
         content = wanted.content.encode(errors="replace")
@@ -185,11 +203,22 @@ class EditFile(FileTool[EditInput]):
     name = "edit_file"
     description = "Replace a text in a file of the workspace, and leave the rest of the file as it is."
     side_effect_free = False
+    destructive = True
     input_kind = EditInput
     labels = ("path", "Editing {}", "Editing a file")
 
     async def _work(self, wanted: EditInput) -> str:
         return await run_blocking(self._workspace.root, self._edit, wanted)
+
+    async def preview(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
+        """Return the change as a diff, in Markdown, for people who are to approve it."""
+        wanted = validate(self.input_kind, input, self.name)
+        old = await run_blocking(self._workspace.root, self._current, wanted.path)
+        if wanted.old_string not in old:  # the call will fail; show what it asks for
+            old, new = wanted.old_string, wanted.new_string
+        else:
+            new = old.replace(wanted.old_string, wanted.new_string, -1 if wanted.replace_all else 1)
+        return diff(wanted.path, old, new)
 
     def _edit(self, wanted: EditInput) -> str:
         with self._workspace.open(wanted.path) as file:
@@ -213,6 +242,14 @@ class EditFile(FileTool[EditInput]):
 
 
 ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (ListFiles, ReadFile, SearchFiles, WriteFile, EditFile)
+
+
+def diff(path: str, old: str, new: str) -> str:
+    """Return a change of a file as a unified diff in a code block that it cannot end."""
+    lines = unified_diff(old.splitlines(), new.splitlines(), path if old else "(no file yet)", path, lineterm="")
+    text = "\n".join(lines) or "(The file stays as it is.)"
+    fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", text)), 3)
+    return f"{fence}diff\n{text}\n{fence}"
 
 
 def _short(given: Any) -> str:

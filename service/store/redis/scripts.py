@@ -323,6 +323,38 @@ redis.call('SET', KEYS[5], ARGV[3], 'EX', 60)
 return 1
 """)
 
+# KEYS: the documents of a collection by name, and their names in the order of writing. ARGV: name and data of a
+# document; the greatest number of documents.
+PUT_DOCUMENT = RedisScript("""
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+redis.call('ZADD', KEYS[2], tonumber(last[2] or '0') + 1, ARGV[1])
+local over = redis.call('ZCARD', KEYS[2]) - tonumber(ARGV[3])
+if over > 0 then
+    for _, name in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do
+        redis.call('HDEL', KEYS[1], name)
+    end
+    redis.call('ZREMRANGEBYRANK', KEYS[2], 0, over - 1)
+end
+return 1
+""")
+
+# KEYS: as before. Returns names and data, the latest first.
+DOCUMENTS = RedisScript("""
+local found = {}
+for _, name in ipairs(redis.call('ZREVRANGE', KEYS[2], 0, -1)) do
+    found[#found + 1] = name
+    found[#found + 1] = redis.call('HGET', KEYS[1], name) or ''
+end
+return found
+""")
+
+# KEYS: as before. ARGV: a name. Returns the number of deleted documents.
+DELETE_DOCUMENT = RedisScript("""
+redis.call('ZREM', KEYS[2], ARGV[1])
+return redis.call('HDEL', KEYS[1], ARGV[1])
+""")
+
 # KEYS: an owner's notification list. ARGV: a conversation; the list's maximum length and time to live in seconds.
 WAKE = RedisScript("""
 redis.call('RPUSH', KEYS[1], ARGV[1])

@@ -21,11 +21,13 @@ from service.store.base import (
     GRACE_S,
     KEPT_ENTRIES,
     KEPT_S,
+    MOST_DOCUMENTS,
     Admission,
     Count,
     as_json,
     claim_of,
     conversation_record,
+    documents_of,
     entry_of,
     lost,
     readable,
@@ -161,6 +163,18 @@ class RedisRunStore(RedisIndex):
             facts = {name: value.decode() for name, value in _named(fields, b"f:").items()}
             return ThreadFacts(fields[b"agent"].decode() if b"agent" in fields else None, facts)
 
+    async def put_document(
+        self, collection: str, name: str, data: Mapping[str, Any], most: int = MOST_DOCUMENTS
+    ) -> None:
+        await self._client.run(scripts.PUT_DOCUMENT, _of_documents(collection), [name, as_json(data), most])
+
+    async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
+        found = await self._client.run(scripts.DOCUMENTS, _of_documents(collection), [])
+        return documents_of((_text(name), data) for name, data in _paired(found).items())
+
+    async def delete_document(self, collection: str, name: str) -> bool:
+        return bool(await self._client.run(scripts.DELETE_DOCUMENT, _of_documents(collection), [name]))
+
     async def record(self, conversation_id: str) -> ConversationRecord | None:
         await self._client.wait_for_detached(conversation_id)
         result = await self._run(scripts.RECORD, conversation_id)
@@ -200,6 +214,11 @@ class RedisRunStore(RedisIndex):
 
 def _news(owner: str) -> str:
     return f"runs:wake:{owner}"
+
+
+def _of_documents(collection: str) -> list[str]:
+    """Return the keys of a collection, in one cluster slot."""
+    return [f"runs:documents:{{{collection}}}", f"runs:documents:{{{collection}}}:names"]
 
 
 def _arguments(changes: StateChanges) -> list[Any]:

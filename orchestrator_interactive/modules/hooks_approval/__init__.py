@@ -1,0 +1,82 @@
+"""`hooks-approval`: decide by rules whether a tool call is allowed, denied, or needs the approval of people.
+
+The approval itself is the task of the session's approval system: in the service, buttons in the thread.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.config import validate
+from orchestrator_interactive.kernel.contracts import events
+from orchestrator_interactive.kernel.contracts.models import HookResult
+from orchestrator_interactive.kernel.interop import to_local_coordinator
+from orchestrator_interactive.kernel.tool_support import ApprovalDetails, current_call
+from orchestrator_interactive.modules.hooks_approval.policy import ApprovalOptions, CallFacts, Decision, decide
+from orchestrator_interactive.modules.hooks_approval.preview import preview, risk_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+
+__all__ = ["ApprovalOptions", "CallFacts", "Decision", "decide", "mount", "preview"]
+
+log = structlog.get_logger(__name__)
+
+# After the hooks that modify a call: people approve what will run.
+_PRIORITY = 900
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], None]:
+    """Register the hook on `tool:pre`. Returns a function that unregisters it.
+
+    It uses these capabilities, if they exist: `approvals.facts`, which returns where and for whom the session works;
+    `approvals.always`, which returns the rules that people made by “Always allow”.
+
+    Raises:
+        ValueError: an unknown option, or a value out of range.
+    """
+    coordinator = to_local_coordinator(coordinator)
+    options = validate(ApprovalOptions, config, "hooks-approval")
+    handler = partial(_on_tool, coordinator, options)
+    return coordinator.hooks.register(events.TOOL_PRE, handler, priority=_PRIORITY, name="hooks-approval")
+
+
+async def _on_tool(
+    coordinator: ModuleCoordinator, options: ApprovalOptions, _event: str, data: dict[str, Any]
+) -> HookResult:
+    name, arguments = data["tool_name"], data.get("tool_input") or {}
+    tool = coordinator.get("tools", name)
+    always = coordinator.get_capability("approvals.always")
+    facts = coordinator.get_capability("approvals.facts")
+    where = CallFacts() if facts is None else CallFacts(**facts())
+    decision = decide(options, name, arguments, tool, where)
+    if decision.level == "ask" and always is not None:
+        decision = decision.unless_allowed(await always(), name, arguments)
+    if (call := current_call.get()) is not None:
+        call.decision = {"level": decision.level, "rule": decision.rule}
+    log.info("approval.decided", tool=name, level=decision.level, rule=decision.rule)
+    match decision.level:
+        case "allow":
+            return HookResult()
+        case "deny":
+            return HookResult(action="deny", reason=f"{name} is not allowed here ({decision.rule}).")
+    render = partial(preview, tool)
+    prompt = f"Allow {name}?"
+    if call is None:  # of another orchestrator: the system gets no more than the prompt
+        prompt = f"{prompt}\n{await render(arguments)}"
+    else:
+        always_scopes = options.always if decision.level == "ask" else ()
+        needed = 1 if decision.level == "ask" else 2
+        call.approval = ApprovalDetails(render, risk_of(tool), decision.rule, decision.approvers, needed, always_scopes)
+    return HookResult(
+        action="ask_user",
+        approval_prompt=prompt,
+        approval_options=["Allow", "Deny"],
+        approval_timeout=options.deadline_s,
+        approval_default=options.on_deadline,
+    )

@@ -1,0 +1,54 @@
+"""Show a tool call to people who are to approve it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.contracts.protocols import Tool
+
+log = structlog.get_logger(__name__)
+
+_SHORT_CHARS = 80
+_TICKS = re.compile(r"`+")
+
+
+async def preview(tool: Tool | None, arguments: dict[str, Any]) -> str:
+    """Return the arguments of a call as Markdown. A tool's own `preview(arguments)` comes first, such as a diff."""
+    own = getattr(tool, "preview", None)
+    if callable(own):
+        with ErrorBoundary(log, "tool.preview_failed", tool=getattr(tool, "name", "")):
+            shown: Any = own(arguments)
+            shown = await shown if inspect.isawaitable(shown) else shown
+            if isinstance(shown, str) and shown.strip():
+                return shown
+    return "\n".join(_argument(name, value) for name, value in arguments.items()) or "(It has no arguments.)"
+
+
+def fenced(text: str, kind: str = "") -> str:
+    """Return a code block that the text cannot end."""
+    longest = max((len(ticks) for ticks in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{kind}\n{text}\n{fence}"
+
+
+def risk_of(tool: Tool | None) -> str:
+    """Return why people are asked, by the tool's own declaration."""
+    if getattr(tool, "destructive", None):
+        return "It changes or deletes data"
+    return "It may change something"
+
+
+def _argument(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    label = f"*{name}*:" if name.isidentifier() else f"{json.dumps(name)}:"
+    if "\n" in text or len(text) > _SHORT_CHARS or "`" in text:
+        return f"{label}\n{fenced(text)}"
+    return f"{label} `{text}`" if text.strip() else f"{label} (blank)"

@@ -1,0 +1,234 @@
+"""Connect the approvals and questions of an agent's session to the people in its thread, and keep their rules."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from connector.protocols import ALLOW, DENY, PersonRequest
+from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.tool_support import current_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from connector.protocols import People, PersonAnswer
+    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.kernel.tool_support import CallContext
+    from service.store.base import RunStore
+
+_SCOPES = {"conversation": "in this conversation", "instance": "by {instance} everywhere"}
+_QUESTION = "question"
+
+
+class AlwaysRules:
+    """The rules that people made by “Always allow”, of one workspace each. Each lets an instance call one tool."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+
+    async def applicable(self, key: Key) -> list[dict[str, Any]]:
+        """Return the rules that apply in a conversation of an instance."""
+        return [
+            rule
+            for rule in await self.all(key.conversation_id.partition(":")[0])
+            if rule.get("instance") == key.agent_id and rule.get("conversation") in (None, key.conversation_id)
+        ]
+
+    async def all(self, team: str) -> list[dict[str, Any]]:
+        """Return the rules of a workspace, the latest first."""
+        found = await self._store.documents(_collection(team))
+        return [{**rule, "id": name} for name, rule in found.items()]
+
+    async def add(self, key: Key, tool: str, answer: PersonAnswer, name: str) -> None:
+        """Store the rule that an answer makes; `name` is the same if this is repeated."""
+        in_conversation = {"conversation": key.conversation_id} if answer.always == "conversation" else {}
+        rule = {
+            "tool": tool,
+            "instance": key.agent_id,
+            "by": answer.by[0],
+            "at_s": round(answer.at_s),
+            **in_conversation,
+        }
+        await self._store.put_document(_collection(key.conversation_id.partition(":")[0]), name, rule)
+
+    async def revoke(self, team: str, name: str) -> bool:
+        """Delete a rule; return whether it existed."""
+        return await self._store.delete_document(_collection(team), name)
+
+
+def _collection(team: str) -> str:
+    return f"always:{team}"
+
+
+class SessionPeople:
+    """The people that one session asks; the approval system of its coordinator.
+
+    Args:
+        key: the session's log.
+        people: returns the people of the active run; `None`: nobody can be asked.
+        rules: the rules of all workspaces.
+        without_secrets: removes secrets from a text for people.
+    """
+
+    # Requests survive the process, and so do their deadlines.
+    keeps_deadline = True
+
+    def __init__(
+        self, key: Key, people: Callable[[], People | None], rules: AlwaysRules, without_secrets: Callable[[str], str]
+    ) -> None:
+        self._key = key
+        self._people = people
+        self._rules = rules
+        self._without_secrets = without_secrets
+
+    def register(self, coordinator: ModuleCoordinator) -> None:
+        """Register the approval system and the capabilities."""
+        coordinator.approval_system = self
+        coordinator.register_capability("approvals.facts", self._facts)
+        coordinator.register_capability("approvals.always", self._applicable)
+        coordinator.register_capability("approvals.is_waiting", self._is_waiting)
+        coordinator.register_capability("approvals.start_call", self._start_call)
+        coordinator.register_capability("people.ask", self._ask)
+
+    def _facts(self) -> dict[str, str]:
+        _, channel, _ = self._key.conversation_id.split(":")
+        people = self._people()
+        person = "" if people is None else people.owner
+        return {
+            "instance": self._key.agent_id,
+            "channel": channel,
+            "conversation": self._key.conversation_id,
+            "person": person,
+        }
+
+    async def _applicable(self) -> list[dict[str, Any]]:
+        return await self._rules.applicable(self._key)
+
+    def _is_waiting(self, call_id: str) -> bool:
+        people = self._people()
+        return people is not None and people.is_waiting(call_id)
+
+    async def _start_call(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> str | None:
+        people = self._people()
+        return None if people is None else await people.start(call_id, _digest(tool, arguments))
+
+    async def request_approval(
+        self,
+        prompt: str,
+        options: list[str],
+        timeout: float,  # noqa: ASYNC109 - the contract's name
+        default: str,
+    ) -> str:
+        """Ask people; return "Allow", or "Deny" with a reason for the model. See `ApprovalSystem`."""
+        people, call = self._people(), current_call.get()
+        if people is None:
+            raise ApprovalTimeoutError("No run is active, so nobody can be asked.")
+        request = await self._request(prompt, timeout, default, call)
+        if call is None:
+            answer = await people.ask(request)
+        else:
+            with call.awaiting_person():
+                answer = await people.ask(request)
+            call.decision = {**(call.decision or {}), **_decision(answer)}
+            if answer.allows and answer.always:
+                await self._rules.add(self._key, call.name, answer, request.digest[:12])
+        if answer.allows:
+            return options[0] if options and options[0].lower().startswith("allow") else "Allow"
+        return f"Deny: {_denial(answer)}"
+
+    async def _request(self, prompt: str, timeout_s: float, default: str, call: CallContext | None) -> PersonRequest:
+        place = ALLOW if default == "allow" else DENY
+        if call is None or call.approval is None:
+            about, text = (
+                (call.id, _digest(call.name, call.arguments)) if call else ("hook", sha256(prompt.encode()).hexdigest())
+            )
+            title, _, rest = self._without_secrets(prompt).partition("\n")
+            return PersonRequest(
+                f"{about}:{text[:12]}" if call is None else about, text, title, rest, timeout_s=timeout_s, default=place
+            )
+        details = call.approval
+        scopes = tuple((each, _SCOPES[each].format(instance=self._key.agent_id)) for each in details.always)
+        return PersonRequest(
+            call.id,
+            _digest(call.name, call.arguments),
+            f"Allow {call.name}?",
+            self._without_secrets(await details.render(call.arguments)),
+            details.risk,
+            approvers=details.approvers,
+            needed=details.needed,
+            always=scopes,
+            timeout_s=timeout_s,
+            default=place,
+        )
+
+    async def _ask(  # noqa: PLR0913 - the parts of a question
+        self,
+        question: str,
+        *,
+        options: tuple[str, ...] = (),
+        is_multiple: bool = False,
+        takes_text: bool = True,
+        person: str = "",
+        timeout_s: float = 3600.0,
+        default: str | None = None,
+    ) -> str:
+        """Ask a question, and return the answer as a sentence for the model."""
+        people, call = self._people(), current_call.get()
+        if people is None or call is None:
+            return "Nobody can be asked now. Decide yourself, and say in your answer what you assumed."
+        request = PersonRequest(
+            call.id,
+            _digest(_QUESTION, {"question": question, "options": options}),
+            self._without_secrets(question),
+            options=tuple(self._without_secrets(each) for each in options),
+            approvers=("participants",),
+            timeout_s=timeout_s,
+            default=None if default is None else options.index(default),
+            is_approval=False,
+            is_multiple=is_multiple,
+            takes_text=takes_text,
+            person=person,
+        )
+        on_message = (lambda: people.answer_by_message(call.id)) if takes_text and not person else None
+        with call.awaiting_person(on_message):
+            answer = await people.ask(request)
+        call.decision = _decision(answer)
+        return _answer_text(answer, options)
+
+
+def _digest(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return a digest of exactly this call."""
+    return sha256(json.dumps([tool, arguments], sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _decision(answer: PersonAnswer) -> dict[str, Any]:
+    """Return how a request ended, for the log."""
+    found = {"answer": answer.kind, "chosen": list(answer.chosen), "by": list(answer.by), "at_s": round(answer.at_s, 3)}
+    return found | ({"always": answer.always} if answer.always else {})
+
+
+def _denial(answer: PersonAnswer) -> str:
+    match answer.kind:
+        case "click":
+            by = " and ".join(answer.names) or "A person"
+            return f"{by} denied it" + (f", and says: {answer.text}" if answer.text else ".")
+        case "deadline":
+            return "Nobody answered in time, so it is denied. Do not repeat it; say what you would have done."
+    return f"It was not approved: {answer.text}"
+
+
+def _answer_text(answer: PersonAnswer, options: tuple[str, ...]) -> str:
+    by, chosen = " and ".join(answer.names), ", ".join(options[place] for place in answer.chosen)
+    match answer.kind:
+        case "message":
+            return "They answered with a message, which follows."
+        case "deadline" if chosen:
+            return f"Nobody answered in time. By default: {chosen}"
+        case "deadline":
+            return "Nobody answered in time. Decide yourself, and say in your answer what you assumed."
+        case "void":
+            return f"There is no answer: {answer.text}"
+    return f"{by} answered: {chosen or answer.text}" + (f" ({answer.text})" if chosen and answer.text else "")
