@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Operations
     from benchmarks.slack_process import SlackProcess
-    from connector.protocols import MessageAuthor, ProgressCallback, ThreadTalk
+    from connector.protocols import MessageAuthor, People, ProgressCallback, ThreadTalk
 
 THREADS = 100
 REPLIES = 300
@@ -49,9 +49,10 @@ class BusySessions:
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
-        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, talk, fence
+        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, talk, people, fence
         if on_progress is not None:
             await on_progress("executing", {})
             await on_progress("thinking", {})
@@ -64,9 +65,10 @@ class BusySessions:
         conversation_id: str,
         on_progress: ProgressCallback | None = None,
         *,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
-        return await self.execute(instance_name, conversation_id, "", on_progress, fence=fence)
+        return await self.execute(instance_name, conversation_id, "", on_progress, people=people, fence=fence)
 
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None

@@ -30,7 +30,7 @@ from service.store import open_run_store
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from connector.protocols import MessageAuthor, ProgressCallback, ThreadTalk
+    from connector.protocols import MessageAuthor, People, ProgressCallback, ThreadTalk
     from local_slack import Workspace
 
 _CHANNELS = 25
@@ -86,9 +86,10 @@ class _Script(BusySessions):
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
-        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, talk, fence
+        del instance_name, conversation_id, prompt, message_id, author, written_s, files, notes, talk, people, fence
         assert on_progress is not None  # noqa: S101 - the connector passes one
         name = f"r{len(self.runs)}"
         run = self.runs[name] = _Run(name)

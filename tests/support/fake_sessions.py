@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connector import Refused, RunFailed
-from connector.protocols import NO_TALK, MessageAuthor, QueueFull, ThreadTalk
+from connector.protocols import NO_TALK, MessageAuthor, People, QueueFull, ThreadTalk
 
 ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
@@ -46,6 +46,7 @@ class FakeRun:
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     talk: ThreadTalk = NO_TALK
+    people: People | None = None
     fence: int | None = None
     resumed: bool = False
     suspended: bool = False
@@ -155,13 +156,14 @@ class FakeSessionManager:
         files: tuple[str, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
         assert message_id is not None
         assert written_s is not None
         run = self._run(instance_name, conversation_id, prompt, on_progress, fence)
         run.author, run.files, run.notes = author, files, tuple((notes or {}).values())
-        run.talk = talk
+        run.talk, run.people = talk, people
         return await self._held(run, message_id)
 
     async def resume(
@@ -170,10 +172,11 @@ class FakeSessionManager:
         conversation_id: str,
         on_progress: ProgressCallback | None = None,
         *,
+        people: People | None = None,
         fence: int | None = None,
     ) -> str:
         run = self._run(instance_name, conversation_id, "", on_progress, fence)
-        run.resumed = True
+        run.resumed, run.people = True, people
         return await self._held(run, None)
 
     def _run(
