@@ -234,7 +234,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             anthropic_api_key=environment.anthropic_key,
             notify=(notes := Notes(runs.admit, names)).store,
             observe=observation.sessions,
-            rules=AlwaysRules(store),
+            rules=AlwaysRules(store, retry),
         ) as sessions,
     ):
         observation.health.store = store

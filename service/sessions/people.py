@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from connector.protocols import ALLOW, DENY, PersonRequest
-from orchestrator_interactive.kernel.contracts.errors import ApprovalTimeoutError
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.tool_support import current_call
 
 if TYPE_CHECKING:
@@ -17,17 +20,26 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
     from orchestrator_interactive.kernel.tool_support import CallContext
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy
     from service.store.base import RunStore
 
 _SCOPES = {"conversation": "in this conversation", "instance": "by {instance} everywhere"}
+_SESSION, _ALLOW_ALWAYS = "session", "allow always"
 _QUESTION = "question"
+_NAME_CHARS = 12
+
+log = structlog.get_logger(__name__)
 
 
 class AlwaysRules:
-    """The rules that people made by “Always allow”, of one workspace each. Each lets an instance call one tool."""
+    """The rules that people made by “Always allow”, of one workspace each. Each lets an instance call one tool.
 
-    def __init__(self, store: RunStore) -> None:
+    All methods wait while the store is unavailable.
+    """
+
+    def __init__(self, store: RunStore, retry: StoreRetryPolicy) -> None:
         self._store = store
+        self._retry = retry
 
     async def applicable(self, key: Key) -> list[dict[str, Any]]:
         """Return the rules that apply in a conversation of an instance."""
@@ -39,7 +51,7 @@ class AlwaysRules:
 
     async def all(self, team: str) -> list[dict[str, Any]]:
         """Return the rules of a workspace, the latest first."""
-        found = await self._store.documents(_collection(team))
+        found = await self._retry.call(lambda: self._store.documents(_collection(team)))
         return [{**rule, "id": name} for name, rule in found.items()]
 
     async def add(self, key: Key, tool: str, answer: PersonAnswer, name: str) -> None:
@@ -52,11 +64,12 @@ class AlwaysRules:
             "at_s": round(answer.at_s),
             **in_conversation,
         }
-        await self._store.put_document(_collection(key.conversation_id.partition(":")[0]), name, rule)
+        collection = _collection(key.conversation_id.partition(":")[0])
+        await self._retry.call(lambda: self._store.put_document(collection, name, rule))
 
     async def revoke(self, team: str, name: str) -> bool:
         """Delete a rule; return whether it existed."""
-        return await self._store.delete_document(_collection(team), name)
+        return await self._retry.call(lambda: self._store.delete_document(_collection(team), name))
 
 
 def _collection(team: str) -> str:
@@ -122,33 +135,41 @@ class SessionPeople:
         timeout: float,  # noqa: ASYNC109 - the contract's name
         default: str,
     ) -> str:
-        """Ask people; return "Allow", or "Deny" with a reason for the model. See `ApprovalSystem`."""
+        """Ask people; return "Allow", or "Deny" with a reason for the model. See `ApprovalSystem`.
+
+        What fails is denied, whatever the default is.
+        """
+        with ErrorBoundary(log, "approval.not_asked"):
+            return await self._decided(prompt, options, timeout, default)
+        return "Deny: Nobody could be asked, so it is denied."
+
+    async def _decided(self, prompt: str, options: list[str], timeout_s: float, default: str) -> str:
         people, call = self._people(), current_call.get()
         if people is None:
-            raise ApprovalTimeoutError("No run is active, so nobody can be asked.")
-        request = await self._request(prompt, timeout, default, call)
+            return "Deny: No run is active, so nobody can be asked."
+        request = await self._request(prompt, timeout_s, default, call)
+        always = next((each for each in options if each.lower() == _ALLOW_ALWAYS), "")
+        if always and not request.always:  # of another hook, which remembers the answer itself
+            request = replace(request, always=((_SESSION, "in this conversation, until the service restarts"),))
         if call is None:
             answer = await people.ask(request)
         else:
             with call.awaiting_person():
                 answer = await people.ask(request)
             call.decision = {**(call.decision or {}), **_decision(answer)}
-            if answer.allows and answer.always:
-                await self._rules.add(self._key, call.name, answer, request.digest[:12])
-        if answer.allows:
-            return options[0] if options and options[0].lower().startswith("allow") else "Allow"
-        return f"Deny: {_denial(answer)}"
+            if answer.allows and answer.always in _SCOPES:
+                await self._rules.add(self._key, call.name, answer, request.digest[:_NAME_CHARS])
+        if not answer.allows:
+            return f"Deny: {_denial(answer)}"
+        return always if answer.always == _SESSION else "Allow"
 
     async def _request(self, prompt: str, timeout_s: float, default: str, call: CallContext | None) -> PersonRequest:
         place = ALLOW if default == "allow" else DENY
-        if call is None or call.approval is None:
-            about, text = (
-                (call.id, _digest(call.name, call.arguments)) if call else ("hook", sha256(prompt.encode()).hexdigest())
-            )
-            title, _, rest = self._without_secrets(prompt).partition("\n")
-            return PersonRequest(
-                f"{about}:{text[:12]}" if call is None else about, text, title, rest, timeout_s=timeout_s, default=place
-            )
+        if call is None or call.approval is None:  # by another hook
+            title, _, details_text = self._without_secrets(prompt).partition("\n")
+            digest = sha256(prompt.encode()).hexdigest() if call is None else _digest(call.name, call.arguments)
+            about = f"hook:{digest[:_NAME_CHARS]}" if call is None else call.id
+            return PersonRequest(about, digest, title, details_text, timeout_s=timeout_s, default=place)
         details = call.approval
         scopes = tuple((each, _SCOPES[each].format(instance=self._key.agent_id)) for each in details.always)
         return PersonRequest(

@@ -33,19 +33,25 @@ def written(tmp_path):
     return lambda: {path.name: path.read_text() for path in (tmp_path / "files").rglob("*.md")}
 
 
+@pytest.fixture
+def serve(environment, model_env, config_file):
+    """Serve the instances of `FILE`."""
+    return lambda: environment.serving("--config", str(config_file(FILE)), **model_env)
+
+
 async def asked(slack, environment, root, text="Allow write_file?"):
     return await slack.until(lambda _: environment.found(root, text))
 
 
-async def test_a_call_waits_for_its_approval_and_then_runs(slack, environment, model, model_env, config_file, written):
-    path, ana = config_file(FILE), slack.as_person("ana")
-    async with environment.serving("--config", str(path), **model_env) as service:
+async def test_a_call_waits_for_its_approval_and_then_runs(serve, slack, environment, model, written):
+    ana = slack.as_person("ana")
+    async with serve() as service:
         await service.says("service.ready")
         model.reply(tool_call("write_file", WRITE))
         root = await ana.say("general", "@alpha plan it")
         question = await asked(slack, environment, root)
         shown = json.dumps(question.blocks)
-        assert "+# Plan" in shown and "+- ship it" in shown and "It changes or deletes data" in shown
+        assert all(part in shown for part in ("+# Plan", "+- ship it", "It changes or deletes data"))
         assert written() == {}
         await slack.as_person("ben").click("general", question.ts, "request_choose_0")
         await slack.until(lambda ws: any("You may not answer this" in w.text for w in ws.whispers(question.channel)))
@@ -64,16 +70,17 @@ async def test_a_call_waits_for_its_approval_and_then_runs(slack, environment, m
         assert await service.ended(signal.SIGTERM) == 0
 
 
-async def test_an_approval_survives_kills_and_runs_once(slack, environment, model, model_env, config_file, written):
-    path, ana = config_file(FILE), slack.as_person("ana")
-    async with environment.serving("--config", str(path), **model_env) as service:
+async def test_an_approval_survives_kills_and_runs_once(serve, slack, environment, model, written):
+    ana = slack.as_person("ana")
+    async with serve() as service:
         await service.says("service.ready")
         model.reply(text("I write it."), tool_call("write_file", WRITE))
         root = await ana.say("general", "@alpha plan it")
         question = await asked(slack, environment, root)
         assert await service.ended(signal.SIGKILL) == -signal.SIGKILL
-    async with environment.serving("--config", str(path), **model_env) as service:
+    async with serve() as service:
         await service.says("run.taken_over")
+        await slack.until(lambda ws: ws.bot_online)
         assert written() == {}
         await ana.click("general", question.ts, "request_choose_0")
         await slack.until(lambda _: environment.said(root)[-1:] == ["fine"])

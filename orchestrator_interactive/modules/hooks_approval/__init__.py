@@ -5,6 +5,7 @@ The approval itself is the task of the session's approval system: in the service
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import structlog
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.models import HookResult
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import ApprovalDetails, current_call
 from orchestrator_interactive.modules.hooks_approval.policy import ApprovalOptions, CallFacts, Decision, decide
@@ -29,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 # After the hooks that modify a call: people approve what will run.
 _PRIORITY = 900
+# Below the time limit of hooks.
+_DECIDED_WITHIN_S = 30.0
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Callable[[], None]:
@@ -49,15 +53,22 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> Calla
 async def _on_tool(
     coordinator: ModuleCoordinator, options: ApprovalOptions, _event: str, data: dict[str, Any]
 ) -> HookResult:
-    name, arguments = data["tool_name"], data.get("tool_input") or {}
+    """Decide about a call. What cannot be decided is denied: a hook that fails or hangs would let it pass."""
+    with ErrorBoundary(log, "approval.undecided", tool=data.get("tool_name")):
+        async with asyncio.timeout(_DECIDED_WITHIN_S):
+            return await _result(coordinator, options, data)
+    return HookResult(action="deny", reason="It could not be decided whether this is allowed. Try it again later.")
+
+
+async def _result(coordinator: ModuleCoordinator, options: ApprovalOptions, data: dict[str, Any]) -> HookResult:
+    name, arguments, call = data["tool_name"], data.get("tool_input") or {}, current_call.get()
     tool = coordinator.get("tools", name)
-    always = coordinator.get_capability("approvals.always")
-    facts = coordinator.get_capability("approvals.facts")
+    always, facts = map(coordinator.get_capability, ("approvals.always", "approvals.facts"))
     where = CallFacts() if facts is None else CallFacts(**facts())
     decision = decide(options, name, arguments, tool, where)
     if decision.level == "ask" and always is not None:
         decision = decision.unless_allowed(await always(), name, arguments)
-    if (call := current_call.get()) is not None:
+    if call is not None:
         call.decision = {"level": decision.level, "rule": decision.rule}
     log.info("approval.decided", tool=name, level=decision.level, rule=decision.rule)
     match decision.level:

@@ -19,7 +19,9 @@ SHIPPED = [
     "context-stack",
     "provider-anthropic",
     "provider-demo",
+    "hooks-approval",
     "tool-agents",
+    "tool-ask-user",
     "tool-filesystem",
     "tool-todo",
 ]
