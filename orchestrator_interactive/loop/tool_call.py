@@ -253,7 +253,7 @@ class ToolExecution:
                 self._result = failure(UNCHECKED)  # a hook might have modified or withheld it
         else:
             self._result = failure(self._why_cancelled)
-            if stage != "running" or is_side_effect_free(tool):
+            if stage != "running" or is_repeatable(tool):
                 outcome = "cancelled"
             else:
                 outcome = "lost" if run.is_suspended and self._why_cancelled is UNKNOWN_OUTCOME else "unknown"

@@ -29,6 +29,8 @@ WANTED = (
     *("reload in a tool", "reload during a model call", "reload between steps of a run"),
     *("run waits for a slot, shown", "run waits for a slot, parked"),
     *("!mute", "!unmute", "consent clicked"),
+    *("accepted: click", "clicked: request_choose_0", "clicked: request_choose_1", "clicked: request_always"),
+    "clicked: request_reason",
     *("deletion of a status", "deletion of a root with replies", "deletion of a root without replies"),
 )
 _NOT_ON_SQLITE = (

@@ -42,6 +42,7 @@ class ToolCallRecord:
     call: str
     tool: str
     conversation: str
+    at_s: float
 
 
 @dataclass(slots=True)
@@ -130,8 +131,9 @@ class Model:
             blocks.append(TextBlock(text="".join(texts)))
             stream.block(blocks[0])
         for number in itertools.islice(self._agents.calls, calls):
-            name = sim.rng.choice(["look", "act"])
-            blocks.append(ToolCallBlock(id=f"c{number}", name=name, input={"call": f"c{number}"}))
+            name = sim.rng.choice(["look", "act", "ask_user"] if "approvals" in sim.features else ["look", "act"])
+            given = {"question": f"Which of c{number}?", "options": ["this", "that"]} if name == "ask_user" else {}
+            blocks.append(ToolCallBlock(id=f"c{number}", name=name, input=given or {"call": f"c{number}"}))
             stream.block(blocks[-1])
             sim.log("model", f"calls {name} c{number}")
             await self._think()
@@ -166,7 +168,7 @@ class Tool:
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the contract's name
         agents, sim, process, call = self._agents, self._agents.sim, PROCESS.get(), input["call"]
-        agents.tool_calls.append(ToolCallRecord(call, self.name, self._conversation))
+        agents.tool_calls.append(ToolCallRecord(call, self.name, self._conversation, sim.now()))
         agents.observer.began(f"{call} was started", self._conversation, process)
         sim.count(f"tool {self.name}")
         sim.log("tool", f"{self.name} {call} starts in {process}")

@@ -149,6 +149,7 @@ class NetworkRunStore:
 
     renew, fetch, due, forget, record = map(_table_method, ("renew", "fetch", "due", "forget", "record"))
     learn, thread_of = map(_table_method, ("learn", "thread_of"))
+    put_document, documents = map(_table_method, ("put_document", "documents"))
 
     async def admit(
         self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from connector.events import REASON_ACTION, REQUEST_FORM, REQUEST_TEXT
 from connector.inbound.intake import NotNow
 from simulated.simulation import Simulation
 
@@ -105,7 +106,9 @@ def _described(event: dict[str, Any]) -> str:
     message = event.get("message") or event.get("previous_message") or event
     where = event.get("item", message)
     if event["type"] == "block_actions":
-        return f"a click on {event['actions'][0]['value']}"
+        return f"a click: {event['actions'][0]}"
+    if event["type"] == "view_submission":
+        return f"a form for {event['view']['private_metadata']}"
     text = event.get("reaction") or message.get("text", "")
     return f"{event.get('subtype') or event['type']} {where.get('ts')} {text!r}"
 
@@ -143,6 +146,22 @@ def _clicked(message: SlackMessage, click: Click, value: str, ts: str) -> dict[s
     action = {"action_id": "steer_allow" if click.allows else "steer_deny", "value": value, "action_ts": ts}
     place = {"channel": {"id": message.channel}, "message": {"ts": message.ts, "thread_ts": message.thread_ts}}
     return {"type": "block_actions", "actions": [action], **place, "user": {"id": click.by, "team_id": TEAM}}
+
+
+def _answered(message: SlackMessage, control: dict[str, Any], user: str, ts: str) -> dict[str, Any]:
+    """Return a click on a button or menu of a request; for a reason, the form that the person sends."""
+    who, action = {"id": user, "team_id": TEAM}, {"action_id": control["action_id"], "action_ts": ts}
+    if control["action_id"] == REASON_ACTION:
+        values = {REQUEST_TEXT: {REQUEST_TEXT: {"type": "plain_text_input", "value": "rather not"}}}
+        metadata = f"{control['value']} {message.ts} {ts} 1"
+        view = {"id": f"V{ts}", "callback_id": REQUEST_FORM, "private_metadata": metadata, "state": {"values": values}}
+        return {"type": "view_submission", "user": who, "view": view}
+    if "options" in control:
+        action["selected_option"] = control["options"][0]
+    else:
+        action["value"] = control["value"]
+    place = {"channel": {"id": message.channel}, "message": {"ts": message.ts, "thread_ts": message.thread_ts}}
+    return {"type": "block_actions", "actions": [action], **place, "user": who}
 
 
 def _changed(message: SlackMessage, subtype: str, ts: str) -> dict[str, Any]:
@@ -239,6 +258,8 @@ class People:
         self.reactions: list[StopReaction] = []
         self.clicks: list[Click] = []
         self.muted: set[str] = set()
+        # Messages of requests, with the buttons that they had.
+        self._asked: list[tuple[SlackMessage, list[dict[str, Any]]]] = []
         self._sim = sim
         self._slack = slack
         self._events = events
@@ -296,6 +317,8 @@ class People:
             self._mute(thread_ts)
         elif sim.occurs("policies", 0.4):
             self._click(thread_ts)
+        elif sim.occurs("approvals", 0.8):
+            self._answer(thread_ts)
         elif sim.occurs("bots", 0.6):
             self._page(thread, thread_ts)
         else:
@@ -414,6 +437,23 @@ class People:
             self._sim.log(click.by, f"lets {click.user} steer: {click.allows}")
             self._sim.count("consent clicked")
             self._events.send(_clicked(each, click, f"{run}:{click.user}", self._slack.now_ts()))
+
+    def _answer(self, thread_ts: str) -> None:
+        """Click on requests, as anyone, often twice; also on buttons that are gone by the time of the click."""
+        sim = self._sim
+        asked = [each for each in self._slack.thread(thread_ts) if each.controls and ":ask:" in each.key]
+        self._asked += [(each, each.controls) for each in asked if each not in (known for known, _ in self._asked)]
+        here = [each for each in self._asked if each[0].thread_ts == thread_ts]
+        if not here:
+            self._write(thread_ts)
+            return
+        message, controls = here[-1] if sim.rng.random() < 0.8 else sim.rng.choice(here)
+        for _ in range(sim.rng.choice([1, 1, 2, 3])):
+            control = controls[0] if sim.rng.random() < 0.6 else sim.rng.choice(controls)
+            user = self._author(thread_ts)
+            sim.log(user, f"clicks {control['action_id']}")
+            sim.count(f"clicked: {control['action_id']}")
+            self._events.send(_answered(message, control, user, self._slack.now_ts()))
 
     def _author(self, thread_ts: str | None = None) -> str:
         """Return a person, in most cases one who takes part in the thread."""

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,11 +26,12 @@ from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig
 from service.notes import Notes
 from service.sessions.manager import InProcessSessionManager
+from service.sessions.people import AlwaysRules
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation
 
 from .agent import AGENTS
-from .slack import BOT, BOT_IDS, OTHER_BOT, TEAM, WebClient
+from .slack import BOT, BOT_IDS, EPOCH_S, OTHER_BOT, TEAM, WebClient
 
 _AGENT = ModuleConfig(module="staged", source=str(Path(__file__).parent / "agent_module.py"))
 _INSTANCES = [Instance(name, Persona(name.title(), ":owl:")) for name in ("alpha", "beta")]
@@ -40,14 +41,20 @@ _BOTS = BotRules(frozenset({BOT_IDS[OTHER_BOT]}), 2)
 _LOW_RATE_LIMITS = 0.4
 
 
-def _config(instructions: str = "You help.", **options: int) -> dict[str, InstanceConfig]:
+def _config(
+    approvals: Mapping[str, Any] | None, instructions: str = "You help.", **options: int
+) -> dict[str, InstanceConfig]:
+    """Return the instances. `approvals` are the options of `hooks-approval`; `None`: nobody is asked anything."""
+    hooks = () if approvals is None else (ModuleConfig(module="hooks-approval", config=dict(approvals)),)
+    tools = () if approvals is None else (ModuleConfig(module="tool-ask-user", config={"deadline_s": 20.0}),)
     loop = ModuleConfig(module="loop-interactive", config=options)
     return {
         each.name: InstanceConfig(
             persona=PersonaConfig(name=each.persona.name, emoji=each.persona.emoji),
             instructions=instructions,
             providers=(_AGENT,),
-            tools=(),
+            tools=tools,
+            hooks=hooks,
             orchestrator=loop,
         )
         for each in _INSTANCES
@@ -179,7 +186,14 @@ class Replica:
         logs = retrying(log_store, policy)
         async with (
             runs,
-            parts.sessions(_config(**options), "staged", workspaces, logs, environment.idle_evict_s) as sessions,
+            parts.sessions(
+                _config(environment.approvals, **options),
+                "staged",
+                workspaces,
+                logs,
+                environment.idle_evict_s,
+                rules=AlwaysRules(run_store, policy),
+            ) as sessions,
             RateLimiter(TEAM, scale=scale) as limiter,
             parts.tasks(parts.client(web, limiter)) as tasks,
             WorkerPool(
@@ -197,12 +211,13 @@ class Replica:
             ) as workers,
         ):
             sessions.watch(sim, self.slots)
+            tasks.now_s = lambda: EPOCH_S + sim.now()
             self.intake = Intake(context, runs, workers, admitter, BOT)
             self.notes = Notes(runs.admit, [each.name for each in _INSTANCES])
             reloads, here = itertools.count(1), contextvars.copy_context()
             self.reload = lambda: here.run(
                 lambda: (
-                    sessions.configure(_config(f"Reload {next(reloads)}.", **options), ()),
+                    sessions.configure(_config(environment.approvals, f"Reload {next(reloads)}.", **options), ()),
                     router.configure(instances, _NO_CHANNELS, _BOTS),
                     self.slots.configure(self._limits),
                 )

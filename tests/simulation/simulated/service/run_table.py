@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -46,6 +46,7 @@ class RunTable:
         self.conversations: dict[str, Conversation] = {}
         self._now = now
         self._tokens = itertools.count(1)
+        self.collections: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
         self._news: dict[str, dict[str, None]] = {}
         self._listening: dict[str, asyncio.Future[tuple[str, ...]]] = {}
 
@@ -76,6 +77,12 @@ class RunTable:
             for name, value in facts.items():
                 keep = min if name.startswith("person:") else max
                 found.facts[name] = keep(value, found.facts.get(name, value))
+
+    def put_document(self, collection: str, name: str, data: dict[str, Any]) -> None:
+        self.collections[collection][name] = data
+
+    def documents(self, collection: str) -> dict[str, dict[str, Any]]:
+        return dict(reversed(self.collections[collection].items()))
 
     def thread_of(self, conversation_id: str) -> ThreadFacts:
         found = self.conversations.get(conversation_id, Conversation())

@@ -21,7 +21,7 @@ BOT = "UBOT"
 # The ids of the bots, by their users.
 OTHER_BOT = "UPAGER"
 BOT_IDS = {BOT: "B1", OTHER_BOT: "B2"}
-_EPOCH_S = 1_700_000_000
+EPOCH_S = 1_700_000_000
 # The number of messages of a channel in one response.
 _LATEST = 200
 _BEFORE = ("dropped before", "500 before", "ratelimited")
@@ -49,6 +49,7 @@ class SlackMessage:
     is_stray: bool = False
     username: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    blocks: list[dict[str, Any]] = field(default_factory=list)
     reactions: dict[str, list[str]] = field(default_factory=dict)
     deleted_s: float | None = None
 
@@ -68,6 +69,11 @@ class SlackMessage:
     @property
     def posted_s(self) -> float:
         return time_of(self.ts)
+
+    @property
+    def controls(self) -> list[dict[str, Any]]:
+        """The buttons and menus of the message."""
+        return [each for block in self.blocks if block["type"] == "actions" for each in block["elements"]]
 
     def api_form(self) -> dict[str, Any]:
         if self.is_deleted:
@@ -116,7 +122,7 @@ class Slack:
     def now_ts(self) -> str:
         """Return a unique ts of the current time."""
         self._micros = max(self._micros + 1, int(self._sim.now() * 1e6))
-        return f"{_EPOCH_S + self._micros // 10**6}.{self._micros % 10**6:06}"
+        return f"{EPOCH_S + self._micros // 10**6}.{self._micros % 10**6:06}"
 
     def write(self, user: str, text: str, thread_ts: str | None = None, **more: Any) -> SlackMessage:
         ts = self.now_ts()
@@ -147,7 +153,7 @@ class Slack:
 
     def _update(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
         message = self._find(arguments["ts"])
-        message.text = arguments["text"]
+        message.text, message.blocks = arguments["text"], json.loads(arguments.get("blocks", "[]"))
         return {"ts": message.ts}
 
     def _delete(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
@@ -191,6 +197,7 @@ class Slack:
             is_stray=self._sim.loop.killed_s(by) is not None,
             username=arguments.get("username"),
             metadata=json.loads(arguments["metadata"]) if "metadata" in arguments else {},
+            blocks=json.loads(arguments.get("blocks", "[]")),
         )
         return {"ts": message.ts, "message": message.api_form()}
 
@@ -231,7 +238,7 @@ _METHODS = {
 
 def time_of(ts: str) -> float:
     """Return the simulated time of a ts, in seconds."""
-    return float(ts) - _EPOCH_S
+    return float(ts) - EPOCH_S
 
 
 def tombstone_of(root: SlackMessage) -> dict[str, Any]:

@@ -62,6 +62,21 @@ class Commit:
     process: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """A request as a process has stored it; `data` is its record."""
+
+    at_s: float
+    conversation: str
+    run: str
+    owner: str
+    data: Mapping[str, Any]
+
+    @property
+    def about(self) -> str:
+        return str(self.data["request"]["id"])
+
+
 @dataclass(slots=True)
 class ConversationState:
     """The state of a conversation.
@@ -119,6 +134,9 @@ class StoreObserver:
         self.delivered: set[str] = set()
         self.claims_s: dict[tuple[str, int], list[float]] = defaultdict(list)
         self.idle_stops: set[str] = set()
+        # All clicks on requests that were accepted, and all versions of all requests, in order.
+        self.clicks: list[Mapping[str, Any]] = []
+        self.requests: list[StoredRequest] = []
         self._sim = sim
 
     def admitted(self, conversation_id: str, entry: InboxEntry, seq: int) -> None:
@@ -126,6 +144,7 @@ class StoreObserver:
         sim.count(f"accepted: {entry.kind}")
         sim.log("store", f"accepts {entry.kind} {entry.id}")
         self.admitted_s[entry.id] = sim.now()
+        self.clicks += [entry.data] if entry.kind == "click" else []
         if entry.kind == "stop" and state.run is None and not state.starts_a_run:
             self.idle_stops.add(entry.id)
         if entry.kind != "catch_up":
@@ -244,6 +263,8 @@ class StoreObserver:
 
     def _note_run(self, conversation_id: str, process: int, record: Mapping[str, Any], *, is_started: bool) -> None:
         first, state, now = record["first"], self.conversations[conversation_id], self._sim.now()
+        for each in record["requests"].values():
+            self.requests.append(StoredRequest(now, conversation_id, record["id"], first["message"]["user"], each))
         run = self.runs.get(record["id"])
         if run is None:
             self._sim.count("run begun")

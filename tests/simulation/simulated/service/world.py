@@ -71,11 +71,13 @@ FEATURES = {
     "direct messages": 0.25,
     # Another bot, which is answered a few times before a person writes.
     "bots": 0.2,
+    # Calls that people have to approve, questions of the agent, and clicks of anybody, often twice and too late.
+    "approvals": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
-    *("direct messages", "bots"),
+    *("direct messages", "bots", "approvals"),
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0
@@ -129,6 +131,14 @@ class Environment:
             steerers=policies.choice(["owner", "participants", "anyone"]) if "policies" in sim.features else None,
             asks_consent="policies" in sim.features and policies.random() < 0.5,
         )
+        approvals = rng_for(sim.seed, "approvals")
+        self.approvals = {
+            "unmarked": approvals.choice(["ask", "ask", "ask-two"]),
+            "approvers": approvals.choice(["owner", "participants", "anyone"]),
+            "deadline_s": approvals.choice([2.0, 10.0, 30.0]),
+        }
+        if "approvals" not in sim.features:
+            self.approvals = None
         self.slack = Slack(sim, sim.rng.choice([2, 200]))
         self.observer = StoreObserver(sim)
         self.agents = AgentState(sim, self.observer, parts.tool)

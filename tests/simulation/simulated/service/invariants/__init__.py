@@ -11,7 +11,7 @@ from simulated.service.notes import ReportedNote
 from simulated.service.people import People
 from simulated.service.slack import BOT
 
-from . import deliveries, notes, runs, thread
+from . import approvals, deliveries, notes, runs, thread
 from .evidence import Evidence, rows_of, run_ends_of, states_of
 
 # Faults that delay a process or its reactions: a reaction may be missing, and a stop takes longer.
@@ -78,6 +78,8 @@ def _check_conversation(case: Evidence, environment: Any, people: People) -> Ite
         yield from deliveries.idle_stops(case, environment.observer.idle_stops)
         yield from deliveries.stopped_before_read(case)
         yield from deliveries.refusals(case)
+        yield from approvals.settled(case)
+        yield from approvals.asked_once(case)
     if not is_delayed:
         yield from thread.marks(case)
     yield from notes.read(case, within_s=60.0 if is_delayed else 3.0)
@@ -90,6 +92,7 @@ def _check_all(environment: Any) -> Iterator[str]:
     yield from thread.strays(environment.slack)
     yield from runs.fencing(environment.observer.commits)
     yield from runs.repeated(environment.agents.tool_calls)
+    yield from approvals.approved(environment)
 
 
 async def _evidence(

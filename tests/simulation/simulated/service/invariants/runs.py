@@ -7,13 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from orchestrator_interactive.loop.tool_results import results_in
 from simulated.service.agent import ToolCallRecord
 from simulated.service.slack import TEAM, SlackMessage
 from simulated.service.store_observer import END_NOTICES, Commit, ObservedRun
 
 from .evidence import Evidence, Row, text_of
 
-_CALL = re.compile(r"\b(?:look|act) (c\d+)\b")
+_CALL = re.compile(r"\b(?:look|act|Asking: Which of) (c\d+)\b")
 _MORE = re.compile(r"\band (\d+) more\b")
 _DONE = re.compile(r"\bdone (c\d+)\b")
 _LATE_UNKNOWN = re.compile(r"^- call (c\d+), act: .*outcome is unknown", re.MULTILINE)
@@ -41,9 +42,12 @@ class RunEvidence:
 
     @property
     def finished(self) -> set[str]:
-        """The calls with a result, late results included."""
+        """The calls with a result, late results included; also calls that people denied, and their answers."""
         texts = (text_of(row) for row in self.rows if row["role"] == "tool" or "results" in row.get("metadata", {}))
-        return {call for text in texts for call in _DONE.findall(text)}
+        answers = {
+            call for row in self.rows for call, outcome, _ in results_in(row) if outcome in {"finished", "failed"}
+        }
+        return {call for text in texts for call in _DONE.findall(text)} | answers
 
     @property
     def not_started(self) -> set[str]:
