@@ -562,7 +562,8 @@ def _submitted(view: dict[str, Any], user: str, team: str) -> tuple[RequestAddre
 
 def _chosen_in(state: Any, key: str) -> set[int]:
     """Return the places of the options that are chosen in the menu of a request."""
-    found = state["values"][f"{OPTIONS_ACTION}:{key}"][OPTIONS_ACTION]
+    blocks = (state or {}).get("values") or {}
+    found = (blocks.get(f"{OPTIONS_ACTION}:{key}") or {}).get(OPTIONS_ACTION) or {}
     options = found.get("selected_options") or filter(None, [found.get("selected_option")])
     return {int(option["value"]) for option in options}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from connector.observer import LeaseMove, RunReport
-    from connector.protocols import End, InboxEntry
+    from connector.protocols import End, InboxEntry, PersonAnswer, PersonRequest
 
 log = structlog.get_logger(__name__)
 
@@ -156,6 +156,21 @@ class AuditObserver(Observer):
     def consented(self, by: str, user: str, conversation_id: str, run_id: str, *, allows: bool) -> None:
         self._record("run.consent", by=by, user=user, allows=allows, conversation=conversation_id, run=run_id)
         self._then.consented(by, user, conversation_id, run_id, allows=allows)
+
+    def answered(self, request: PersonRequest, answer: PersonAnswer, conversation_id: str, run_id: str) -> None:
+        self._record(
+            "request.answered",
+            about=request.id,
+            digest=request.digest,
+            title=request.title,
+            answer=answer.kind,
+            chosen=[request.options[place] for place in answer.chosen],
+            by=list(answer.by),
+            always=answer.always,
+            conversation=conversation_id,
+            run=run_id,
+        )
+        self._then.answered(request, answer, conversation_id, run_id)
 
     def refused(self, user: str, channel: str, why: str) -> None:
         self._record("access.refused", user=user, channel=channel, why=why)

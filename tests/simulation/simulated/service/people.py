@@ -299,7 +299,7 @@ class People:
             else:
                 self._write(root.message.ts)
 
-    def _act(self, thread_ts: str) -> None:
+    def _act(self, thread_ts: str) -> None:  # noqa: C901 - a case for each kind of act
         sim, thread = self._sim, [each for each in self.written if each.message.thread_ts == thread_ts]
         if sim.occurs("stops", 0.2):
             self._stop(thread_ts)
