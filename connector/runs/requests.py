@@ -164,14 +164,14 @@ class Requests:
             return objection
         allows = click.chosen == (ALLOW,)
         by = (*record.votes, click.by) if allows else (click.by,)
+        names = tuple([await self._background.users.known_name_of(user) for user in by])
+        if self._record().requests[click.key].answer is not None:  # its time or its run was over meanwhile
+            return texts.TOO_LATE
         if allows and len(by) < record.request.needed:
-            self._set(replace(record, votes=by))
+            self._set(replace(self._record().requests[click.key], votes=by))
             await self._lease.write(StateChanges(run=asdict(self._record()), closed=closed))
             self._show_answer(click.key)
             return ""
-        names = tuple([await self._background.users.known_name_of(user) for user in by])
-        if self._record().requests[click.key].answer is not None:  # its time was over meanwhile
-            return texts.TOO_LATE
         answer = PersonAnswer("click", click.chosen, by, names, click.text.strip(), click.always)
         await self._store(click.key, answer, closed)
         return ""
