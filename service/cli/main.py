@@ -19,6 +19,7 @@ class _OnDemand(click.Group):
 
     # Each command with its line in the group's help; its module, if that has another name, is in `_MODULES`.
     _COMMANDS: ClassVar = {
+        "approvals": "Check and list what needs the approval of people.",
         "backup": "Copy the store to a file while the service runs.",
         "completion": "Print the completion script of a shell.",
         "config": "Print the schema of the configuration file; check a file.",

@@ -28,7 +28,8 @@ _HELP = (
     "- “look through the notes and suggest improvements”, and write on while I work: “also check the "
     "budget”, or “that's enough”; I read a message that begins with “!” at once\n"
     "- “search for launch”, “what's in `roadmap.md`?”, “todo: buy cake, call the printers”\n"
-    "- “save it into `review.md`”, “take 30 seconds”\n"
+    "- “save it into `review.md`” (I ask before I write), “take 30 seconds”\n"
+    '- “demo: call ask_user {"question": "Which launch date?", "options": ["3 May", "10 May"]}” asks you\n'
     '- “demo: table”, “demo: code”, “demo: long” show how answers look; “demo: call read_file {"path": "notes.md"}” '
     "calls any tool that is mounted"
 )

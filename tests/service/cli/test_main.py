@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from service.cli.main import main
 
 COMMANDS = (
+    "approvals",
     "backup",
     "completion",
     "config",
