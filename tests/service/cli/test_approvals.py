@@ -26,16 +26,13 @@ instances:
             - {tool: "write_*", channel: C9, level: allow}
             - {tool: edit_file, person: U7, level: ask-two, approvers: [U1, U2]}
   beta: {persona: {name: Beta, emoji: ":fox_face:"}}
-store: sqlite:kept.db
 audit: {audit}
 """
 
 
 @pytest.fixture
 def config(tmp_path):
-    (tmp_path / "config.yaml").write_text(
-        CONFIG.replace("kept.db", f"{tmp_path}/kept.db").replace("{audit}", f"{tmp_path}/audit.jsonl")
-    )
+    (tmp_path / "config.yaml").write_text(CONFIG.replace("{audit}", f"{tmp_path}/audit.jsonl"))
     return str(tmp_path / "config.yaml")
 
 
@@ -65,17 +62,21 @@ async def test_check_says_what_would_be_asked_and_by_which_rule(config, argument
 
 async def test_rules_that_people_made_are_listed_and_revoked(config, tmp_path):
     key = Key("T1:C1:1700000000.000100", "alpha")
-    async with aclosing(await open_run_store(f"sqlite:{tmp_path}/kept.db")) as store:
+    url = f"sqlite:{tmp_path}/kept.db"
+    async with aclosing(await open_run_store(url)) as store:
         await store.put_document("unrelated", "x", {})
         await store.claim(key.conversation_id, "a process", 0.0)
         answer = PersonAnswer("click", (0,), ("U1",), ("Ana",), "", "conversation", 1_700_000_000.0)
         await AlwaysRules(store, StoreRetryPolicy()).add(key, "write_file", answer, "abc123")
-    listed = await run_command("approvals", "list", "--config", config)
+    listed = await run_command("approvals", "list", "--config", config, "--store", url)
     assert "Nothing waits for an answer." in listed.output
     assert all(part in listed.output for part in ("abc123", "write_file", key.conversation_id, "U1"))
-    revoked = await run_command("approvals", "revoke", "abc123", "--config", config)
+    revoked = await run_command("approvals", "revoke", "abc123", "--config", config, "--store", url)
     assert revoked.output.startswith("Revoked abc123.")
     assert '"rule.revoked"' in (tmp_path / "audit.jsonl").read_text()
-    again = await run_command("approvals", "revoke", "abc123", "--config", config)
+    again = await run_command("approvals", "revoke", "abc123", "--config", config, "--store", url)
     assert (again.code, "There is no rule 'abc123'." in again.output) == (1, True)
-    assert "Nothing is always allowed." in (await run_command("approvals", "list", "--config", config)).output
+    assert (
+        "Nothing is always allowed."
+        in (await run_command("approvals", "list", "--config", config, "--store", url)).output
+    )
