@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from connector.events import (
@@ -141,7 +142,8 @@ def _who(request: PersonRequest, owner: str) -> str:
 
 def _moment(at_s: float) -> str:
     """Return a time in Slack's markup, which shows it in each reader's time zone."""
-    return f"<!date^{int(at_s)}^{{date_short_pretty}} {{time}}|{int(at_s)}>"
+    utc = datetime.fromtimestamp(at_s, UTC)
+    return f"<!date^{int(at_s)}^{{date_short_pretty}} {{time}}|{utc:%d %B %H:%M} UTC>"
 
 
 def _plain(text: str) -> dict[str, Any]:

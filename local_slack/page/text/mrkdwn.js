@@ -1,4 +1,5 @@
 import { h, icon } from "../dom.js";
+import { dayName, fullTime, timeOfDay } from "./clock.js";
 import { emojiFor } from "./emoji.js";
 
 const CODE = /(```[\s\S]*?```|`[^`\n]+`)/;
@@ -172,9 +173,18 @@ export function reference(inside, directory) {
   switch (target[0]) {
     case "@": return userMention(target.slice(1), label, directory);
     case "#": return channelMention(target.slice(1), label, directory);
-    case "!": return h("span", { class: "mention everybody" }, special(target, label));
+    case "!": return target.startsWith("!date^") ? date(target, label) : h("span", { class: "mention everybody" }, special(target, label));
     default: return link(unescaped(target), label ?? unescaped(target).replace(/^mailto:/, ""));
   }
+}
+
+/** `<!date^seconds^format|fallback>`, in the time zone of the reader. */
+function date(target, label) {
+  const [, seconds, format = ""] = target.split("^");
+  if (!/^\d{1,11}$/.test(seconds)) return label ?? target;
+  const forms = { time: timeOfDay, time_secs: timeOfDay };
+  const shown = format.replace(/\{(\w+)\}/g, (_, name) => (forms[name] ?? dayName)(seconds));
+  return h("time", { title: fullTime(seconds) }, shown || fullTime(seconds));
 }
 
 function special(target, label) {
