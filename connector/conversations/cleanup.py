@@ -241,6 +241,8 @@ class Cleanup:
         """Yield a call for each late status message, duplicate post, duplicate file and leftover hourglass."""
         client = self._background.client
         for item in items:
+            if isinstance(item, AnsweredRequest):
+                yield partial(self._settle, item)
             posts = [each for each in messages if item.has_posted(key_of(each))]
             for each in posts:
                 is_misplaced = place.thread_ts is not None and "thread_ts" not in each

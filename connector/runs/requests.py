@@ -64,6 +64,9 @@ class Requests:
         self._on_change = on_change
         # The answers that the run waits for, by key.
         self._expected: dict[str, asyncio.Future[None]] = {}
+        # Requests whose messages are out of date, and those whose messages are being edited.
+        self._outdated: set[str] = set()
+        self._editing: set[str] = set()
 
     @property
     def owner(self) -> str:
@@ -78,11 +81,12 @@ class Requests:
 
     @property
     def unsettled(self) -> tuple[AnsweredRequest, ...]:
-        """The messages that do not show their answers yet."""
+        """The messages that do not show their answers yet, or that late edits of an earlier owner may change."""
+        is_inherited = self._record().was_taken_over
         return tuple(
-            AnsweredRequest(self._record().first.message, self._post_key(each), each)
+            AnsweredRequest(self._record().first.message, self._post_key(each), each, is_inherited)
             for each in self._record().requests.values()
-            if each.answer is not None and not each.is_settled and not each.request.person
+            if each.answer is not None and (is_inherited or not each.is_settled) and not each.request.person
         )
 
     async def ask(self, request: PersonRequest) -> PersonAnswer:
@@ -263,10 +267,12 @@ class Requests:
     def _show_answer(self, key: str) -> None:
         record = self._record().requests[key]
         if record.ts and not record.request.person:
-            self._background.spawn(self._settle(key))
+            self._outdated.add(key)
+            if key not in self._editing:
+                self._background.spawn(self._settle(key))
 
     async def _settle(self, key: str) -> None:
-        """Replace the buttons by the answer, or show who has allowed it so far."""
+        """Replace the buttons by the answer, or show who has allowed it so far: one edit at a time, the latest last."""
         record, client = self._record().requests[key], self._background.client
         address, owner = self._address(key), self.owner
 
@@ -275,8 +281,15 @@ class Requests:
             return answered_content(latest) if latest.answer is not None else waiting_content(address, latest, owner)
 
         slot = CallSlot(Priority.PERSON, self._lease.conversation_id)
-        await client.retry_until_done(partial(client.update, self._place.channel, record.ts, compose, slot))
-        self._set(replace(self._record().requests[key], is_settled=record.answer is not None))
+        self._editing.add(key)
+        try:
+            while key in self._outdated:
+                self._outdated.discard(key)
+                await client.retry_until_done(partial(client.update, self._place.channel, record.ts, compose, slot))
+        finally:
+            self._editing.discard(key)
+        record = self._record().requests[key]
+        self._set(replace(record, is_settled=record.answer is not None))
 
     async def _show_privately(self, key: str) -> None:
         record = self._record().requests[key]

@@ -75,6 +75,8 @@ class InterimTexts:
             case "user" if isinstance(results := metadata.get("results"), list):
                 self._awaited_results.difference_update(map(str, results))
                 return self.flush()
+            case "user" if not is_of_hook(row):  # a resumed run knows no rows before its prompt
+                self._follows_urgent = False
         return None
 
     def is_visible(self, row: Row) -> bool:
