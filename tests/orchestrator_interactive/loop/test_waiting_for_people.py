@@ -42,7 +42,7 @@ class Asking:
         on_message = (lambda: self.answer.done() or self.answer.set_result("see below")) if self._takes_text else None
         with context.awaiting_person(on_message):
             self.is_asking.set()
-            return ToolResult(output=await self.answer)
+            return ToolResult(output=await asyncio.shield(self.answer))
 
 
 def suspend(agent: Agent) -> None:
