@@ -522,14 +522,15 @@ def request_click_of(body: dict[str, Any], team: str) -> tuple[RequestAddress, R
     action = next((each for each in body.get("actions") or () if each.get("action_id") in REQUEST_ACTIONS), None)
     if action is None:
         return None
-    option = (action.get("selected_option") or {}).get("value") if action["action_id"] == ALWAYS_ACTION else None
-    scope, _, value = option.partition(" ") if option is not None else ("", "", str(action.get("value") or ""))
+    scope, value = "", str(action.get("value") or "")
+    if action["action_id"] == ALWAYS_ACTION:
+        scope, _, value = action["selected_option"]["value"].partition(" ")
     container, message = body.get("container") or {}, body.get("message") or {}
     address, is_view = RequestAddress.parse(value), container.get("type") == "view"
     channel = (body.get("channel") or {}).get("id") or container.get("channel_id")
     if address.place.team != team or (address.place.channel != channel and not is_view):
         raise ValueError(f"{value!r} is no request of this place")
-    at = checked_ts(str(action["action_ts"]))
+    at = checked_ts(action["action_ts"])
     ts = "" if is_view else checked_ts(message.get("ts") or container["message_ts"])
     chosen: tuple[int, ...] = (ALLOW,)
     match action["action_id"]:
@@ -541,7 +542,8 @@ def request_click_of(body: dict[str, Any], team: str) -> tuple[RequestAddress, R
         case name if name in CHOOSE_ACTIONS:
             chosen = (CHOOSE_ACTIONS.index(name),)
     url = str(body.get("response_url") or "") if container.get("is_ephemeral") is True else ""
-    click_id = f"{container.get('view_id') if is_view else channel}:{ts}:{user}:clicked:{at}"
+    where = container.get("view_id") if is_view else channel
+    click_id = f"{where}:{ts}:{user}:{action['action_id']}:{address.run}:{address.key}:{at}"
     return address, RequestClick(click_id, address.run, address.key, user, chosen, at, "", scope, ts, url)
 
 
@@ -554,7 +556,9 @@ def _submitted(view: dict[str, Any], user: str, team: str) -> tuple[RequestAddre
     if address.place.team != team:
         raise ValueError(f"{value!r} is a request of another workspace")
     text = view["state"]["values"][REQUEST_TEXT][REQUEST_TEXT].get("value") or ""
-    chosen = tuple(int(place) for place in places)
+    if places not in ([], [str(DENY)]):  # a form denies, or answers in own words
+        raise ValueError(f"{places!r} cannot be chosen in a form")
+    chosen = tuple(map(int, places))
     click_id = f"{view['id']}:{user}:submitted"
     ts = checked_ts(ts) if ts else ""
     return address, RequestClick(click_id, address.run, address.key, user, chosen, checked_ts(at), str(text), ts=ts)

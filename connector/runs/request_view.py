@@ -42,7 +42,7 @@ def waiting_content(address: RequestAddress, record: RequestRecord, owner: str, 
     request = record.request
     notes = [request.risk, f"{_who(request, owner)} may answer until {_moment(record.deadline_s)}"]
     if request.default is not None and request.options:
-        notes.append(f"then: {request.options[request.default]}")
+        notes.append(f"then: {escape(request.options[request.default])}")
     if request.needed > 1:
         notes.append(f"{len(record.votes)} of {request.needed} have allowed it")
     if request.takes_text:
