@@ -345,12 +345,12 @@ def mutations(base):
         (("actions", 0), [None, "request_choose_0", [], 7]),
         (("actions",), [None, [], {}, "x", [None], [[]]]),
         (("type",), ["block_suggestion", "message_action", "view_closed", "", "x"]),
-        (("team",), [{"id": "T9OTHER"}]),
         (("channel", "id"), ["C9OTHER", "D1", "c0general"]),
     ]
     for user, number in product(STRANGERS, range(5)):
         action = {**base["actions"][0], "action_id": f"request_choose_{number}"}
         yield {**base, "user": {**base["user"], "id": user}, "actions": [action]}
+    yield {**base, "team": {"id": "T9OTHER"}, "user": {**base["user"], "team_id": "T9OTHER"}}
     for path, junk in paths:
         for each in junk:
             variant = copy.deepcopy(base)
