@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator
 
@@ -446,24 +446,6 @@ def plain_text(text: str, bot: str) -> str:
     # Slack escapes these three and nothing else.
     text = _ENTITY.sub(resolved, text).replace("&lt;", "<").replace("&gt;", ">")
     return text.replace("&amp;", "&").strip()
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadCommand:
-    """A message that is a command for its thread: `!mute`, `!unmute` or `!instance NAME`."""
-
-    kind: Literal["mute", "unmute", "instance"]
-    name: str = ""
-
-
-def command_of(prompt: str) -> ThreadCommand | None:
-    """Parse a command; `None`: the prompt is none."""
-    match prompt.lower().split(), prompt.split():
-        case ["!mute" | "!unmute"] as words, _:
-            return ThreadCommand("mute" if words[0] == "!mute" else "unmute")
-        case ["!instance", _], [_, name]:
-            return ThreadCommand("instance", name.strip("@:,"))
-    return None
 
 
 def is_stop_word(prompt: str) -> bool:

@@ -120,6 +120,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             tools_grace_s=config.shutdown_tools_s,
             listeners=config.slack.listeners,
             observer=observer,
+            history=sessions.history,
         ) as connection,
     ):
         live = _LiveParts(environment, sessions, names, retention, connection, hidden)

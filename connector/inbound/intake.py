@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from connector.events import StopRequest, ThreadAddress, command_of, is_direct, is_stop_word, plain_text, thread_of
+from connector.commands import command_of
+from connector.events import StopRequest, ThreadAddress, is_direct, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
+from connector.inbound.commands import Commands
 from connector.message_text import read
 from connector.protocols import InboxEntry
 from connector.runs.run_status import STATUS_KEY
@@ -115,6 +117,7 @@ class Intake:
         bot_user: str,
     ) -> None:
         self._admitter = admitter
+        self.commands = Commands(workspace, admitter, conversations.step_of)
         self._tasks = workspace.background
         self._router = workspace.router
         self._runs = runs
@@ -177,7 +180,7 @@ class Intake:
         if not takes_part and not self._router.is_addressed(message):
             return False
         if await self._admitter.is_allowed(actor, message):
-            await self._admitter.command(message, command, thread)
+            await self.commands.admit(message, command, thread)
         return True
 
     async def _note_talk(self, message: SlackMessage, actor: Actor) -> bool:
@@ -229,6 +232,10 @@ class Intake:
         """
         message, unrouted = edit.message, self._admitter.unrouted
         if not self._router.is_heard(message):
+            return
+        if all(command_of(plain_text(each.text, self._bot_user)) for each in (message, edit.before)):
+            async with self._in_order(message.place.conversation_id):  # a corrected command; an admitted one is known
+                await self._command(message, actor)
             return
         async with self._in_order(message.place.conversation_id):
             unrouted.edit(message, actor, edit.event_ts)

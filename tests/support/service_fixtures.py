@@ -58,6 +58,7 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options
             runs,
             shutdown_grace_s=config.shutdown_grace_s,
             options=SlackOptions(dm_threads=config.slack.dm == "threads"),
+            history=sessions.history,
             **options,
         ),
     ):

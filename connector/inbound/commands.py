@@ -1,0 +1,166 @@
+"""Answer commands: in private, by a fact about the thread, or by an entry for the owner of the conversation."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from connector import texts
+from connector.commands import VERBS, InvalidCommand, ThreadCommand, help_text
+from connector.events import is_direct
+from connector.formatting.content import counted, one_line
+from connector.formatting.inline import escape
+from connector.inbound.access_policy import MAX_NAMES, LatestEntries
+from connector.protocols import InboxEntry, Refused
+from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
+from connector.slack_api.errors import error_boundary
+from connector.slack_api.rate_limiter import CallSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from connector.events import SlackMessage, ThreadAddress
+    from connector.inbound.admission import Admitter
+    from connector.protocols import ThreadFacts, Usage
+    from connector.runs.background_tasks import WorkspaceContext
+
+    # Lists what waits for an approval in a conversation, or in all of a channel (`team:channel`).
+    Approvals = Callable[[str], Awaitable[str]]
+
+_PROMPT_CHARS = 60
+NO_APPROVALS = "Nothing waits for an approval here."
+
+
+async def _no_approvals(_place: str) -> str:
+    return NO_APPROVALS
+
+
+class Commands:
+    """Carries out the commands of people.
+
+    Args:
+        step_of: the current step of the run in a conversation; blank: unknown to this process.
+        approvals: lists what waits for an approval.
+    """
+
+    def __init__(
+        self,
+        workspace: WorkspaceContext,
+        admitter: Admitter,
+        step_of: Callable[[str], str],
+        approvals: Approvals = _no_approvals,
+    ) -> None:
+        self._workspace = workspace
+        self._admitter = admitter
+        self._step_of = step_of
+        self._approvals = approvals
+        # Commands that were answered in private: Slack delivers a mention as two events.
+        self._answered: LatestEntries[None] = LatestEntries(MAX_NAMES)
+
+    async def admit(self, message: SlackMessage, command: ThreadCommand | InvalidCommand, thread: ThreadFacts) -> None:
+        """Carry out a command in a thread, or store it for the owner of the conversation."""
+        if isinstance(command, InvalidCommand):
+            self._answer(message, command.answer)
+            return
+        verb = VERBS[command.kind]
+        if verb.effect == "thread":
+            await self._admitter.command(message, command, thread)
+        elif verb.effect == "private":
+            place = message.place
+            self._workspace.background.spawn(self._answer_by(message, command, place, thread))
+        elif thread.agent is None:
+            self._answer(message, texts.NOTHING_RUNS)
+        elif verb.is_steering and (refusal := self.refusal(message.user, message.ts, message.place, thread)):
+            self._answer(message, refusal)
+        else:
+            entry = LogCommand(command.kind, message.user, message.ts, thread.agent, command.argument)
+            facts = await self._admitter.facts_of(message)
+            stored = InboxEntry(message.id, "command", asdict(entry))
+            await self._workspace.runs.admit(message.place.conversation_id, stored, thread.agent, facts)
+
+    def refusal(self, user: str, ts: str, place: ThreadAddress, thread: ThreadFacts) -> str:
+        """Return why a user may not change the log of a thread, by the policy of `steer`; blank: they may."""
+        router = self._workspace.router
+        steerers = router.participation(router.instance(thread.agent or ""), place.channel).steerers
+        if is_direct(place.channel) or steerers == "anyone":
+            return ""
+        if steerers == "owner":
+            return "" if user == thread.owner else texts.ONLY_OWNER
+        return "" if thread.takes_part(user, ts) else texts.ONLY_PARTICIPANTS
+
+    async def status(self, channel: str, conversation_id: str | None = None) -> str:
+        """Return what runs in a channel (`team:channel`), or in one conversation, in Slack's markup."""
+        found = await self._workspace.runs.at_work(channel)
+        lines = [
+            line
+            for name, (run, entries) in found.items()
+            if conversation_id in (None, name) and (line := self._line(name, run, entries))
+        ]
+        return "\n".join(lines) or texts.NOTHING_RUNS
+
+    def _line(self, conversation_id: str, run: object, entries: tuple[InboxEntry, ...]) -> str:
+        try:
+            record = parse_run_record(run if isinstance(run, dict) else {})
+        except UnreadableEntry:
+            return ""
+        messages = [each for each in entries if each.kind == "message"]
+        if not isinstance(record, RunRecord) or record.is_over:
+            return f"⏳ {counted(len(messages), 'message')} will be read in a moment." if messages else ""
+        waiting = sum(each.id != record.first.id for each in messages)
+        step = self._step_of(conversation_id)
+        since = datetime.fromtimestamp(float(record.first.written_s), UTC)
+        clock = f"<!date^{int(record.first.written_s)}^{{time}}|{since:%H:%M} UTC>"
+        prompt = escape(one_line(record.first.prompt, _PROMPT_CHARS))
+        parts = (
+            f"⚙️ “{prompt}” of <@{record.first.message.user}> runs since {clock}.",
+            f"Now: {escape(step)}" if step else "",
+            f"{counted(waiting, 'message')} waiting." if waiting else "",
+        )
+        return " ".join(filter(None, parts))
+
+    async def cost(self, instance: str, conversation_id: str) -> str:
+        """Return the tokens and the cost of a conversation and its latest run."""
+        if self._workspace.history is None:
+            return texts.NO_HISTORY
+        try:
+            whole, latest = await self._workspace.history.usage(instance, conversation_id)
+        except Refused as e:
+            return str(e)
+        return f"This conversation: {_cost(whole)}. Its latest run: {_cost(latest)}."
+
+    async def _answer_by(
+        self, message: SlackMessage, command: ThreadCommand, place: ThreadAddress, thread: ThreadFacts
+    ) -> None:
+        conversation_id = place.conversation_id
+        with error_boundary("command.failed", conversation=conversation_id):
+            match command.kind:
+                case "help":
+                    self._answer(message, help_text())
+                case "status":
+                    self._answer(message, await self.status(f"{place.team}:{place.channel}", conversation_id))
+                case "cost":
+                    agent = thread.agent or self._workspace.router.names()[0]
+                    self._answer(message, await self.cost(agent, conversation_id))
+                case "approvals":
+                    self._answer(message, await self._approvals(conversation_id))
+
+    def _answer(self, message: SlackMessage, text: str) -> None:
+        """Answer the author of a message in private, once."""
+        key = f"{message.id}:{message.text}"
+        if key not in self._answered:
+            self._answered[key] = None
+            self.whisper(message.place, message.user, text, thread_ts=message.thread_ts)
+
+    def whisper(self, place: ThreadAddress, user: str, text: str, *, thread_ts: str | None, **more: object) -> None:
+        """Post a text in Slack's markup that only this user sees."""
+        arguments = {"channel": place.channel, "user": user, "text": text, **more}
+        if thread_ts is not None:
+            arguments["thread_ts"] = thread_ts
+        background = self._workspace.background
+        background.spawn(background.client.call("chat.postEphemeral", arguments, CallSlot()))
+
+
+def _cost(usage: Usage) -> str:
+    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
+    return tokens if usage.cost_usd is None else f"{tokens}, ${usage.cost_usd:,.4f}"
