@@ -99,3 +99,15 @@ def help_text() -> str:
     """Return the table of the commands in Slack's markup."""
     rows = "\n".join(f"• `{verb.usage}` {verb.help}" for verb in VERBS.values())
     return f"Commands in a thread with an agent:\n{rows}\nAny other text after a `!` reaches the agent at once."
+
+
+def slash_help(name: str) -> str:
+    """Return what a slash command of this name does, in Slack's markup."""
+    rows = (
+        ("status", "shows what runs in this channel."),
+        ("new TEXT", "begins a thread with your message to the agent."),
+        ("stop", "stops the only run in this channel."),
+        ("cost", "shows the tokens and the cost of the conversations that run here."),
+        ("approvals", VERBS["approvals"].help),
+    )
+    return "\n".join(f"• `{name} {usage}` {text}" for usage, text in rows) + "\nIn a thread, write `!help`."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator
@@ -23,6 +24,9 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own bot user, which posts reminders and automatic replies.
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
+# The message shortcuts; the second one is also the action that confirms it.
+FORK, RERUN = "fork", "rerun"
+_TRIGGER_CHARS = 24
 ALLOW_ACTION, DENY_ACTION = "steer_allow", "steer_deny"
 # The end of the ids of stops by a word that another entry carries: an edit, or a stop word outside of the thread.
 BY_WORD = ":stop"
@@ -237,6 +241,46 @@ class Consent:
 
 
 @dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A slash command, outside of threads. `id` is its identity, `at` the time of its arrival, as a ts."""
+
+    id: str
+    place: ThreadAddress
+    user: str
+    name: str
+    text: str
+    at: Ts
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """A person chose an action on a message, or confirmed one.
+
+    Args:
+        kind: `fork` or `rerun`.
+        place: the conversation of the message.
+        ts: the message; `is_ours`: the bot may have posted it.
+        at: time of the choice, as a ts.
+        is_confirmed: whether the person has seen what it leaves behind.
+        text: the text of the message.
+    """
+
+    kind: str
+    place: ThreadAddress
+    user: str
+    ts: Ts
+    at: Ts
+    is_ours: bool = False
+    is_confirmed: bool = False
+    text: str = ""
+
+    @property
+    def value(self) -> str:
+        """The value of the button that confirms it."""
+        return f"{self.place.conversation_id} {self.ts} {self.at}"
+
+
+@dataclass(frozen=True, slots=True)
 class AppView:
     """A person opened the direct messages of the app, or another channel next to them.
 
@@ -426,6 +470,33 @@ def clicked_of(body: dict[str, Any], team: str) -> tuple[ThreadAddress, StopRequ
         return place, StopRequest(click_id, _id(user), at, run=value or None)
     run, _, asked_for = value.partition(":")
     return place, Consent(click_id, run, _id(asked_for), _id(user), action["action_id"] == ALLOW_ACTION, ts)
+
+
+def slash_of(body: dict[str, Any], team: str, now_s: float) -> SlashCommand:
+    """Parse a slash command that arrives now, in seconds since the epoch."""
+    place, user = ThreadAddress(team, _id(body["channel_id"]), None), _id(body["user_id"])
+    trigger = sha256(str(body.get("trigger_id") or now_s).encode()).hexdigest()[:_TRIGGER_CHARS]
+    name, text = str(body["command"]), str(body.get("text") or "")
+    return SlashCommand(f"{team}:{place.channel}:slash:{trigger}", place, user, name, text.strip(), f"{now_s:.6f}")
+
+
+def shortcut_of(body: dict[str, Any], team: str, *, dm_threads: bool) -> Shortcut | None:
+    """Parse an action on a message, or a click that confirms one; `None`: neither."""
+    user = _id((body.get("user") or {}).get("id"))
+    if body.get("type") == "message_action" and body.get("callback_id") in {FORK, RERUN}:
+        message, channel = body["message"], _id(body["channel"]["id"])
+        ts = checked_ts(message["ts"])
+        place = ThreadAddress.of(team, channel, ts, thread_of(message), dm_threads=dm_threads)
+        text, is_ours = str(message.get("text") or ""), bool(message.get("bot_id"))
+        return Shortcut(body["callback_id"], place, user, ts, checked_ts(str(body["action_ts"])), is_ours, text=text)
+    action = next((each for each in body.get("actions") or () if each.get("action_id") == RERUN), None)
+    if action is None:
+        return None
+    conversation_id, ts, at = str(action.get("value")).split(" ")
+    place = ThreadAddress.parse(conversation_id)
+    if (place.team, place.channel) != (team, (body.get("channel") or {}).get("id")):
+        raise ValueError(f"{conversation_id!r} is not a conversation of this place")
+    return Shortcut(RERUN, place, user, checked_ts(ts), checked_ts(at), is_confirmed=True)
 
 
 def plain_text(text: str, bot: str) -> str:

@@ -162,6 +162,7 @@ class SlackOptions:
         dm_threads: whether each top-level direct message begins a thread; else a channel is one conversation.
         suggested_prompts: titles and messages that people can send by a click in their direct messages.
         bots: the other bots that are answered.
+        command: name of the slash command, with the slash; blank: none.
     """
 
     stop_reaction: str = "x"
@@ -169,6 +170,7 @@ class SlackOptions:
     dm_threads: bool = True
     suggested_prompts: tuple[tuple[str, str], ...] = ()
     bots: BotRules = BotRules()
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,10 @@ STOP_FIRST = "Stop the run first: write `!stop`."
 ONLY_OWNER = "Only the person who began this thread can do that."
 ONLY_PARTICIPANTS = "Only people who take part in this thread can do that. Write to me here first."
 NO_SUCH_MESSAGE = "Slack no longer has that message."
+NO_ANSWER_THERE = "That message is no answer of mine. Choose an answer, or a message of a person."
 NO_TEXT_LEFT = "That message has no text that I could read again."
 NO_ANSWER_FROM_SLACK = "Slack does not answer. Please try again."
+NO_AGENT_HERE = "No agent with a stored conversation takes part in this thread."
 FORKED = "🍴 I know the conversation up to there. Write here to continue it."
 
 
@@ -96,6 +98,10 @@ def left_behind(left: LeftBehind) -> str:
     """Return what a rewind leaves behind."""
     files = f", and files stay as they are: {_listed(left.files)}" if left.files else "."
     return f"{counted(left.messages, 'message')} and {counted(left.answers, 'answer')}{files}"
+
+
+def confirm_rerun(left: LeftBehind) -> str:
+    return f"Run this message again, with its present text? This leaves behind, on a branch: {left_behind(left)}"
 
 
 def rewound(left: LeftBehind) -> str:

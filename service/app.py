@@ -28,6 +28,7 @@ from service.administration.retention import Retention
 from service.config.config import store_of
 from service.config.config_errors import ConfigError
 from service.config.credentials import secrets, slack_access
+from service.config.slack import command_of
 from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
@@ -176,6 +177,7 @@ def _connector_settings(
             dm_threads=slack.dm == "threads",
             suggested_prompts=tuple((each.title, each.message) for each in slack.suggested_prompts),
             bots=BotRules(slack.bots, slack.bot_exchanges),
+            command=command_of(slack, next(iter(config.instances))),
         ),
     )
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from connector import texts
 from connector.events import ThreadAddress, message_of, plain_text
 from connector.formatting.content import Content, counted, one_line
+from connector.formatting.inline import escape
 from connector.protocols import InboxEntry, LogPlace, Refused
 from connector.records import UNREADABLE, Notice, PendingMessage, ThreadNotice
 from connector.slack_api import uploads
+from connector.slack_api.client import key_of, prompt_of
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
@@ -144,8 +146,8 @@ async def _export(
 async def _fork(state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
     """Begin a thread whose agent knows the conversation up to a place; return the line for the old thread."""
     place, workspace = ThreadAddress.parse(state.id), state.workspace
-    upto = LogPlace(command.prompt_id, command.part) if command.prompt_id else None
     try:
+        upto = await _upto(state, command)
         await history.fork(command.instance, state.id, upto, "")
         link = await permalink(state, command.target or place.thread_ts or command.at)
         ts = await _root(state, entry, texts.forked_from(link, one_line(command.argument, _QUOTE_CHARS)))
@@ -162,17 +164,33 @@ async def _fork(state: ConversationState, history: ConversationHistory, entry: I
     return texts.forked_to(await permalink(state, ts))
 
 
+async def _upto(state: ConversationState, command: LogCommand) -> LogPlace | None:
+    """Return the place up to which a fork goes; `None`: the whole branch.
+
+    Raises:
+        Refused: the message is no answer of an agent.
+        SlackCallFailed: Slack refuses to show it.
+    """
+    if command.prompt_id or not command.target:
+        return LogPlace(command.prompt_id) if command.prompt_id else None
+    client, channel = state.workspace.background.client, ThreadAddress.parse(state.id).channel
+    found = await client.retry_until_done(partial(client.history.message, channel, command.target)) or {}
+    prompt_id, part = prompt_of(found), key_of(found).split(":")[1:2]
+    if not (prompt_id and part and part[0].isdigit()):
+        raise Refused(texts.NO_ANSWER_THERE)
+    return LogPlace(prompt_id, int(part[0]))
+
+
 async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
     """Begin a thread with a message that a person gave to a slash command, and admit it as theirs."""
     place, workspace = ThreadAddress.parse(state.id), state.workspace
     try:
-        ts = await _root(state, entry, texts.asks(command.user, command.argument))
+        ts = await _root(state, entry, texts.asks(command.user, escape(command.argument)))
     except SlackCallFailed:
         return ""
     new = replace(place, thread_ts=ts)
     message = replace(new.message(ts, command.argument), user=command.user, thread_ts=None, dm_threads=True)
-    prompt = plain_text(command.argument, workspace.router.bot_user)
-    begun = PendingMessage(message, command.instance, prompt, message.id)
+    begun = PendingMessage(message, command.instance, command.argument, message.id)
     facts = {f"person:{command.user}": ts, "people": ts}
     stored = InboxEntry(message.id, "message", asdict(begun))
     await workspace.runs.admit(new.conversation_id, stored, command.instance, facts)

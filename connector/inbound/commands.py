@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.commands import VERBS, InvalidCommand, ThreadCommand, help_text
-from connector.events import is_direct
-from connector.formatting.content import counted, one_line
+from connector.commands import VERBS, InvalidCommand, ThreadCommand, help_text, slash_help
+from connector.events import FORK, RERUN, StopRequest, is_direct, plain_text
+from connector.formatting.content import button, counted, one_line, section
 from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
-from connector.protocols import InboxEntry, Refused
+from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused
 from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
+from connector.slack_api.client import prompt_of
 from connector.slack_api.errors import error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from typing import Any
 
-    from connector.events import SlackMessage, ThreadAddress
+    from connector.events import ReactionAdded, Shortcut, SlackMessage, SlashCommand, ThreadAddress
     from connector.inbound.admission import Admitter
-    from connector.protocols import ThreadFacts, Usage
+    from connector.protocols import ConversationHistory, ThreadFacts, Usage
     from connector.runs.background_tasks import WorkspaceContext
 
     # Lists what waits for an approval in a conversation, or in all of a channel (`team:channel`).
     Approvals = Callable[[str], Awaitable[str]]
 
 _PROMPT_CHARS = 60
+# Reactions to an answer that run its message again.
+ANSWER_REACTIONS = frozenset({"repeat"})
 NO_APPROVALS = "Nothing waits for an approval here."
 
 
@@ -128,6 +133,100 @@ class Commands:
         except Refused as e:
             return str(e)
         return f"This conversation: {_cost(whole)}. Its latest run: {_cost(latest)}."
+
+    async def on_slash(self, command: SlashCommand) -> str:  # noqa: PLR0911 - a case for each verb
+        """Carry out a slash command, and return its answer."""
+        verb, _, text = command.text.partition(" ")
+        place, text = command.place, text.strip()
+        channel = f"{place.team}:{place.channel}"
+        match verb.lower():
+            case "status":
+                return await self.status(channel)
+            case "stop":
+                stop = StopRequest(command.id, command.user, command.at)
+                return escape(await self._admitter.stop_in_dm(stop, place))
+            case "approvals":
+                return await self._approvals(channel)
+            case "cost":
+                found = await self._workspace.runs.at_work(channel)
+                agents = {name: (await self._workspace.runs.thread_of(name)).agent for name in found}
+                costs = [await self.cost(agent, name) for name, agent in agents.items() if agent is not None]
+                return "\n".join(costs) or "Nothing runs here. Write `!cost` in a thread."
+            case "new" if text:
+                prompt = plain_text(text, self._workspace.router.bot_user)
+                instance, _ = await self._workspace.router.resolve(place.message(command.at, text))
+                begin = LogCommand("begin", command.user, command.at, instance.name, prompt)
+                conversation_id = place.of_channel.conversation_id
+                await self._workspace.runs.admit(conversation_id, InboxEntry(command.id, "command", asdict(begin)))
+                return "💬 I begin a thread with that."
+            case known if known in VERBS and known != "help":
+                return f"Write `!{known}` in the thread that you mean."
+        return slash_help(command.name)
+
+    async def on_shortcut(self, shortcut: Shortcut) -> None:
+        """Store a confirmed rerun or a fork; let the user confirm another rerun."""
+        place, thread = await self._conversation(shortcut.place)
+        reply = {"thread_ts": place.thread_ts}
+        message_id = f"{place.team}:{place.channel}:{shortcut.ts}"
+        history = self._workspace.history
+        if thread.agent is None or history is None:
+            self.whisper(place, shortcut.user, texts.NO_AGENT_HERE, **reply)
+        elif refusal := self.refusal(shortcut.user, shortcut.at, place, thread):
+            self.whisper(place, shortcut.user, refusal, **reply)
+        elif shortcut.kind == FORK:
+            text = plain_text(shortcut.text, "")
+            prompt_id = "" if shortcut.is_ours else message_id
+            command = LogCommand(FORK, shortcut.user, shortcut.at, thread.agent, text, shortcut.ts, prompt_id)
+            await self._admit(f"{message_id}:{FORK}:{shortcut.at}", place, command)
+        elif shortcut.is_confirmed:
+            command = LogCommand(RERUN, shortcut.user, shortcut.at, thread.agent, target=shortcut.ts)
+            await self._admit(f"{message_id}{AGAIN}{shortcut.at}", place, command)
+        else:
+            self._workspace.background.spawn(self._confirm(shortcut, place, thread.agent, history))
+
+    async def on_answer(self, found: dict[str, Any], at: ThreadAddress, reaction: ReactionAdded) -> None:
+        """Run the message of an answer again."""
+        prompt_id = prompt_of(found)
+        place, thread = await self._conversation(at)
+        if not prompt_id or thread.agent is None:
+            return
+        if refusal := self.refusal(reaction.user, reaction.event_ts, place, thread):
+            self.whisper(place, reaction.user, refusal, thread_ts=place.thread_ts)
+            return
+        message_id = prompt_id.partition(AGAIN)[0]
+        target = message_id.rpartition(":")[2]
+        command = LogCommand(RERUN, reaction.user, reaction.event_ts, thread.agent, target=target, prompt_id=prompt_id)
+        await self._admit(f"{message_id}{AGAIN}{reaction.event_ts}", place, command)
+
+    async def _admit(self, entry_id: str, place: ThreadAddress, command: LogCommand) -> None:
+        entry = InboxEntry(entry_id, "command", asdict(command))
+        await self._workspace.runs.admit(place.conversation_id, entry)
+
+    async def _conversation(self, place: ThreadAddress) -> tuple[ThreadAddress, ThreadFacts]:
+        """Return the conversation at a place; a thread of direct messages may be part of the channel's."""
+        thread = await self._workspace.runs.thread_of(place.conversation_id)
+        if thread.agent is None and is_direct(place.channel):
+            place = place.of_channel
+            thread = await self._workspace.runs.thread_of(place.conversation_id)
+        return place, thread
+
+    async def _confirm(
+        self, shortcut: Shortcut, place: ThreadAddress, agent: str, history: ConversationHistory
+    ) -> None:
+        """Show the user what a rerun leaves behind, with a button that confirms it."""
+        shortcut = replace(shortcut, place=place)
+        message_id = f"{place.team}:{place.channel}:{shortcut.ts}"
+        try:
+            left = await history.since(agent, place.conversation_id, LogPlace(message_id))
+        except Refused as e:
+            self.whisper(place, shortcut.user, str(e), thread_ts=place.thread_ts)
+            return
+        text = escape(texts.confirm_rerun(left))
+        blocks = [
+            section(text),
+            {"type": "actions", "elements": [button(RERUN, "Run again", shortcut.value, style="danger")]},
+        ]
+        self.whisper(place, shortcut.user, text, thread_ts=place.thread_ts, blocks=json.dumps(blocks))
 
     async def _answer_by(
         self, message: SlackMessage, command: ThreadCommand, place: ThreadAddress, thread: ThreadFacts

@@ -17,7 +17,7 @@ from connector.commands import command_of
 from connector.events import StopRequest, ThreadAddress, is_direct, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
-from connector.inbound.commands import Commands
+from connector.inbound.commands import ANSWER_REACTIONS, Commands
 from connector.message_text import read
 from connector.protocols import InboxEntry
 from connector.runs.run_status import STATUS_KEY
@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.conversations.worker_pool import WorkerPool
-    from connector.events import AppView, Consent, MessageDeletion, MessageEdit, ReactionAdded, SlackMessage
+    from connector.events import (
+        AppView,
+        Consent,
+        MessageDeletion,
+        MessageEdit,
+        ReactionAdded,
+        Shortcut,
+        SlackMessage,
+        SlashCommand,
+    )
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
     from connector.protocols import EntryKind, RunService, SlackOptions
@@ -329,7 +338,13 @@ class Intake:
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
-        """Stop the run whose status message or first message got the stop reaction, or withdraw a pending message."""
+        """Stop the run whose status message or first message got the stop reaction, or withdraw a pending message.
+
+        A reaction to an answer may run its message again.
+        """
+        if reaction.name in ANSWER_REACTIONS:
+            await self._on_answer(reaction, actor)
+            return
         if reaction.name != self._tasks.options.stop_reaction or reaction.user == self._bot_user:
             return
         if self._conversations.is_closing:
@@ -405,6 +420,37 @@ class Intake:
             has_agent = (await self._runs.thread_of(conversation_id)).agent is not None
             if has_agent and await self._admitter.is_allowed(actor):
                 await self._admitter.stop(conversation_id, stop)
+
+    async def on_command(self, command: SlashCommand, actor: Actor) -> str | None:
+        """Carry out a slash command and return its answer, in Slack's markup; `None`: it is another app's."""
+        if command.name != self.options.command:
+            return None
+        if self._conversations.is_closing:
+            raise NotNow
+        return await self._admitter.policy.refusal(actor) or await self.commands.on_slash(command)
+
+    async def on_shortcut(self, shortcut: Shortcut, actor: Actor) -> None:
+        """Store an action on a message, or ask the user to confirm it."""
+        async with self._in_order(shortcut.place.conversation_id):
+            if await self._admitter.is_allowed(actor):
+                await self.commands.on_shortcut(shortcut)
+
+    async def _on_answer(self, reaction: ReactionAdded, actor: Actor) -> None:
+        """Run the message again whose answer got 🔁."""
+        if self._conversations.is_closing:
+            raise NotNow
+        is_ours = reaction.author in (None, self._bot_user) and reaction.user != self._bot_user
+        if not is_ours or not await self._admitter.is_allowed(actor):
+            return
+        ask = partial(self._tasks.client.history.message, reaction.channel, reaction.ts, CallSlot(Priority.PERSON))
+        try:
+            found = await self._look_ups.answer(ask)
+        except NoAnswer as e:
+            raise NotNow from e
+        if found is not None:
+            dm_threads, team = self.options.dm_threads, self._router.team
+            place = ThreadAddress.of(team, reaction.channel, reaction.ts, thread_of(found), dm_threads=dm_threads)
+            await self.commands.on_answer(found, place, reaction)
 
     async def on_consent(self, place: ThreadAddress, consent: Consent, actor: Actor) -> None:
         """Store whether a person may steer a run; the process that owns the conversation checks the user."""

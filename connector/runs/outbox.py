@@ -125,7 +125,7 @@ class Outbox:
         self._lease = lease
         self._first = record.first.message
         self._place = self._first.place
-        self._run_id = record.id
+        self._run_id, self._prompt_id = record.id, record.first.id
         self._persona = persona
         self._on_closed = on_closed
         posts = lease.claim.posts if record.was_taken_over else {}
@@ -258,7 +258,8 @@ class Outbox:
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
         content = Content(text, (section(text), {"type": "actions", "elements": post.buttons}) if post.buttons else ())
-        send = partial(self._client.post, self._place, content, key, persona, slot=slot, confirm=confirm)
+        about = self._prompt_id if post.by_agent else ""
+        send = partial(self._client.post, self._place, content, key, persona, slot=slot, confirm=confirm, prompt=about)
         return await self._attempt(post, send)
 
     async def _attempt(self, post: Post, send: Send) -> SlackCallFailed | None:

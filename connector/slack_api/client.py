@@ -121,6 +121,12 @@ def key_of(message: Message) -> str:
     return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""
 
 
+def prompt_of(message: Message) -> str:
+    """Return the id of the message with which the run of an answer began; blank for other messages."""
+    payload = (message.get("metadata") or {}).get("event_payload") or {}
+    return str(payload.get("prompt", "")) if key_of(message) else ""
+
+
 class SlackClient:
     """The Web API of one workspace.
 
@@ -155,19 +161,21 @@ class SlackClient:
         slot: CallSlot | None = None,
         in_doubt: bool = False,
         confirm: Confirm | None = None,
+        prompt: str = "",
     ) -> str:
         """Post a message exactly once and return its ts.
 
-        `key` is the idempotency key. A post `in_doubt` may already be in the thread, so it is looked up first.
-        `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
+        `key` is the idempotency key, `prompt` as in `prompt_of`. A post `in_doubt` may already be in the thread, so it
+        is looked up first. `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
         """
         slot = slot or CallSlot(run=place.conversation_id)
+        payload = {"key": key, **({"prompt": prompt} if prompt else {})}
         arguments: Arguments = {
             "channel": place.channel,
             **content.arguments(),
             "unfurl_links": False,
             "unfurl_media": False,
-            "metadata": json.dumps({"event_type": _POST_EVENT, "event_payload": {"key": key}}),
+            "metadata": json.dumps({"event_type": _POST_EVENT, "event_payload": payload}),
         }
         if place.thread_ts is not None:
             arguments["thread_ts"] = place.thread_ts
