@@ -27,6 +27,9 @@ STOP_ACTION = "stop"
 # The message shortcuts; the second one is also the action that confirms it.
 FORK, RERUN = "fork", "rerun"
 _TRIGGER_CHARS = 24
+# The buttons that rate an answer; the form for a comment, and its field.
+FEEDBACK, COMMENT = "feedback", "feedback_comment"
+_FORM_ID = ":comment"
 ALLOW_ACTION, DENY_ACTION = "steer_allow", "steer_deny"
 # The end of the ids of stops by a word that another entry carries: an edit, or a stop word outside of the thread.
 BY_WORD = ":stop"
@@ -281,6 +284,40 @@ class Shortcut:
 
 
 @dataclass(frozen=True, slots=True)
+class RatingClick:
+    """A person rates an answer by a button or a reaction, or comments their rating in a form.
+
+    Args:
+        id: identity of the click.
+        place: the conversation of the answer; `ts`: the message that shows it.
+        prompt_id, part: its place in the log.
+        at: time of the click, as a ts.
+        trigger: lets the app open a form within three seconds; blank: none.
+    """
+
+    id: str
+    place: ThreadAddress
+    user: str
+    ts: Ts
+    reward: int
+    prompt_id: str
+    part: int
+    at: Ts
+    comment: str = ""
+    trigger: str = ""
+
+    @property
+    def is_form(self) -> bool:
+        return self.id.endswith(_FORM_ID)
+
+    @property
+    def metadata(self) -> str:
+        """What the form for a comment sends back."""
+        place = self.place.conversation_id
+        return f"{place} {self.ts} {self.at} {self.reward} {self.prompt_id} {self.part}"
+
+
+@dataclass(frozen=True, slots=True)
 class AppView:
     """A person opened the direct messages of the app, or another channel next to them.
 
@@ -497,6 +534,35 @@ def shortcut_of(body: dict[str, Any], team: str, *, dm_threads: bool) -> Shortcu
     if (place.team, place.channel) != (team, (body.get("channel") or {}).get("id")):
         raise ValueError(f"{conversation_id!r} is not a conversation of this place")
     return Shortcut(RERUN, place, user, checked_ts(ts), checked_ts(at), is_confirmed=True)
+
+
+def rating_of(body: dict[str, Any], team: str) -> RatingClick | None:
+    """Parse a click that rates an answer, or a form with a comment; `None`: neither."""
+    user = _id((body.get("user") or {}).get("id"))
+    if body.get("type") == "view_submission":
+        return _comment_of(body["view"], user, team) if body["view"].get("callback_id") == FEEDBACK else None
+    action = next((each for each in body.get("actions") or () if each.get("action_id") == FEEDBACK), None)
+    if action is None:
+        return None
+    reward, prompt_id, part = str(action.get("value")).split(" ")
+    container, message = body.get("container") or {}, body.get("message") or {}
+    channel, ts = _id(body["channel"]["id"]), checked_ts(message.get("ts") or container["message_ts"])
+    thread_ts = thread_of({"ts": ts, "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
+    place = ThreadAddress.of(team, channel, ts, thread_ts, dm_threads=False)
+    at, trigger = checked_ts(str(action["action_ts"])), str(body.get("trigger_id") or "")
+    click_id, sign = f"{channel}:{ts}:{user}:rated:{at}", 1 if int(reward) > 0 else -1
+    return RatingClick(click_id, place, user, ts, sign, prompt_id, int(part), at, trigger=trigger)
+
+
+def _comment_of(view: dict[str, Any], user: str, team: str) -> RatingClick:
+    """Parse a form with a comment. It repeats the rating that the person commented, a moment later."""
+    conversation_id, ts, at, reward, prompt_id, part = str(view["private_metadata"]).split(" ")
+    place, comment = ThreadAddress.parse(conversation_id), view["state"]["values"][COMMENT][COMMENT].get("value")
+    if place.team != team:
+        raise ValueError(f"{conversation_id!r} is a conversation of another workspace")
+    later = f"{float(checked_ts(at)) + 0.000001:.6f}"
+    form_id, comment = f"{view['id']}:{user}{_FORM_ID}", str(comment or "").strip()
+    return RatingClick(form_id, place, user, checked_ts(ts), int(reward), prompt_id, int(part), later, comment)
 
 
 def plain_text(text: str, bot: str) -> str:

@@ -163,6 +163,7 @@ class SlackOptions:
         suggested_prompts: titles and messages that people can send by a click in their direct messages.
         bots: the other bots that are answered.
         command: name of the slash command, with the slash; blank: none.
+        feedback: whether answers have buttons that rate them.
     """
 
     stop_reaction: str = "x"
@@ -171,6 +172,7 @@ class SlackOptions:
     suggested_prompts: tuple[tuple[str, str], ...] = ()
     bots: BotRules = BotRules()
     command: str = ""
+    feedback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,6 +550,26 @@ class Usage:
     cost_usd: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """A person rates an answer.
+
+    Args:
+        id: identity; a second one with this id is a duplicate.
+        message: the message that shows the answer, as `team:channel:ts`; `place`: the answer in the log.
+        reward: 1 or -1.
+        at_s: time in seconds since the epoch.
+    """
+
+    id: str
+    message: str
+    place: LogPlace
+    user: str
+    reward: int
+    at_s: float
+    comment: str = ""
+
+
 class ConversationHistory(Protocol):
     """Reads and branches the logs of conversations.
 
@@ -579,6 +601,9 @@ class ConversationHistory(Protocol):
 
     async def export(self, instance_name: str, conversation_id: str) -> str:
         """Return the current branch as Markdown."""
+
+    async def rate(self, instance_name: str, conversation_id: str, rating: Rating) -> None:
+        """Store a rating of an answer, once."""
 
     async def usage(self, instance_name: str, conversation_id: str) -> tuple[Usage, Usage]:
         """Return the usage of the current branch, and of its latest run."""

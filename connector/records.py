@@ -128,7 +128,8 @@ class LogCommand:
     """A command on the log of a conversation.
 
     Args:
-        kind: its verb; `rerun`: run a message again; `begin`: begin a thread with the argument.
+        kind: its verb; `rerun`: run a message again; `begin`: begin a thread with the argument; `rate`: the answer
+            that is the target gets a `reward`, and the argument is a comment.
         user: who gave it, at the time `at`.
         instance: the agent whose log it is for.
         target: ts of the message that it names; blank: none.
@@ -143,6 +144,7 @@ class LogCommand:
     target: Ts | Literal[""] = ""
     prompt_id: str = ""
     part: int | None = None
+    reward: int = 0
 
 
 _COMMAND = TypeAdapter(LogCommand)

@@ -178,6 +178,7 @@ def _connector_settings(
             suggested_prompts=tuple((each.title, each.message) for each in slack.suggested_prompts),
             bots=BotRules(slack.bots, slack.bot_exchanges),
             command=command_of(slack, next(iter(config.instances))),
+            feedback=slack.feedback,
         ),
     )
 

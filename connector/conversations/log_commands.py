@@ -13,11 +13,13 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import structlog
+
 from connector import texts
 from connector.events import ThreadAddress, message_of, plain_text
 from connector.formatting.content import Content, counted, one_line
 from connector.formatting.inline import escape
-from connector.protocols import InboxEntry, LogPlace, Refused
+from connector.protocols import InboxEntry, LogPlace, Rating, Refused
 from connector.records import UNREADABLE, Notice, PendingMessage, ThreadNotice
 from connector.slack_api import uploads
 from connector.slack_api.client import key_of, prompt_of
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from connector.events import SlackMessage
     from connector.protocols import ConversationHistory, LogBranch
     from connector.records import LogCommand
+
+log = structlog.get_logger(__name__)
 
 # How long the inbox may wait for the present text of a message.
 _LOOK_WITHIN_S = 3.0
@@ -47,8 +51,8 @@ async def apply_command(state: ConversationState, entry: InboxEntry, command: Lo
         text = texts.NO_HISTORY
     elif command.kind in _MOVES and is_busy:
         text = texts.STOP_FIRST
-    elif command.kind in ("fork", "export", "begin"):
-        work = {"fork": _fork, "export": _export, "begin": _begin}[command.kind]
+    elif command.kind in _WORK:
+        work = _WORK[command.kind]
         state.cleanup.carry_out(entry, where, partial(work, state, history, entry, command))
         return None
     else:
@@ -195,6 +199,20 @@ async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxE
     stored = InboxEntry(message.id, "message", asdict(begun))
     await workspace.runs.admit(new.conversation_id, stored, command.instance, facts)
     return ""
+
+
+async def _rate(state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    place, answer = LogPlace(command.prompt_id, command.part), f"{state.id.rpartition(':')[0]}:{command.target}"
+    rating = Rating(entry.id, answer, place, command.user, command.reward, float(command.at), command.argument)
+    try:
+        await history.rate(command.instance, state.id, rating)
+    except Refused as e:
+        log.warning("feedback.not_stored", conversation=state.id, reason=str(e))
+    return ""
+
+
+# The commands that may wait for Slack: they are carried out in the background.
+_WORK = {"fork": _fork, "export": _export, "begin": _begin, "rate": _rate}
 
 
 async def _root(state: ConversationState, entry: InboxEntry, markup: str) -> str:

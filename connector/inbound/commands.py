@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from connector import texts
 from connector.commands import VERBS, InvalidCommand, ThreadCommand, help_text, slash_help
-from connector.events import FORK, RERUN, StopRequest, is_direct, plain_text
-from connector.formatting.content import button, counted, one_line, section
+from connector.events import COMMENT, FEEDBACK, FORK, RERUN, RatingClick, StopRequest, is_direct, plain_text
+from connector.formatting.content import button, counted, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused
 from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
-from connector.slack_api.client import prompt_of
+from connector.slack_api.client import key_of, prompt_of
 from connector.slack_api.errors import error_boundary
-from connector.slack_api.rate_limiter import CallSlot
+from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     Approvals = Callable[[str], Awaitable[str]]
 
 _PROMPT_CHARS = 60
-# Reactions to an answer that run its message again.
-ANSWER_REACTIONS = frozenset({"repeat"})
+# Reactions to an answer that rate it (Slack adds skin tones to their names), and the one that runs its message again.
+_REWARDS = {"+1": 1, "-1": -1}
+ANSWER_REACTIONS = frozenset({"repeat", *_REWARDS})
+_COMMENT_CHARS = 2000
 NO_APPROVALS = "Nothing waits for an approval here."
 
 
@@ -184,10 +186,16 @@ class Commands:
         else:
             self._workspace.background.spawn(self._confirm(shortcut, place, thread.agent, history))
 
-    async def on_answer(self, found: dict[str, Any], at: ThreadAddress, reaction: ReactionAdded) -> None:
-        """Run the message of an answer again."""
-        prompt_id = prompt_of(found)
-        place, thread = await self._conversation(at)
+    async def on_answer(self, found: dict[str, Any], where: ThreadAddress, reaction: ReactionAdded) -> None:
+        """Rate an answer, or run its message again."""
+        prompt_id, part = prompt_of(found), key_of(found).split(":")[1:2]
+        reward = _REWARDS.get(reaction.name.partition("::")[0])
+        if reward is not None:
+            if prompt_id and part and part[0].isdigit():
+                answer = (reaction.ts, reward, prompt_id, int(part[0]))
+                await self.rate(RatingClick(reaction.id, where, reaction.user, *answer, reaction.event_ts))
+            return
+        place, thread = await self._conversation(where)
         if not prompt_id or thread.agent is None:
             return
         if refusal := self.refusal(reaction.user, reaction.event_ts, place, thread):
@@ -197,6 +205,33 @@ class Commands:
         target = message_id.rpartition(":")[2]
         command = LogCommand(RERUN, reaction.user, reaction.event_ts, thread.agent, target=target, prompt_id=prompt_id)
         await self._admit(f"{message_id}{AGAIN}{reaction.event_ts}", place, command)
+
+    async def rate(self, rating: RatingClick) -> None:
+        """Store a rating; ask for a comment to a bad one by a button."""
+        place, thread = await self._conversation(rating.place)
+        if thread.agent is None:
+            return
+        rating = replace(rating, place=place)
+        if rating.comment or not rating.is_form:
+            await self._admit(
+                rating.id,
+                place,
+                LogCommand(
+                    "rate",
+                    rating.user,
+                    rating.at,
+                    thread.agent,
+                    rating.comment,
+                    rating.ts,
+                    rating.prompt_id,
+                    rating.part,
+                    rating.reward,
+                ),
+            )
+        if rating.trigger and rating.reward < 0:
+            arguments = {"trigger_id": rating.trigger, "view": json.dumps(_comment_form(rating))}
+            background = self._workspace.background
+            background.spawn(background.client.call("views.open", arguments, CallSlot(Priority.PERSON)))
 
     async def _admit(self, entry_id: str, place: ThreadAddress, command: LogCommand) -> None:
         entry = InboxEntry(entry_id, "command", asdict(command))
@@ -258,6 +293,20 @@ class Commands:
             arguments["thread_ts"] = thread_ts
         background = self._workspace.background
         background.spawn(background.client.call("chat.postEphemeral", arguments, CallSlot()))
+
+
+def _comment_form(rating: RatingClick) -> dict[str, Any]:
+    field = {"type": "plain_text_input", "action_id": COMMENT, "multiline": True, "max_length": _COMMENT_CHARS}
+    label = plain("What was wrong with it?")
+    return {
+        "type": "modal",
+        "callback_id": FEEDBACK,
+        "private_metadata": rating.metadata,
+        "title": plain("Feedback"),
+        "submit": plain("Send"),
+        "close": plain("Skip"),
+        "blocks": [{"type": "input", "block_id": COMMENT, "optional": True, "label": label, "element": field}],
+    }
 
 
 def _cost(usage: Usage) -> str:

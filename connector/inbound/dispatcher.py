@@ -26,6 +26,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from connector.events import (
     ALLOW_ACTION,
     DENY_ACTION,
+    FEEDBACK,
     FORK,
     RERUN,
     STOP_ACTION,
@@ -36,6 +37,7 @@ from connector.events import (
     home_of,
     message_of,
     moment_of,
+    rating_of,
     reaction_of,
     session_stop_of,
     shortcut_of,
@@ -122,8 +124,9 @@ class Dispatcher:
 
         for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped", *_VIEWS):
             self._ours.event(kind)(on_payload)
-        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, RERUN):
+        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, RERUN, FEEDBACK):
             self._ours.action(action)(on_payload)
+        self._ours.view(FEEDBACK)(on_payload)
         for callback_id in (FORK, RERUN):
             self._ours.message_shortcut(callback_id)(on_payload)
 
@@ -290,6 +293,9 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
             if isinstance(click, Consent):
                 return intake.on_consent(place, click, Actor(click.by, place.channel, home, None))
             return intake.on_stop(place, click, Actor(click.user, place.channel, home, None))
+        case {"type": "block_actions" | "view_submission"} if (rating := rating_of(event, team)) is not None:
+            home = home_of({"team": event["user"].get("team_id")})
+            return intake.on_rating(rating, Actor(rating.user, rating.place.channel, home, None))
         case {"type": "block_actions" | "message_action"}:
             if (shortcut := shortcut_of(event, team, dm_threads=dm_threads)) is not None:
                 home = home_of({"team": event["user"].get("team_id")})

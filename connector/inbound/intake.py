@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Consent,
         MessageDeletion,
         MessageEdit,
+        RatingClick,
         ReactionAdded,
         Shortcut,
         SlackMessage,
@@ -342,10 +343,11 @@ class Intake:
 
         A reaction to an answer may run its message again.
         """
-        if reaction.name in ANSWER_REACTIONS:
+        is_stop = reaction.name == self._tasks.options.stop_reaction
+        if not is_stop and reaction.name.partition("::")[0] in ANSWER_REACTIONS:
             await self._on_answer(reaction, actor)
             return
-        if reaction.name != self._tasks.options.stop_reaction or reaction.user == self._bot_user:
+        if not is_stop or reaction.user == self._bot_user:
             return
         if self._conversations.is_closing:
             raise NotNow
@@ -435,8 +437,14 @@ class Intake:
             if await self._admitter.is_allowed(actor):
                 await self.commands.on_shortcut(shortcut)
 
+    async def on_rating(self, rating: RatingClick, actor: Actor) -> None:
+        """Store the rating of an answer; a bad one by a button opens a form for a comment."""
+        async with self._in_order(rating.place.conversation_id):
+            if await self._admitter.is_allowed(actor):
+                await self.commands.rate(rating)
+
     async def _on_answer(self, reaction: ReactionAdded, actor: Actor) -> None:
-        """Run the message again whose answer got 🔁."""
+        """Run the message again whose answer got 🔁; store the rating by 👍 or 👎."""
         if self._conversations.is_closing:
             raise NotNow
         is_ours = reaction.author in (None, self._bot_user) and reaction.user != self._bot_user

@@ -13,7 +13,8 @@ import structlog
 from pydantic import TypeAdapter
 
 from connector import texts
-from connector.formatting.content import Content, button, section
+from connector.events import FEEDBACK
+from connector.formatting.content import Content, button, plain, section
 from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import PIECE_CHARS, pieces
@@ -47,6 +48,7 @@ _POSTED = ""
 # Part of the direct message that reports a closed conversation.
 _CLOSED = "closed"
 _SHORT_CHARS = 1500
+_SECTION_CHARS = 3000
 _NOTHING: MappingProxyType[int, End] = MappingProxyType({})
 
 
@@ -59,6 +61,7 @@ class Post:
         texts: the messages, in Slack's markup.
         by_agent: whether it is posted under the agent's persona rather than the service's own name.
         buttons: shown below the message.
+        is_rated: whether people can rate it by buttons below its last message.
         file: Markdown to share as a file before the messages; blank: none.
         number: its position among the posts of the run.
         in_doubt: whether an earlier owner may have posted it.
@@ -71,6 +74,7 @@ class Post:
     file: str = ""
     number: int = 0
     in_doubt: bool = False
+    is_rated: bool = False
 
 
 _POST = TypeAdapter(Post)
@@ -102,6 +106,16 @@ def service_post(part: str, sentence: str) -> tuple[Post, ...]:
 def question_post(part: str, markup: str, value: str, labels: Mapping[str, str]) -> Post:
     """Return a question with buttons by their action ids; a click carries the value."""
     return Post(part, (markup,), buttons=tuple(button(action, label, value) for action, label in labels.items()))
+
+
+def feedback_blocks(text: str, prompt_id: str, part: str) -> tuple[dict[str, Any], ...]:
+    """Return the blocks of an answer with buttons that rate it; a click carries its place in the log."""
+    buttons = {
+        name: {"text": plain(label), "value": f"{reward} {prompt_id} {part}"}
+        for name, label, reward in (("positive_button", "Good answer", 1), ("negative_button", "Bad answer", -1))
+    }
+    element = {"type": "feedback_buttons", "action_id": FEEDBACK, **buttons}
+    return (*map(section, pieces(text, _SECTION_CHARS)), {"type": "context_actions", "elements": [element]})
 
 
 class Outbox:
@@ -254,10 +268,21 @@ class Outbox:
             await self._send(notice, texts.not_posted(refused.error), f"{self._run_id}:{post.part}:refused")
 
     async def _send(self, post: Post, text: str, key: str) -> SlackCallFailed | None:
+        if post.is_rated and text is post.texts[-1] and self._client.takes_feedback:
+            failed = await self._send_content(
+                post, Content(text, feedback_blocks(text, self._prompt_id, post.part)), key
+            )
+            if failed is None or failed.decision is not RetryDecision.TOO_MUCH:
+                return failed
+            self._client.takes_feedback = False  # this workspace lacks the block
+            log.warning("feedback.no_buttons", error=failed.error)
+        blocks = (section(text), {"type": "actions", "elements": post.buttons}) if post.buttons else ()
+        return await self._send_content(post, Content(text, blocks), key)
+
+    async def _send_content(self, post: Post, content: Content, key: str) -> SlackCallFailed | None:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
-        content = Content(text, (section(text), {"type": "actions", "elements": post.buttons}) if post.buttons else ())
         about = self._prompt_id if post.by_agent else ""
         send = partial(self._client.post, self._place, content, key, persona, slot=slot, confirm=confirm, prompt=about)
         return await self._attempt(post, send)

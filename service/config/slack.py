@@ -96,6 +96,7 @@ class SlackConfig(Section):
             direct messages of a person are one conversation).
         suggested_prompts: up to four prompts that people can send by a click in their direct messages with the bot.
         command: name of the slash command, such as `/agent`. Default: the name of the first agent after a slash.
+        feedback: whether answers have buttons by which people rate them.
         listeners: functions that add listeners of the deployment to a slack-bolt `AsyncApp`.
     """
 
@@ -113,6 +114,7 @@ class SlackConfig(Section):
     dm: Literal["threads", "single"] = "threads"
     suggested_prompts: tuple[SuggestedPrompt, ...] = Field(default=(), max_length=4)
     command: str | None = Field(default=None, pattern=r"^/[a-z0-9_-]{1,31}$")
+    feedback: bool = True
     listeners: tuple[Annotated[Any, BeforeValidator(_imported)], ...] = ()
 
     @field_validator("stop_reaction")

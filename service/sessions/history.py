@@ -10,6 +10,7 @@ from connector.protocols import AGAIN, LeaseLost, LeftBehind, LogBranch, LogPlac
 from orchestrator_interactive.interactions import InteractionStack, StackEntry
 from orchestrator_interactive.interactions.errors import BranchExists, Fenced, InteractionError, NoSuchBranch
 from orchestrator_interactive.interactions.export import as_markdown
+from orchestrator_interactive.interactions.feedback import FeedbackState, rate
 from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stack import entry_fields, nodes
 from orchestrator_interactive.interactions.states import RunFinishedState, ToolCallState
@@ -20,6 +21,7 @@ from orchestrator_interactive.transcript.rows import delivered_ids_in, is_prompt
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from connector.protocols import Rating
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
 
@@ -111,6 +113,21 @@ class LogHistory:
         stack = await self._stack(instance_name, conversation_id)
         with _sentences():
             return "".join([piece async for piece in as_markdown(self._store, stack.key)])
+
+    async def rate(self, instance_name: str, conversation_id: str, rating: Rating) -> None:
+        """Store a rating of an answer, once, with the ref of the answer if a branch has it."""
+        stack, ref = await self._stack(instance_name, conversation_id), ""
+        for branch in sorted(await stack.get_branch_info(), key=lambda branch: not branch.is_current):
+            entries = await self._entries(stack.key, branch.name)
+            if (end := _end(entries, rating.place)) is not None:
+                answers = [each for each in entries[:end] if (_row(each) or {}).get("role") == "assistant"]
+                ref = answers[-1].ref if answers else ""
+                break
+        state = FeedbackState(
+            rating.id, rating.message, ref, rating.user, float(rating.reward), rating.at_s, rating.comment
+        )
+        with _sentences():
+            await rate(self._store, stack.key, state)
 
     async def usage(self, instance_name: str, conversation_id: str) -> tuple[Usage, Usage]:
         """Return the usage of the current branch, and of its latest run."""

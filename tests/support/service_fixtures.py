@@ -58,7 +58,9 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options
             runs,
             shutdown_grace_s=config.shutdown_grace_s,
             options=SlackOptions(
-                dm_threads=config.slack.dm == "threads", command=command_of(config.slack, next(iter(config.instances)))
+                dm_threads=config.slack.dm == "threads",
+                command=command_of(config.slack, next(iter(config.instances))),
+                feedback=config.slack.feedback,
             ),
             history=sessions.history,
             **options,

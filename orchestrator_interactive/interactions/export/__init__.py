@@ -17,6 +17,7 @@ from orchestrator_interactive.interactions.artifacts import NoSuchConversation, 
 from orchestrator_interactive.interactions.errors import UnreadableState
 from orchestrator_interactive.interactions.export.items import items_of
 from orchestrator_interactive.interactions.export.text import lines, markdown
+from orchestrator_interactive.interactions.feedback import feedback
 from orchestrator_interactive.interactions.serializers import read_data
 from orchestrator_interactive.interactions.stack import entry_fields, nodes
 
@@ -37,7 +38,7 @@ _TITLE_ITEMS = 20
 
 
 async def as_json_lines(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
-    """Yield a branch as one JSON object per line: the conversation, then its artifacts."""
+    """Yield a branch as one JSON object per line: the conversation, its artifacts, then the ratings of its answers."""
     exported = await _ExportedBranch.of(store, key, branch)
     head = {
         "format": "amplifier-conversation",
@@ -59,6 +60,8 @@ async def as_json_lines(store: LogStore, key: Key, branch: str | None = None) ->
             data = read_data(node.envelope)
         rest = {"branch": owned_by[node.segment], "v": node.envelope["v"], "data": data, "metadata": metadata}
         yield f"{json.dumps(fields | rest)}\n"
+    async for entry in feedback(store, key):
+        yield f"{json.dumps(asdict(entry) | {'state': None, 'data': entry.state.data() if entry.state else None})}\n"
 
 
 async def as_text(
