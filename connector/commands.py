@@ -22,7 +22,7 @@ class Verb:
         help: one sentence.
         effect: `private`: it is answered to its author only; `thread`: it changes who answers in the thread; `log`: the
             owner of the conversation carries it out on the log.
-        is_steering: whether it needs the right to steer, since it changes what the agent knows.
+        is_steering: whether it needs the right to steer, since it changes the history that the agent reads.
     """
 
     name: str
@@ -48,12 +48,12 @@ VERBS = {
     verb.name: verb
     for verb in (
         Verb("help", "", "lists the commands."),
-        Verb("status", "", "shows what runs here, and which messages wait."),
+        Verb("status", "", "shows the active run of this thread, and the number of pending messages."),
         Verb("stop", "", "stops the run; a second one stops it at once."),
         Verb("cost", "", "shows the tokens and the cost of this conversation."),
-        Verb("approvals", "", "lists what waits for an approval."),
+        Verb("approvals", "", "lists the pending approvals."),
         Verb("new", "", "lets the agent begin anew in this thread; the earlier branch is kept.", "log", True),
-        Verb("rewind", "[N]", "takes back the last exchange, or the last N; they are kept on a branch.", "log", True),
+        Verb("rewind", "[N]", "rewinds by the last exchange, or the last N; they are kept on a branch.", "log", True),
         Verb("branches", "", "lists the branches of this conversation.", "log"),
         Verb("checkout", "NAME", "continues on another branch.", "log", True),
         Verb("fork", "", "continues the conversation in a new thread, too.", "log", True),
@@ -102,9 +102,9 @@ def help_text() -> str:
 
 
 def slash_help(name: str) -> str:
-    """Return what a slash command of this name does, in Slack's markup."""
+    """Return the help of a slash command of this name, in Slack's markup."""
     rows = (
-        ("status", "shows what runs in this channel."),
+        ("status", "shows the active runs of this channel."),
         ("new TEXT", "begins a thread with your message to the agent."),
         ("stop", "stops the only run in this channel."),
         ("cost", "shows the tokens and the cost of the conversations that run here."),

@@ -264,7 +264,7 @@ class Shortcut:
         place: the conversation of the message.
         ts: the message; `is_ours`: the bot may have posted it.
         at: time of the choice, as a ts.
-        is_confirmed: whether the person has seen what it leaves behind.
+        is_confirmed: whether the person has seen how much it leaves behind.
         text: the text of the message.
     """
 
@@ -312,7 +312,7 @@ class RatingClick:
 
     @property
     def metadata(self) -> str:
-        """What the form for a comment sends back."""
+        """The data that the form for a comment sends back."""
         place = self.place.conversation_id
         return f"{place} {self.ts} {self.at} {self.reward} {self.prompt_id} {self.part}"
 

@@ -256,7 +256,7 @@ class ThreadFacts:
 
     @property
     def owner(self) -> str:
-        """The user who was the first to address the agent here; blank: nobody."""
+        """The first user to address the agent here; blank: none."""
         people = {name.removeprefix("person:"): ts for name, ts in self.latest.items() if name.startswith("person:")}
         return min(people, key=lambda user: people[user], default="")
 
@@ -591,10 +591,10 @@ class ConversationHistory(Protocol):
     async def rewind(
         self, instance_name: str, conversation_id: str, to: int | LogPlace, name: str, *, fence: int
     ) -> LeftBehind:
-        """Take back the last exchanges (their number), or a message and all after it; `name` keeps them."""
+        """Remove the last exchanges (their number), or a message and all after it; branch `name` keeps them."""
 
     async def since(self, instance_name: str, conversation_id: str, place: LogPlace) -> LeftBehind:
-        """Return what a rewind to before a message would leave behind."""
+        """Return the part that a rewind to before a message would remove."""
 
     async def fork(self, instance_name: str, conversation_id: str, upto: LogPlace | None, into: str) -> None:
         """Copy a conversation, up to a place included, into a new one; `None`: all of it."""

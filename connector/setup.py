@@ -223,8 +223,8 @@ BOT_EVENTS = (
 )
 
 _SHORTCUTS = (
-    (FORK, "Fork from here", "Continue in a new thread, with what the agent knew here"),
-    (RERUN, "Run again from here", "Take back what followed, and run this message again"),
+    (FORK, "Fork from here", "Continue in a new thread, with the history up to here"),
+    (RERUN, "Run again from here", "Rewind to before this message, and run it again"),
 )
 
 # Scope of the app-level token, which only Socket Mode needs. A manifest cannot create this token.

@@ -87,7 +87,9 @@ def handed_over(name: str) -> str:
 
 
 def begun_anew(earlier: str) -> str:
-    return f"🌱 I begin anew here. The earlier conversation is on `{earlier}`: `!checkout {earlier}` continues it."
+    return (
+        f"🌱 I begin anew here. Branch `{earlier}` keeps the earlier conversation: `!checkout {earlier}` continues it."
+    )
 
 
 def checked_out(branch: str, states: int) -> str:
@@ -95,7 +97,7 @@ def checked_out(branch: str, states: int) -> str:
 
 
 def left_behind(left: LeftBehind) -> str:
-    """Return what a rewind leaves behind."""
+    """Return the size of the part that a rewind leaves behind."""
     files = f", and files stay as they are: {_listed(left.files)}" if left.files else "."
     return f"{counted(left.messages, 'message')} and {counted(left.answers, 'answer')}{files}"
 
@@ -105,7 +107,9 @@ def confirm_rerun(left: LeftBehind) -> str:
 
 
 def rewound(left: LeftBehind) -> str:
-    return f"⏪ Taken back: {left_behind(left)} They are on `{left.branch}`: `!checkout {left.branch}` restores them."
+    return (
+        f"⏪ Rewound by {left_behind(left)} Branch `{left.branch}` keeps them: `!checkout {left.branch}` restores them."
+    )
 
 
 def runs_again(prompt: str, left: LeftBehind) -> str:

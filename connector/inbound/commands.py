@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from connector.protocols import ConversationHistory, ThreadFacts, Usage
     from connector.runs.background_tasks import WorkspaceContext
 
-    # Lists what waits for an approval in a conversation, or in all of a channel (`team:channel`).
+    # Lists the pending approvals of a conversation, or of a channel (`team:channel`).
     Approvals = Callable[[str], Awaitable[str]]
 
 _PROMPT_CHARS = 60
@@ -36,7 +36,7 @@ _PROMPT_CHARS = 60
 _REWARDS = {"+1": 1, "-1": -1}
 ANSWER_REACTIONS = frozenset({"repeat", *_REWARDS})
 _COMMENT_CHARS = 2000
-NO_APPROVALS = "Nothing waits for an approval here."
+NO_APPROVALS = "No approval is pending here."
 
 
 async def _no_approvals(_place: str) -> str:
@@ -48,7 +48,7 @@ class Commands:
 
     Args:
         step_of: the current step of the run in a conversation; blank: unknown to this process.
-        approvals: lists what waits for an approval.
+        approvals: lists the pending approvals.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Commands:
         return "" if thread.takes_part(user, ts) else texts.ONLY_PARTICIPANTS
 
     async def status(self, channel: str, conversation_id: str | None = None) -> str:
-        """Return what runs in a channel (`team:channel`), or in one conversation, in Slack's markup."""
+        """Return the active runs of a channel (`team:channel`), or of one conversation, in Slack's markup."""
         found = await self._workspace.runs.at_work(channel)
         lines = [
             line
@@ -248,7 +248,7 @@ class Commands:
     async def _confirm(
         self, shortcut: Shortcut, place: ThreadAddress, agent: str, history: ConversationHistory
     ) -> None:
-        """Show the user what a rerun leaves behind, with a button that confirms it."""
+        """Show the user how much a rerun leaves behind, with a button that confirms it."""
         shortcut = replace(shortcut, place=place)
         message_id = f"{place.team}:{place.channel}:{shortcut.ts}"
         try:
@@ -297,7 +297,7 @@ class Commands:
 
 def _comment_form(rating: RatingClick) -> dict[str, Any]:
     field = {"type": "plain_text_input", "action_id": COMMENT, "multiline": True, "max_length": _COMMENT_CHARS}
-    label = plain("What was wrong with it?")
+    label = plain("Which part was wrong?")
     return {
         "type": "modal",
         "callback_id": FEEDBACK,

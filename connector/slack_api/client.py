@@ -145,7 +145,7 @@ class SlackClient:
         self._observer = observer or Observer()
         self.history = ThreadHistory(self.call)
         self._lacks_customize_scope = False
-        # Whether Slack accepts buttons that rate a message, as far as known.
+        # Whether Slack accepts buttons that rate a message; True until it refuses them.
         self.takes_feedback = True
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 

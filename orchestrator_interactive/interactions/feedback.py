@@ -42,7 +42,7 @@ class FeedbackState(BaseState):
 
     def note(self) -> str:
         return (
-            f"{self.user or 'Somebody'} rated an answer {self.reward:+g}{f': {self.comment}' if self.comment else ''}"
+            f"{self.user or 'A person'} rated an answer {self.reward:+g}{f': {self.comment}' if self.comment else ''}"
         )
 
 

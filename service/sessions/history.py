@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _NOT_READ = "I have not read that message."
-_ELSEWHERE = "That message is on another branch of this conversation. `!branches` lists them."
-_OCCUPIED = "Somebody wrote in the new thread first, so that its agent does not know this conversation."
+_ELSEWHERE = "Another branch of this conversation has that message. `!branches` lists them."
+_OCCUPIED = "A person wrote in the new thread first, so that its agent does not know this conversation."
 _NO_LOG = "I have no conversation here yet."
 # Tools that write a file, by the words in their names, and the names of their argument.
 _WRITES, _PATHS = ("write", "edit", "create"), ("path", "file_path")
@@ -68,7 +68,7 @@ class LogHistory:
     async def rewind(
         self, instance_name: str, conversation_id: str, to: int | LogPlace, name: str, *, fence: int
     ) -> LeftBehind:
-        """Take back the last exchanges (their number), or a message and all after it; `name` keeps them."""
+        """Remove the last exchanges (their number), or a message and all after it; branch `name` keeps them."""
         stack = await self._stack(instance_name, conversation_id, fence)
         with _sentences():
             if all(each.name != name for each in await stack.get_branch_info()):
@@ -79,7 +79,7 @@ class LogHistory:
             return replace(_summary((await self._entries(stack.key, name))[kept:]), branch=name)
 
     async def since(self, instance_name: str, conversation_id: str, place: LogPlace) -> LeftBehind:
-        """Return what a rewind to before a message would leave behind."""
+        """Return the part that a rewind to before a message would remove."""
         stack = await self._stack(instance_name, conversation_id)
         entries = await self._entries(stack.key)
         return _summary(entries[_before(entries, place) :])
@@ -183,7 +183,7 @@ def _before_last(entries: Sequence[StackEntry], exchanges: int) -> int:
     """Return the number of states before the last exchanges."""
     prompts = [number for number, entry in enumerate(entries) if is_prompt(_row(entry))]
     if not prompts:
-        raise Refused("There is nothing to take back.")
+        raise Refused("There is nothing to rewind.")
     return prompts[-min(exchanges, len(prompts))]
 
 

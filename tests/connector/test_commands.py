@@ -1,4 +1,4 @@
-"""What a text is: a command, almost one, or a message to the agent."""
+"""A text is a command, almost one, or a message to the agent."""
 
 from __future__ import annotations
 

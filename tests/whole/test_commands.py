@@ -1,4 +1,4 @@
-"""Commands in a thread: what people see, and what the agent knows afterwards."""
+"""Commands in a thread: their answers, and the history that the agent reads afterwards."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def whispered(stage, part: str) -> str:
 async def test_rewind_takes_back_the_last_exchange_and_checkout_restores_it(stage):
     root = await exchange(stage, "@alpha one", "first")
     await exchange(stage, "two", "second", root)
-    said = await command(stage, "!rewind", "⏪ Taken back: 1 message and 1 answer.", root)
+    said = await command(stage, "!rewind", "⏪ Rewound by 1 message and 1 answer.", root)
     branch = said.rpartition("!checkout ")[2].split("`")[0]
     await exchange(stage, "three", "third", root)
     assert "first" in read(stage)
@@ -63,7 +63,7 @@ async def test_rewind_takes_back_the_last_exchange_and_checkout_restores_it(stag
 
 async def test_new_begins_an_empty_branch_and_the_earlier_one_is_kept(stage):
     root = await exchange(stage, "@alpha one", "first")
-    await command(stage, "!new", "🌱 I begin anew here. The earlier conversation is on `main`", root)
+    await command(stage, "!new", "🌱 I begin anew here. Branch `main` keeps the earlier conversation", root)
     await exchange(stage, "two", "second", root)
     assert "first" not in read(stage)
     listed = await command(stage, "!branches", "• `main`", root)

@@ -89,5 +89,5 @@ async def test_a_rewind_loses_no_rating(stage, tmp_path):
     await stage.ana.react("general", answer, "+1")
     await rated(stage, tmp_path, root, 1)
     await stage.ana.say("general", "!rewind", thread=root)
-    await stage.posted(root, "⏪ Taken back")
+    await stage.posted(root, "⏪ Rewound by")
     assert [each.reward for each in await rated(stage, tmp_path, root, 1)] == [1]

@@ -19,7 +19,7 @@ def rating(number: int, user: str, reward: int, at: float, comment: str = "") ->
 
 @pytest.fixture
 def rated(kept):
-    """Two people rate an answer of alpha, one of them twice; another one an answer of beta."""
+    """Ana rates an answer of alpha twice, Ben once; he also rates an answer of beta."""
     day = 86_400.0
     ratings = [
         (HERE, "alpha", rating(1, "U0ANA", 1, 10 * day)),
