@@ -597,7 +597,10 @@ class ConversationHistory(Protocol):
         """Return the part that a rewind to before a message would remove."""
 
     async def fork(self, instance_name: str, conversation_id: str, upto: LogPlace | None, into: str) -> None:
-        """Copy a conversation, up to a place included, into a new one; `None`: all of it."""
+        """Copy a conversation, up to a place included, into a new one; `None`: up to its latest answer.
+
+        With a blank `into`, only check that this is possible.
+        """
 
     async def export(self, instance_name: str, conversation_id: str) -> str:
         """Return the current branch as Markdown."""

@@ -190,7 +190,10 @@ async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxE
     place, workspace = ThreadAddress.parse(state.id), state.workspace
     try:
         ts = await _root(state, entry, texts.asks(command.user, escape(command.argument)))
-    except SlackCallFailed:
+    except SlackCallFailed as e:
+        arguments = {"channel": command.user, "text": texts.closed(place.channel, e.error)}
+        background = workspace.background
+        background.spawn(background.client.call("chat.postMessage", arguments, CallSlot(run=command.user)))
         return ""
     new = replace(place, thread_ts=ts)
     message = replace(new.message(ts, command.argument), user=command.user, thread_ts=None, dm_threads=True)

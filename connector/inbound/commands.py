@@ -121,7 +121,7 @@ class Commands:
         prompt = escape(one_line(record.first.prompt, _PROMPT_CHARS))
         parts = (
             f"⚙️ “{prompt}” of <@{record.first.message.user}> runs since {clock}.",
-            f"Now: {escape(step)}" if step else "",
+            f"Now: {escape(step.removeprefix('⚙️ '))}" if step else "",
             f"{counted(waiting, 'message')} waiting." if waiting else "",
         )
         return " ".join(filter(None, parts))

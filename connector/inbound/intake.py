@@ -187,7 +187,7 @@ class Intake:
             return False
         thread = await self._router.thread_of(message)
         takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
-        if not takes_part and not self._router.is_addressed(message):
+        if not (takes_part or self._router.is_addressed(message) or await self._router.may_steer_only(message)):
             return False
         if await self._admitter.is_allowed(actor, message):
             await self.commands.admit(message, command, thread)

@@ -85,7 +85,7 @@ class LogHistory:
         return _summary(entries[_before(entries, place) :])
 
     async def fork(self, instance_name: str, conversation_id: str, upto: LogPlace | None, into: str) -> None:
-        """Copy a conversation, up to a place included, into a new one; `None`: all of it.
+        """Copy a conversation, up to a place included, into a new one; `None`: up to its latest answer.
 
         With a blank `into`, only check that this is possible. The place may be on any branch.
         """
@@ -93,7 +93,7 @@ class LogHistory:
         names = sorted(await stack.get_branch_info(), key=lambda branch: not branch.is_current)
         for branch in names:
             entries = await self._entries(stack.key, branch.name)
-            end = len(entries) if upto is None else _end(entries, upto)
+            end = _latest_answer(entries) if upto is None else _end(entries, upto)
             if end is not None:
                 break
         else:
@@ -211,6 +211,12 @@ def _end(entries: Sequence[StackEntry], place: LogPlace) -> int | None:
             found = end
         texts.add(row)
     return end
+
+
+def _latest_answer(entries: Sequence[StackEntry]) -> int:
+    """Return the number of states up to the end of the last finished run; all if none is recorded."""
+    ends = [number + 1 for number, entry in enumerate(entries) if isinstance(entry.state, RunFinishedState)]
+    return ends[-1] if ends else len(entries)
 
 
 def _summary(entries: Sequence[StackEntry]) -> LeftBehind:
