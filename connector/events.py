@@ -290,7 +290,7 @@ class RatingClick:
     Args:
         id: identity of the click.
         place: the conversation of the answer; `ts`: the message that shows it.
-        prompt_id, part: its place in the log.
+        instance, prompt_id, part: its place in the logs.
         at: time of the click, as a ts.
         trigger: lets the app open a form within three seconds; blank: none.
     """
@@ -300,6 +300,7 @@ class RatingClick:
     user: str
     ts: Ts
     reward: int
+    instance: str
     prompt_id: str
     part: int
     at: Ts
@@ -314,7 +315,7 @@ class RatingClick:
     def metadata(self) -> str:
         """The data that the form for a comment sends back."""
         place = self.place.conversation_id
-        return f"{place} {self.ts} {self.at} {self.reward} {self.prompt_id} {self.part}"
+        return f"{place} {self.ts} {self.at} {self.reward} {self.instance} {self.prompt_id} {self.part}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,25 +545,28 @@ def rating_of(body: dict[str, Any], team: str) -> RatingClick | None:
     action = next((each for each in body.get("actions") or () if each.get("action_id") == FEEDBACK), None)
     if action is None:
         return None
-    reward, prompt_id, part = str(action.get("value")).split(" ")
+    reward, instance, prompt_id, part = str(action.get("value")).split(" ")
     container, message = body.get("container") or {}, body.get("message") or {}
     channel, ts = _id(body["channel"]["id"]), checked_ts(message.get("ts") or container["message_ts"])
     thread_ts = thread_of({"ts": ts, "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
     place = ThreadAddress.of(team, channel, ts, thread_ts, dm_threads=False)
     at, trigger = checked_ts(str(action["action_ts"])), str(body.get("trigger_id") or "")
     click_id, sign = f"{channel}:{ts}:{user}:rated:{at}", 1 if int(reward) > 0 else -1
-    return RatingClick(click_id, place, user, ts, sign, prompt_id, int(part), at, trigger=trigger)
+    return RatingClick(click_id, place, user, ts, sign, instance, prompt_id, int(part), at, trigger=trigger)
 
 
 def _comment_of(view: dict[str, Any], user: str, team: str) -> RatingClick:
     """Parse a form with a comment. It repeats the rating that the person commented, a moment later."""
-    conversation_id, ts, at, reward, prompt_id, part = str(view["private_metadata"]).split(" ")
+    conversation_id, ts, at, reward, *answer, part = str(view["private_metadata"]).split(" ")
+    instance, prompt_id = answer
     place, comment = ThreadAddress.parse(conversation_id), view["state"]["values"][COMMENT][COMMENT].get("value")
     if place.team != team:
         raise ValueError(f"{conversation_id!r} is a conversation of another workspace")
     later = f"{float(checked_ts(at)) + 0.000001:.6f}"
     form_id, comment = f"{view['id']}:{user}{_FORM_ID}", str(comment or "").strip()
-    return RatingClick(form_id, place, user, checked_ts(ts), int(reward), prompt_id, int(part), later, comment)
+    return RatingClick(
+        form_id, place, user, checked_ts(ts), int(reward), instance, prompt_id, int(part), later, comment
+    )
 
 
 def plain_text(text: str, bot: str) -> str:

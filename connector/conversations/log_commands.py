@@ -22,7 +22,7 @@ from connector.formatting.inline import escape
 from connector.protocols import InboxEntry, LogPlace, Rating, Refused
 from connector.records import UNREADABLE, Notice, PendingMessage, ThreadNotice
 from connector.slack_api import uploads
-from connector.slack_api.client import key_of, prompt_of
+from connector.slack_api.client import answer_of
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
@@ -151,12 +151,12 @@ async def _fork(state: ConversationState, history: ConversationHistory, entry: I
     """Begin a thread whose agent knows the conversation up to a place; return the line for the old thread."""
     place, workspace = ThreadAddress.parse(state.id), state.workspace
     try:
-        upto = await _upto(state, command)
-        await history.fork(command.instance, state.id, upto, "")
+        upto, instance = await _upto(state, command)
+        await history.fork(instance, state.id, upto, "")
         link = await permalink(state, command.target or place.thread_ts or command.at)
         ts = await _root(state, entry, texts.forked_from(link, one_line(command.argument, _QUOTE_CHARS)))
         new = replace(place, thread_ts=ts)
-        await history.fork(command.instance, state.id, upto, new.conversation_id)
+        await history.fork(instance, state.id, upto, new.conversation_id)
     except Refused as e:
         return str(e)
     except SlackCallFailed as e:
@@ -164,25 +164,25 @@ async def _fork(state: ConversationState, history: ConversationHistory, entry: I
     notice = asdict(ThreadNotice(new.message(ts), texts.FORKED))
     facts = {f"person:{command.user}": command.at, "people": command.at}
     known = InboxEntry(f"{entry.id}:forked", "notice", notice)
-    await workspace.runs.admit(new.conversation_id, known, command.instance, facts)
+    await workspace.runs.admit(new.conversation_id, known, instance, facts)
     return texts.forked_to(await permalink(state, ts))
 
 
-async def _upto(state: ConversationState, command: LogCommand) -> LogPlace | None:
-    """Return the place up to which a fork goes; `None`: the whole branch.
+async def _upto(state: ConversationState, command: LogCommand) -> tuple[LogPlace | None, str]:
+    """Return the place up to which a fork goes (`None`: the latest answer), and the instance that has it.
 
     Raises:
         Refused: the message is no answer of an agent.
         SlackCallFailed: Slack refuses to show it.
     """
     if command.prompt_id or not command.target:
-        return LogPlace(command.prompt_id) if command.prompt_id else None
+        return LogPlace(command.prompt_id) if command.prompt_id else None, command.instance
     client, channel = state.workspace.background.client, ThreadAddress.parse(state.id).channel
     found = await client.retry_until_done(partial(client.history.message, channel, command.target)) or {}
-    prompt_id, part = prompt_of(found), key_of(found).split(":")[1:2]
-    if not (prompt_id and part and part[0].isdigit()):
+    answer = answer_of(found)
+    if answer is None:
         raise Refused(texts.NO_ANSWER_THERE)
-    return LogPlace(prompt_id, int(part[0]))
+    return LogPlace(answer.prompt_id, answer.part), answer.instance
 
 
 async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:

@@ -15,7 +15,7 @@ from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused
 from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
-from connector.slack_api.client import key_of, prompt_of
+from connector.slack_api.client import answer_of
 from connector.slack_api.errors import error_boundary
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
@@ -39,7 +39,8 @@ _COMMENT_CHARS = 2000
 NO_APPROVALS = "No approval is pending here."
 
 
-async def _no_approvals(_place: str) -> str:
+async def no_approvals(_place: str) -> str:
+    """Answer that no approval is pending."""
     return NO_APPROVALS
 
 
@@ -56,7 +57,7 @@ class Commands:
         workspace: WorkspaceContext,
         admitter: Admitter,
         step_of: Callable[[str], str],
-        approvals: Approvals = _no_approvals,
+        approvals: Approvals = no_approvals,
     ) -> None:
         self._workspace = workspace
         self._admitter = admitter
@@ -188,22 +189,20 @@ class Commands:
 
     async def on_answer(self, found: dict[str, Any], where: ThreadAddress, reaction: ReactionAdded) -> None:
         """Rate an answer, or run its message again."""
-        prompt_id, part = prompt_of(found), key_of(found).split(":")[1:2]
+        answer = answer_of(found)
         reward = _REWARDS.get(reaction.name.partition("::")[0])
-        if reward is not None:
-            if prompt_id and part and part[0].isdigit():
-                answer = (reaction.ts, reward, prompt_id, int(part[0]))
-                await self.rate(RatingClick(reaction.id, where, reaction.user, *answer, reaction.event_ts))
-            return
+        if answer is not None and reward is not None:
+            user, ts, at = reaction.user, reaction.ts, reaction.event_ts
+            await self.rate(RatingClick(reaction.id, where, user, ts, reward, *answer, at))
         place, thread = await self._conversation(where)
-        if not prompt_id or thread.agent is None:
+        if answer is None or reward is not None or thread.agent is None:
             return
         if refusal := self.refusal(reaction.user, reaction.event_ts, place, thread):
             self.whisper(place, reaction.user, refusal, thread_ts=place.thread_ts)
             return
-        message_id = prompt_id.partition(AGAIN)[0]
+        message_id = answer.prompt_id.partition(AGAIN)[0]
         target = message_id.rpartition(":")[2]
-        command = LogCommand(RERUN, reaction.user, reaction.event_ts, thread.agent, target=target, prompt_id=prompt_id)
+        command = LogCommand(RERUN, reaction.user, reaction.event_ts, answer.instance, target=target)
         await self._admit(f"{message_id}{AGAIN}{reaction.event_ts}", place, command)
 
     async def rate(self, rating: RatingClick) -> None:
@@ -213,21 +212,9 @@ class Commands:
             return
         rating = replace(rating, place=place)
         if rating.comment or not rating.is_form:
-            await self._admit(
-                rating.id,
-                place,
-                LogCommand(
-                    "rate",
-                    rating.user,
-                    rating.at,
-                    thread.agent,
-                    rating.comment,
-                    rating.ts,
-                    rating.prompt_id,
-                    rating.part,
-                    rating.reward,
-                ),
-            )
+            answer = (rating.ts, rating.prompt_id, rating.part, rating.reward)
+            command = LogCommand("rate", rating.user, rating.at, rating.instance, rating.comment, *answer)
+            await self._admit(rating.id, place, command)
         if rating.trigger and rating.reward < 0:
             arguments = {"trigger_id": rating.trigger, "view": json.dumps(_comment_form(rating))}
             background = self._workspace.background

@@ -21,7 +21,7 @@ from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
 from connector.records import UNREADABLE
 from connector.slack_api import uploads
-from connector.slack_api.client import best_effort
+from connector.slack_api.client import AnswerKey, best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
@@ -108,10 +108,10 @@ def question_post(part: str, markup: str, value: str, labels: Mapping[str, str])
     return Post(part, (markup,), buttons=tuple(button(action, label, value) for action, label in labels.items()))
 
 
-def feedback_blocks(text: str, prompt_id: str, part: str) -> tuple[dict[str, Any], ...]:
+def feedback_blocks(text: str, answer: AnswerKey) -> tuple[dict[str, Any], ...]:
     """Return the blocks of an answer with buttons that rate it; a click carries its place in the log."""
     buttons = {
-        name: {"text": plain(label), "value": f"{reward} {prompt_id} {part}"}
+        name: {"text": plain(label), "value": f"{reward} {answer.instance} {answer.prompt_id} {answer.part}"}
         for name, label, reward in (("positive_button", "Good answer", 1), ("negative_button", "Bad answer", -1))
     }
     element = {"type": "feedback_buttons", "action_id": FEEDBACK, **buttons}
@@ -139,7 +139,8 @@ class Outbox:
         self._lease = lease
         self._first = record.first.message
         self._place = self._first.place
-        self._run_id, self._prompt_id = record.id, record.first.id
+        self._run_id = record.id
+        self._instance, self._prompt_id = record.first.instance, record.first.id
         self._persona = persona
         self._on_closed = on_closed
         posts = lease.claim.posts if record.was_taken_over else {}
@@ -269,9 +270,7 @@ class Outbox:
 
     async def _send(self, post: Post, text: str, key: str) -> SlackCallFailed | None:
         if post.is_rated and text is post.texts[-1] and self._client.takes_feedback:
-            failed = await self._send_content(
-                post, Content(text, feedback_blocks(text, self._prompt_id, post.part)), key
-            )
+            failed = await self._send_content(post, Content(text, feedback_blocks(text, self._answer_key(post))), key)
             if failed is None or failed.decision is not RetryDecision.TOO_MUCH:
                 return failed
             self._client.takes_feedback = False  # this workspace lacks the block
@@ -279,12 +278,15 @@ class Outbox:
         blocks = (section(text), {"type": "actions", "elements": post.buttons}) if post.buttons else ()
         return await self._send_content(post, Content(text, blocks), key)
 
+    def _answer_key(self, post: Post) -> AnswerKey:
+        return AnswerKey(self._instance, self._prompt_id, int(post.part))
+
     async def _send_content(self, post: Post, content: Content, key: str) -> SlackCallFailed | None:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
-        about = self._prompt_id if post.by_agent else ""
-        send = partial(self._client.post, self._place, content, key, persona, slot=slot, confirm=confirm, prompt=about)
+        answer = self._answer_key(post) if post.by_agent and post.part.isdigit() else None
+        send = partial(self._client.post, self._place, content, key, persona, slot=slot, confirm=confirm, answer=answer)
         return await self._attempt(post, send)
 
     async def _attempt(self, post: Post, send: Send) -> SlackCallFailed | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import aiohttp
 import structlog
@@ -121,10 +121,20 @@ def key_of(message: Message) -> str:
     return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""
 
 
-def prompt_of(message: Message) -> str:
-    """Return the id of the message with which the run of an answer began; blank for other messages."""
-    payload = (message.get("metadata") or {}).get("event_payload") or {}
-    return str(payload.get("prompt", "")) if key_of(message) else ""
+class AnswerKey(NamedTuple):
+    """The place of an answer in the logs: the instance, the first message of its run, and its number in the run."""
+
+    instance: str
+    prompt_id: str
+    part: int
+
+
+def answer_of(message: Message) -> AnswerKey | None:
+    """Return the key of an answer of an agent; `None` for other messages."""
+    payload, part = (message.get("metadata") or {}).get("event_payload") or {}, key_of(message).split(":")[1:2]
+    if not part or not part[0].isdigit() or "prompt" not in payload:
+        return None
+    return AnswerKey(str(payload.get("instance", "")), str(payload["prompt"]), int(part[0]))
 
 
 class SlackClient:
@@ -163,15 +173,17 @@ class SlackClient:
         slot: CallSlot | None = None,
         in_doubt: bool = False,
         confirm: Confirm | None = None,
-        prompt: str = "",
+        answer: AnswerKey | None = None,
     ) -> str:
         """Post a message exactly once and return its ts.
 
-        `key` is the idempotency key, `prompt` as in `prompt_of`. A post `in_doubt` may already be in the thread, so it
+        `key` is the idempotency key, `answer` as in `answer_of`. A post `in_doubt` may already be in the thread, so it
         is looked up first. `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
         """
         slot = slot or CallSlot(run=place.conversation_id)
-        payload = {"key": key, **({"prompt": prompt} if prompt else {})}
+        payload = {"key": key}
+        if answer is not None:
+            payload |= {"prompt": answer.prompt_id, "instance": answer.instance}
         arguments: Arguments = {
             "channel": place.channel,
             **content.arguments(),

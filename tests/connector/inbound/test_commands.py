@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from chat import ALPHA
+from chat import ALPHA, Thread
 
 from connector import Instance, Participation
 from connector.protocols import LeftBehind
@@ -18,10 +20,14 @@ class History:
 
     def __init__(self) -> None:
         self.rewinds: list[str] = []
+        self.reached, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
 
     async def rewind(self, _instance: str, _conversation: str, _to: object, name: str, *, fence: int) -> LeftBehind:
         assert fence > 0
         self.rewinds.append(name)
+        self.reached.set()
+        await self.may_end.wait()
         return LeftBehind(1, 1, (), name)
 
 
@@ -67,6 +73,22 @@ async def test_the_policy_of_steer_decides_who_may_rewind(process, history, stee
         else:
             await thread.contains("⏪ Rewound by 1 message and 1 answer.")
         assert len(history.rewinds) == (0 if refusal else 1)
+
+
+async def test_the_next_owner_repeats_an_interrupted_command_with_the_same_branch_and_answers_once(process, history):
+    history.may_end.clear()
+    async with process(history=history) as chat:
+        thread = await answered(chat)
+        await thread.say("!rewind")
+        await history.reached.wait()
+    history.may_end.set()
+    async with process(history=history) as chat:
+        thread = Thread(chat, thread.ts)
+        await thread.contains("⏪")
+        await chat.starts_next()
+        assert len(thread.texts) == 2
+    first, second = history.rewinds
+    assert first == second
 
 
 async def test_only_the_author_sees_a_private_answer_once_though_a_mention_is_two_events(chat):
