@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from connector.inbound.access_policy import AccessRules
     from connector.inbound.dispatcher import AddListeners, Receive
-    from connector.protocols import ChannelRules, Instance, RateBudget, RunService, SessionManager
+    from connector.protocols import ChannelRules, ConversationHistory, Instance, RateBudget, RunService, SessionManager
     from connector.runs.run_slots import RunLimits
     from connector.setup import SlackCredentials
     from connector.slack_api.errors import SlackCallFailed
@@ -93,6 +93,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     tools_grace_s: float | None = None,
     listeners: Sequence[AddListeners] = (),
     observer: Observer | None = None,
+    history: ConversationHistory | None = None,
 ) -> AsyncIterator[Connection]:
     """Answer people in the workspace while the context is open.
 
@@ -101,7 +102,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     Slack's rate limits. `calls_late_s` is how long the calls of a killed process may still reach Slack. `limits` bounds
     concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s`
     of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
-    gets reports of runs, stops and calls.
+    gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -137,6 +138,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     admitter.stop_in_dm,
                     slots,
                     observer or Observer(),
+                    history,
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)

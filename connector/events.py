@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator
@@ -24,6 +25,12 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own bot user, which posts reminders and automatic replies.
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
+# The message shortcuts; the second one is also the action that confirms it.
+FORK, RERUN = "fork", "rerun"
+_TRIGGER_CHARS = 24
+# The buttons that rate an answer; the form for a comment, and its field.
+FEEDBACK, COMMENT = "feedback", "feedback_comment"
+_FORM_ID = ":comment"
 ALLOW_ACTION, DENY_ACTION = "steer_allow", "steer_deny"
 # The buttons and menus of a request: one of its options; a menu of options, and the button that sends them; forms for
 # the reason of a denial and for own words; a scope for which it is allowed for good. Their value is its address.
@@ -320,6 +327,81 @@ class RequestForm:
 
 
 @dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A slash command, outside of threads. `id` is its identity, `at` the time of its arrival, as a ts."""
+
+    id: str
+    place: ThreadAddress
+    user: str
+    name: str
+    text: str
+    at: Ts
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """A person chose an action on a message, or confirmed one.
+
+    Args:
+        kind: `fork` or `rerun`.
+        place: the conversation of the message.
+        ts: the message; `is_ours`: the bot may have posted it.
+        at: time of the choice, as a ts.
+        is_confirmed: whether the person has seen how much it leaves behind.
+        text: the text of the message.
+    """
+
+    kind: str
+    place: ThreadAddress
+    user: str
+    ts: Ts
+    at: Ts
+    is_ours: bool = False
+    is_confirmed: bool = False
+    text: str = ""
+
+    @property
+    def value(self) -> str:
+        """The value of the button that confirms it."""
+        return f"{self.place.conversation_id} {self.ts} {self.at}"
+
+
+@dataclass(frozen=True, slots=True)
+class RatingClick:
+    """A person rates an answer by a button or a reaction, or comments their rating in a form.
+
+    Args:
+        id: identity of the click.
+        place: the conversation of the answer; `ts`: the message that shows it.
+        instance, prompt_id, part: its place in the logs.
+        at: time of the click, as a ts.
+        trigger: lets the app open a form within three seconds; blank: none.
+    """
+
+    id: str
+    place: ThreadAddress
+    user: str
+    ts: Ts
+    reward: int
+    instance: str
+    prompt_id: str
+    part: int
+    at: Ts
+    comment: str = ""
+    trigger: str = ""
+
+    @property
+    def is_form(self) -> bool:
+        return self.id.endswith(_FORM_ID)
+
+    @property
+    def metadata(self) -> str:
+        """The data that the form for a comment sends back."""
+        place = self.place.conversation_id
+        return f"{place} {self.ts} {self.at} {self.reward} {self.instance} {self.prompt_id} {self.part}"
+
+
+@dataclass(frozen=True, slots=True)
 class AppView:
     """A person opened the direct messages of the app, or another channel next to them.
 
@@ -572,6 +654,65 @@ def _chosen_in(state: Any, key: str) -> set[int]:
     return {int(option["value"]) for option in options}
 
 
+def slash_of(body: dict[str, Any], team: str, now_s: float) -> SlashCommand:
+    """Parse a slash command that arrives now, in seconds since the epoch."""
+    place, user = ThreadAddress(team, _id(body["channel_id"]), None), _id(body["user_id"])
+    trigger = sha256(str(body.get("trigger_id") or now_s).encode()).hexdigest()[:_TRIGGER_CHARS]
+    name, text = str(body["command"]), str(body.get("text") or "")
+    return SlashCommand(f"{team}:{place.channel}:slash:{trigger}", place, user, name, text.strip(), f"{now_s:.6f}")
+
+
+def shortcut_of(body: dict[str, Any], team: str, *, dm_threads: bool) -> Shortcut | None:
+    """Parse an action on a message, or a click that confirms one; `None`: neither."""
+    user = _id((body.get("user") or {}).get("id"))
+    if body.get("type") == "message_action" and body.get("callback_id") in {FORK, RERUN}:
+        message, channel = body["message"], _id(body["channel"]["id"])
+        ts = checked_ts(message["ts"])
+        place = ThreadAddress.of(team, channel, ts, thread_of(message), dm_threads=dm_threads)
+        text, is_ours = str(message.get("text") or ""), bool(message.get("bot_id"))
+        return Shortcut(body["callback_id"], place, user, ts, checked_ts(str(body["action_ts"])), is_ours, text=text)
+    action = next((each for each in body.get("actions") or () if each.get("action_id") == RERUN), None)
+    if action is None:
+        return None
+    conversation_id, ts, at = str(action.get("value")).split(" ")
+    place = ThreadAddress.parse(conversation_id)
+    if (place.team, place.channel) != (team, (body.get("channel") or {}).get("id")):
+        raise ValueError(f"{conversation_id!r} is not a conversation of this place")
+    return Shortcut(RERUN, place, user, checked_ts(ts), checked_ts(at), is_confirmed=True)
+
+
+def rating_of(body: dict[str, Any], team: str) -> RatingClick | None:
+    """Parse a click that rates an answer, or a form with a comment; `None`: neither."""
+    user = _id((body.get("user") or {}).get("id"))
+    if body.get("type") == "view_submission":
+        return _comment_of(body["view"], user, team) if body["view"].get("callback_id") == FEEDBACK else None
+    action = next((each for each in body.get("actions") or () if each.get("action_id") == FEEDBACK), None)
+    if action is None:
+        return None
+    reward, instance, prompt_id, part = str(action.get("value")).split(" ")
+    container, message = body.get("container") or {}, body.get("message") or {}
+    channel, ts = _id(body["channel"]["id"]), checked_ts(message.get("ts") or container["message_ts"])
+    thread_ts = thread_of({"ts": ts, "thread_ts": message.get("thread_ts") or container.get("thread_ts")})
+    place = ThreadAddress.of(team, channel, ts, thread_ts, dm_threads=False)
+    at, trigger = checked_ts(str(action["action_ts"])), str(body.get("trigger_id") or "")
+    click_id, sign = f"{channel}:{ts}:{user}:rated:{at}", 1 if int(reward) > 0 else -1
+    return RatingClick(click_id, place, user, ts, sign, instance, prompt_id, int(part), at, trigger=trigger)
+
+
+def _comment_of(view: dict[str, Any], user: str, team: str) -> RatingClick:
+    """Parse a form with a comment. It repeats the rating that the person commented, a moment later."""
+    conversation_id, ts, at, reward, *answer, part = str(view["private_metadata"]).split(" ")
+    instance, prompt_id = answer
+    place, comment = ThreadAddress.parse(conversation_id), view["state"]["values"][COMMENT][COMMENT].get("value")
+    if place.team != team:
+        raise ValueError(f"{conversation_id!r} is a conversation of another workspace")
+    later = f"{float(checked_ts(at)) + 0.000001:.6f}"
+    form_id, comment = f"{view['id']}:{user}{_FORM_ID}", str(comment or "").strip()
+    return RatingClick(
+        form_id, place, user, checked_ts(ts), int(reward), instance, prompt_id, int(part), later, comment
+    )
+
+
 def plain_text(text: str, bot: str) -> str:
     """Convert Slack's markup to text for the model: resolve entities, unescape, remove the mention of the bot."""
 
@@ -590,24 +731,6 @@ def plain_text(text: str, bot: str) -> str:
     # Slack escapes these three and nothing else.
     text = _ENTITY.sub(resolved, text).replace("&lt;", "<").replace("&gt;", ">")
     return text.replace("&amp;", "&").strip()
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadCommand:
-    """A message that is a command for its thread: `!mute`, `!unmute` or `!instance NAME`."""
-
-    kind: Literal["mute", "unmute", "instance"]
-    name: str = ""
-
-
-def command_of(prompt: str) -> ThreadCommand | None:
-    """Parse a command; `None`: the prompt is none."""
-    match prompt.lower().split(), prompt.split():
-        case ["!mute" | "!unmute"] as words, _:
-            return ThreadCommand("mute" if words[0] == "!mute" else "unmute")
-        case ["!instance", _], [_, name]:
-            return ThreadCommand("instance", name.strip("@:,"))
-    return None
 
 
 def is_stop_word(prompt: str) -> bool:

@@ -12,14 +12,29 @@ if TYPE_CHECKING:
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 # A mention consists of the bot's name alone. A catch-up asks to read later messages of a thread. A note is for the next
-# run, its notice for the thread. An aside is a message that only an active run reads. A consent lets a person steer.
-# A click answers a request of a run.
+# run, its notice for the thread. An aside is a message that only an active run reads. A consent lets a person steer. A
+# click answers a request of a run. A command is for the log of the conversation.
 EntryKind = Literal[
-    "message", "edit", "withdrawal", "stop", "mention", "catch_up", "note", "notice", "aside", "consent", "click"
+    "message",
+    "edit",
+    "withdrawal",
+    "stop",
+    "mention",
+    "catch_up",
+    "note",
+    "notice",
+    "aside",
+    "consent",
+    "click",
+    "command",
 ]
 # How an entry leaves its inbox: blank: delivered, which the log records; withdrawn by its author; refused with a reason
 # that its author sees; or done, for entries that are not messages.
 End = Literal["", "withdrawn", "refused", "done"]
+
+
+# Before the time of the request in the id of a message that runs again.
+AGAIN = ":again:"
 
 
 class RunFailed(Exception):  # noqa: N818 - a fact about the run, shown to people
@@ -158,6 +173,8 @@ class SlackOptions:
         dm_threads: whether each top-level direct message begins a thread; else a channel is one conversation.
         suggested_prompts: titles and messages that people can send by a click in their direct messages.
         bots: the other bots that are answered.
+        command: name of the slash command, with the slash; blank: none.
+        feedback: whether answers have buttons that rate them.
     """
 
     stop_reaction: str = "x"
@@ -165,6 +182,8 @@ class SlackOptions:
     dm_threads: bool = True
     suggested_prompts: tuple[tuple[str, str], ...] = ()
     bots: BotRules = BotRules()
+    command: str = ""
+    feedback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +264,12 @@ class ThreadFacts:
 
     agent: str | None = None
     latest: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str:
+        """The first user to address the agent here; blank: none."""
+        people = {name.removeprefix("person:"): ts for name, ts in self.latest.items() if name.startswith("person:")}
+        return min(people, key=lambda user: people[user], default="")
 
     def takes_part(self, user: str, ts: str) -> bool:
         """Return whether this user had addressed the agent here by this time."""
@@ -589,3 +614,112 @@ class SessionManager(Protocol):
 
         The model call in flight is cancelled; running tools may finish. Returns whether that changed anything.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """A message in a conversation, or an answer.
+
+    `part` is the number of the answer among the texts of the run that began with the message; `None`: the message.
+    """
+
+    message_id: str
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogBranch:
+    """A branch of a conversation; `states` is its length, `created_s` in seconds since the epoch."""
+
+    name: str
+    states: int
+    is_current: bool
+    created_s: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """The part of a conversation that a rewind leaves behind.
+
+    Args:
+        messages, answers: how many of people, and of the agent.
+        files: paths that tool calls have written to.
+        branch: the branch that keeps it; blank: there is none yet.
+    """
+
+    messages: int = 0
+    answers: int = 0
+    files: tuple[str, ...] = ()
+    branch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and cost in US dollars; `None`: unknown."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """A person rates an answer.
+
+    Args:
+        id: identity; a second one with this id is a duplicate.
+        message: the message that shows the answer, as `team:channel:ts`; `place`: the answer in the log.
+        reward: 1 or -1.
+        at_s: time in seconds since the epoch.
+    """
+
+    id: str
+    message: str
+    place: LogPlace
+    user: str
+    reward: int
+    at_s: float
+    comment: str = ""
+
+
+class ConversationHistory(Protocol):
+    """Reads and branches the logs of conversations.
+
+    Each change takes the fencing token of the lease, and a branch name that is unique to the request: a request that is
+    repeated after a crash finds its branch and changes nothing more.
+
+    Every method raises Refused, with a sentence for people, if the log does not allow the request.
+    """
+
+    async def branches(self, instance_name: str, conversation_id: str) -> tuple[LogBranch, ...]:
+        """Return the branches in order of creation."""
+
+    async def begin_anew(self, instance_name: str, conversation_id: str, name: str, *, fence: int) -> str:
+        """Continue on a new, empty branch of this name; return the name of the earlier one."""
+
+    async def checkout(self, instance_name: str, conversation_id: str, name: str, *, fence: int) -> int:
+        """Continue on another branch; return its number of states."""
+
+    async def rewind(
+        self, instance_name: str, conversation_id: str, to: int | LogPlace, name: str, *, fence: int
+    ) -> LeftBehind:
+        """Remove the last exchanges (their number), or a message and all after it; branch `name` keeps them."""
+
+    async def since(self, instance_name: str, conversation_id: str, place: LogPlace) -> LeftBehind:
+        """Return the part that a rewind to before a message would remove."""
+
+    async def fork(self, instance_name: str, conversation_id: str, upto: LogPlace | None, into: str) -> None:
+        """Copy a conversation, up to a place included, into a new one; `None`: up to its latest answer.
+
+        With a blank `into`, only check that this is possible.
+        """
+
+    async def export(self, instance_name: str, conversation_id: str) -> str:
+        """Return the current branch as Markdown."""
+
+    async def rate(self, instance_name: str, conversation_id: str, rating: Rating) -> None:
+        """Store a rating of an answer, once."""
+
+    async def usage(self, instance_name: str, conversation_id: str) -> tuple[Usage, Usage]:
+        """Return the usage of the current branch, and of its latest run."""

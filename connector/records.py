@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from connector.events import Consent, RequestClick, SlackMessage, StopRequest, ThreadAddress, Ts
 from connector.formatting.content import use_of
-from connector.protocols import PersonAnswer, PersonRequest  # noqa: TC001 - of fields that pydantic reads
+from connector.protocols import AGAIN, PersonAnswer, PersonRequest
 
 if TYPE_CHECKING:
     from connector.protocols import InboxEntry
@@ -67,12 +67,18 @@ class PendingMessage:
     @property
     def is_late_change(self) -> bool:
         """Whether it reports an edit or a deletion of a delivered message, or is a note: it starts no run."""
-        return self.id != self.message.id
+        return self.id != self.message.id and not self.is_repeated
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it is a delivered message that runs again."""
+        return AGAIN in self.id
 
     @property
     def written_s(self) -> float:
-        """Time of the message, or of the edit or deletion that it reports, in seconds since the epoch."""
-        return float(self.edited_ts if self.is_late_change and self.edited_ts else self.message.ts)
+        """Time of the message, or of the edit, deletion or request that it reports, in seconds since the epoch."""
+        is_later = self.is_late_change or self.is_repeated
+        return float(self.edited_ts if is_later and self.edited_ts else self.message.ts)
 
     @property
     def is_urgent(self) -> bool:
@@ -117,14 +123,39 @@ class ThreadNotice:
     unmuted_ts: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class LogCommand:
+    """A command on the log of a conversation.
+
+    Args:
+        kind: its verb; `rerun`: run a message again; `begin`: begin a thread with the argument; `rate`: the answer
+            that is the target gets a `reward`, and the argument is a comment.
+        user: who gave it, at the time `at`.
+        instance: the agent whose log it is for.
+        target: ts of the message that it names; blank: none.
+        prompt_id, part: its place in the log, as in `LogPlace`.
+    """
+
+    kind: str
+    user: str
+    at: Ts
+    instance: str
+    argument: str = ""
+    target: Ts | Literal[""] = ""
+    prompt_id: str = ""
+    part: int | None = None
+    reward: int = 0
+
+
+_COMMAND = TypeAdapter(LogCommand)
 _MESSAGE, _STOP, _NOTICE = TypeAdapter(PendingMessage), TypeAdapter(StopRequest), TypeAdapter(ThreadNotice)
 _CATCH_UP, _CONSENT, _CLICK = TypeAdapter(ThreadCatchUp), TypeAdapter(Consent), TypeAdapter(RequestClick)
 
 
-def parse_entry(
+def parse_entry(  # noqa: PLR0911 - a case for each kind
     entry: InboxEntry,
-) -> PendingMessage | StopRequest | ThreadCatchUp | ThreadNotice | Consent | RequestClick:
-    """Return a new or changed message or a note, a stop, a catch-up, a notice, a consent, or a click.
+) -> PendingMessage | StopRequest | ThreadCatchUp | ThreadNotice | Consent | RequestClick | LogCommand:
+    """Return a new or changed message or a note, a stop, a catch-up, a notice, a consent, a click, or a command.
 
     Raises:
         UnreadableEntry: another version has written it.
@@ -134,6 +165,10 @@ def parse_entry(
             case "message" | "edit" | "withdrawal" | "note" | "aside":
                 of_entry = {"id": entry.id, "seq": entry.seq, "is_aside": entry.kind == "aside"}
                 return _MESSAGE.validate_python({**entry.data, **of_entry})
+            case "command" if entry.data.get("is_late"):  # it runs a message again
+                return _MESSAGE.validate_python({**entry.data, "id": entry.id, "seq": entry.seq})
+            case "command":
+                return _COMMAND.validate_python(entry.data)
             case "consent":
                 return _CONSENT.validate_python(entry.data)
             case "click":

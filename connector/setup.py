@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from connector.events import FORK, RERUN
 from connector.formatting.content import one_line
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
@@ -176,6 +177,9 @@ BOT_SCOPES = (
         "chat:write.customize", "post under each agent's name and icon", "answers have the bot's own name"
     ),
     MethodRequirement(
+        "commands", "offer the slash command and the actions on messages", "people have only `!` commands in threads"
+    ),
+    MethodRequirement(
         "files:write", "post a very long answer as a file", "a very long answer is split into many messages"
     ),
     MethodRequirement(
@@ -215,7 +219,12 @@ BOT_EVENTS = (
     ),
     MethodRequirement("message.im", "receive direct messages"),
     MethodRequirement("message.mpim", "follow threads in group messages", "threads in group messages are not followed"),
-    MethodRequirement("reaction_added", "stop a run with ❌"),
+    MethodRequirement("reaction_added", "stop a run with ❌, and run a message again with 🔁"),
+)
+
+_SHORTCUTS = (
+    (FORK, "Fork from here", "Continue in a new thread, with the history up to here"),
+    (RERUN, "Run again from here", "Rewind to before this message, and run it again"),
 )
 
 # Scope of the app-level token, which only Socket Mode needs. A manifest cannot create this token.
@@ -225,10 +234,10 @@ APP_SCOPE = MethodRequirement("connections:write", "open the Socket Mode connect
 PATH = "/slack/events"
 
 
-def manifest(names: Sequence[str], request_url: str | None = None) -> dict[str, Any]:
+def manifest(names: Sequence[str], request_url: str | None = None, command: str = "/agent") -> dict[str, Any]:
     """Return the manifest of an app for agents with these names; the app is named after the first.
 
-    `request_url` is the address for events over HTTP; `None`: Socket Mode.
+    `command` is the name of its slash command. `request_url` is the address for events over HTTP; `None`: Socket Mode.
     """
     to_url = {} if request_url is None else {"request_url": request_url}
     who = one_line(" and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part), _MOST_WHO)
@@ -243,6 +252,19 @@ def manifest(names: Sequence[str], request_url: str | None = None) -> dict[str, 
             },
             "bot_user": {"display_name": one_line(names[0], _MOST_BOT_NAME), "always_online": True},
             "agent_view": {"agent_description": description},
+            "shortcuts": [
+                {"name": name, "type": "message", "callback_id": callback_id, "description": purpose}
+                for callback_id, name, purpose in _SHORTCUTS
+            ],
+            "slash_commands": [
+                {
+                    "command": command,
+                    "description": "Show, stop and begin the work of agents in this channel",
+                    "usage_hint": "status | new TEXT | stop | help",
+                    "should_escape": True,
+                    **({} if request_url is None else {"url": request_url}),
+                }
+            ],
         },
         "oauth_config": {"scopes": {"bot": [each.name for each in BOT_SCOPES]}},
         "settings": {

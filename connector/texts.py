@@ -10,6 +10,7 @@ from connector.formatting.inline import escape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from connector.protocols import LeftBehind
     from connector.records import RunSummary
 
 _LABEL_CHARS = 40
@@ -53,6 +54,17 @@ UNREADABLE_POST = "⚠️ I cannot read an answer that another version of this s
 UNREADABLE_MESSAGE = "📭 Not accepted: I cannot read a message that another version saved. Please send it again."
 UNEXPECTED = "Something went wrong on my side. Write again to try once more. The service's log has the details."
 
+NO_HISTORY = "The conversations of this agent are not stored, so that they have no branches."
+STOP_FIRST = "Stop the run first: write `!stop`."
+ONLY_OWNER = "Only the person who began this thread can do that."
+ONLY_PARTICIPANTS = "Only people who take part in this thread can do that. Write to me here first."
+NO_SUCH_MESSAGE = "Slack no longer has that message."
+NO_ANSWER_THERE = "That message is no answer of mine. Choose an answer, or a message of a person."
+NO_TEXT_LEFT = "That message has no text that I could read again."
+NO_ANSWER_FROM_SLACK = "Slack does not answer. Please try again."
+NO_AGENT_HERE = "No agent with a stored conversation takes part in this thread."
+FORKED = "🍴 I know the conversation up to there. Write here to continue it."
+
 
 def unreadable(parts: Sequence[str]) -> str:
     """Return the answer to a message that has these parts only."""
@@ -72,6 +84,60 @@ def stopped(by: str, summary: RunSummary, waiting: int, *, withdrawn: str = "") 
 
 def handed_over(name: str) -> str:
     return f"🤝 From now on, {name} answers in this thread."
+
+
+def begun_anew(earlier: str) -> str:
+    return (
+        f"🌱 I begin anew here. Branch `{earlier}` keeps the earlier conversation: `!checkout {earlier}` continues it."
+    )
+
+
+def checked_out(branch: str, states: int) -> str:
+    return f"🔀 I continue on `{branch}`, which has {counted(states, 'state')}."
+
+
+def left_behind(left: LeftBehind) -> str:
+    """Return the size of the part that a rewind leaves behind."""
+    files = f", and files stay as they are: {_listed(left.files)}" if left.files else "."
+    return f"{counted(left.messages, 'message')} and {counted(left.answers, 'answer')}{files}"
+
+
+def confirm_rerun(left: LeftBehind) -> str:
+    return f"Run this message again, with its present text? This leaves behind, on a branch: {left_behind(left)}"
+
+
+def rewound(left: LeftBehind) -> str:
+    return (
+        f"⏪ Rewound by {left_behind(left)} Branch `{left.branch}` keeps them: `!checkout {left.branch}` restores them."
+    )
+
+
+def runs_again(prompt: str, left: LeftBehind) -> str:
+    what = f"🔁 “{one_line(prompt, _LABEL_CHARS)}” runs again. Left behind on `{left.branch}`:"
+    return f"{what} {left_behind(left)} `!checkout {left.branch}` restores it."
+
+
+def forked_from(link: str, quote: str) -> str:
+    """Return the first message of a forked thread, in Slack's markup."""
+    origin = f"<{link}|another thread>" if link else "another thread"
+    return f"🍴 Forked from {origin}{f': {escape(quote)}' if quote else '.'}"
+
+
+def forked_to(link: str) -> str:
+    return f"🍴 This conversation continues in a new thread, too: {link}"
+
+
+def no_thread(error: str) -> str:
+    return f"⚠️ Slack does not let me begin a thread ({error})."
+
+
+def no_file(error: str) -> str:
+    return f"⚠️ Slack does not accept the file ({error}). The operator of this bot finds the reason in its log."
+
+
+def asks(user: str, text: str) -> str:
+    """Return the first message of a thread that a slash command begins, in Slack's markup."""
+    return f"💬 <@{user}>: {text}"
 
 
 def waits_for_person(app: str, exchanges: int) -> str:

@@ -28,6 +28,7 @@ from service.administration.retention import Retention
 from service.config.config import store_of
 from service.config.config_errors import ConfigError
 from service.config.credentials import secrets, slack_access
+from service.config.slack import command_of
 from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
@@ -121,6 +122,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             tools_grace_s=config.shutdown_tools_s,
             listeners=config.slack.listeners,
             observer=observer,
+            history=sessions.history,
         ) as connection,
     ):
         live = _LiveParts(environment, sessions, names, retention, connection, hidden)
@@ -176,6 +178,8 @@ def _connector_settings(
             dm_threads=slack.dm == "threads",
             suggested_prompts=tuple((each.title, each.message) for each in slack.suggested_prompts),
             bots=BotRules(slack.bots, slack.bot_exchanges),
+            command=command_of(slack, next(iter(config.instances))),
+            feedback=slack.feedback,
         ),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from connector import texts
@@ -24,7 +25,7 @@ from connector.slack_api.rate_limiter import CallSlot, Priority
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from connector.events import RequestClick, ThreadAddress
+    from connector.events import RequestClick, SlackMessage, ThreadAddress
     from connector.protocols import ConversationLease, End, InboxEntry
     from connector.records import PendingCleanup, ThreadNotice
     from connector.runs.background_tasks import BackgroundTasks
@@ -70,21 +71,37 @@ class Cleanup:
         self._begin(inherited)
 
     async def end_run(
-        self, closed: Mapping[int, End], items: Sequence[Item] = (), *, held_seq: int | None = None
+        self,
+        closed: Mapping[int, End],
+        items: Sequence[Item] = (),
+        *,
+        held_seq: int | None = None,
+        replaced: Mapping[int, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         """Store in one step that no run is active and which cleanup is pending, then start the cleanup.
 
-        `closed` and `held_seq` as in `StateChanges`.
+        `closed`, `held_seq` and `replaced` as in `StateChanges`.
         """
         self.pending += tuple(items)
         self._is_kept = bool(self.pending)
         record = {"cleanup": [asdict(each) for each in self.pending]} if self.pending else {}
-        await self._lease.write(StateChanges(run=record, closed=closed, held_seq=held_seq))
+        await self._lease.write(StateChanges(run=record, closed=closed, held_seq=held_seq, replaced=replaced))
         self._begin(items)
 
     def answer(self, entry: InboxEntry, answer: ThreadNotice) -> None:
         """Answer a message, and close its entry once Slack has accepted or rejected the answer."""
         self._background.spawn(self._answer(entry, answer), self._tasks)
+
+    def carry_out(self, entry: InboxEntry, where: SlackMessage, work: Callable[[], Awaitable[str]]) -> None:
+        """Do the work of an entry, post the text that it returns, if any, then close the entry.
+
+        If the process ends first, the next owner repeats the work.
+        """
+        self._background.spawn(self._carry_out(entry, where, work), self._tasks)
+
+    def is_inherited(self, entry: InboxEntry) -> bool:
+        """Return whether an earlier owner may have acted on an entry, because it was pending at the claim."""
+        return any(entry.seq == each.seq for each in self._lease.claim.entries)
 
     def catch_up(self, entry: InboxEntry, work: Callable[[], Awaitable[None]]) -> None:
         """Run a catch-up, then close its entry. If it is cancelled or the process ends, the next owner repeats it."""
@@ -195,11 +212,19 @@ class Cleanup:
             await best_effort(client.react(message.channel, answer.muted_ts, _MUTE, CallSlot()))
         if answer.unmuted_ts:
             await best_effort(client.unreact(message.channel, answer.unmuted_ts, _MUTE))
-        # An earlier owner may have answered an entry that was pending at the claim.
-        is_inherited = any(entry.seq == each.seq for each in self._lease.claim.entries)
-        notice = Notice(message, f"{message.id}:reply", answer.text or texts.NO_TEXT, is_inherited)
+        await self._reply(entry, Notice(message, f"{message.id}:reply", answer.text or texts.NO_TEXT))
+
+    async def _carry_out(self, entry: InboxEntry, where: SlackMessage, work: Callable[[], Awaitable[str]]) -> None:
+        if text := await work():
+            await self._reply(entry, Notice(where, f"{entry.id}:reply", text))
+        else:
+            await self._lease.write(StateChanges(closed={entry.seq: "done"}))
+
+    async def _reply(self, entry: InboxEntry, notice: Notice) -> None:
+        """Post a notice, which an earlier owner may have posted, then close its entry."""
+        notice = replace(notice, is_inherited=self.is_inherited(entry))
         await self._post(notice)
-        if is_inherited:
+        if notice.is_inherited:
             await self._undo_late_calls(notice)
         await self._lease.write(StateChanges(closed={entry.seq: "done"}))
 

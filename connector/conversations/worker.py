@@ -13,12 +13,23 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from connector.conversations import changes
+from connector.conversations.log_commands import apply_command
 from connector.conversations.state import ConversationState
 from connector.events import Consent, RequestClick, StopRequest
 from connector.protocols import LeaseLost, StateChanges
-from connector.records import PendingMessage, RunRecord, ThreadCatchUp, ThreadNotice, UnreadableEntry, parse_entry
+from connector.records import (
+    LogCommand,
+    PendingMessage,
+    RunRecord,
+    ThreadCatchUp,
+    ThreadNotice,
+    UnreadableEntry,
+    parse_entry,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from connector.observer import RunReport
     from connector.protocols import ConversationLease, InboxEntry
     from connector.runs.background_tasks import WorkspaceContext
@@ -54,6 +65,8 @@ class ConversationWorker:
         self._catch_ups: list[tuple[InboxEntry, ThreadCatchUp]] = []
         # Finished catch-ups whose messages are in the inbox but not fetched yet.
         self._caught_up: list[InboxEntry] = []
+        # Commands on the log that arrived after the last text of a run, before its end was stored.
+        self._after_run: list[InboxEntry] = []
         self._seen = 0
         # Set to fetch new entries.
         self.news = asyncio.Event()
@@ -151,7 +164,7 @@ class ConversationWorker:
                 return
         self.is_over = True
 
-    async def _process(self, came: tuple[InboxEntry, ...]) -> None:
+    async def _process(self, came: Iterable[InboxEntry]) -> None:  # noqa: C901 - a case for each kind
         """Process entries. A run begins only after all of them are processed."""
         for entry in came:
             self._seen = max(self._seen, entry.seq)
@@ -171,6 +184,11 @@ class ConversationWorker:
                     await changes.apply_deletion(self.state, entry, found)
                 case _, StopRequest() | Consent() | RequestClick():
                     await changes.apply(self.state, entry, found)
+                case _, LogCommand() if self.state.run is not None and self.state.run.is_over:
+                    self._after_run.append(entry)
+                case _, LogCommand():
+                    if (again := await apply_command(self.state, entry, found)) is not None:
+                        self._on_message(again)
                 case _, ThreadCatchUp():
                     self._inbox.unread_since[entry.id] = float(found.since)
                     self._catch_ups.append((entry, found))
@@ -298,6 +316,8 @@ class ConversationWorker:
             if not run.was_suspended:
                 async with self._lock:
                     await self.state.end(run)
+                    after_run, self._after_run = self._after_run, []
+                    await self._process(after_run)
             on_failure.pop_all()
         if run.was_suspended:
             report.outcome = "suspended"

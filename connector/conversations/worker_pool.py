@@ -81,6 +81,12 @@ class WorkerPool:
         """Count the messages in the inboxes of the conversations that this process owns."""
         return sum(worker.state.inbox.depth for worker in self._workers.values())
 
+    def step_of(self, conversation_id: str) -> str:
+        """Return the current step of a conversation's run; blank: none here."""
+        worker = self._workers.get(conversation_id)
+        run = worker.state.run if worker is not None else None
+        return "" if run is None else run.status.phrase
+
     def running_at(self, channel: str, ts: str) -> tuple[str, str] | None:
         """Return the ids of the conversation and the active run that have this message as status or first message."""
         for conversation_id, worker in self._workers.items():

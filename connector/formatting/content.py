@@ -55,6 +55,11 @@ def mrkdwn(text: str) -> dict[str, Any]:
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
+def plain(text: str) -> dict[str, Any]:
+    """Return a text object without markup."""
+    return {"type": "plain_text", "text": text}
+
+
 def button(action_id: str, label: str, value: str, **style: str) -> dict[str, Any]:
     """Return a button; a click carries its action id and value."""
     text = {"type": "plain_text", "text": label}

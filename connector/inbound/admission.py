@@ -13,10 +13,10 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector import texts
+from connector.commands import ThreadCommand
 from connector.events import (
     BY_WORD,
     StopRequest,
-    ThreadCommand,
     edited_ts_of,
     home_of,
     is_stop_word,

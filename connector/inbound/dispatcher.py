@@ -10,6 +10,8 @@ import asyncio
 import inspect
 import json
 import logging
+import re
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,9 +26,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 from connector.events import (
     ALLOW_ACTION,
     DENY_ACTION,
+    FEEDBACK,
+    FORK,
     OPTIONS_ACTION,
     REQUEST_ACTIONS,
     REQUEST_FORM,
+    RERUN,
     STOP_ACTION,
     Consent,
     clicked_of,
@@ -35,9 +40,12 @@ from connector.events import (
     home_of,
     message_of,
     moment_of,
+    rating_of,
     reaction_of,
     request_click_of,
     session_stop_of,
+    shortcut_of,
+    slash_of,
     view_of,
 )
 from connector.inbound.access_policy import Actor
@@ -69,6 +77,7 @@ _VIEWS = (
 )
 # Time for the acknowledgement by a listener of the deployment. Slack waits three seconds.
 _ACK_WITHIN_S = 2.0
+_UNKNOWN = 404
 # Levels of lists and objects in one frame or body. Slack's payloads have fewer than 20.
 _MAX_NESTING = 100
 
@@ -119,9 +128,21 @@ class Dispatcher:
 
         for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped", *_VIEWS):
             self._ours.event(kind)(on_payload)
-        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, OPTIONS_ACTION, *REQUEST_ACTIONS):
+        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, RERUN, FEEDBACK, OPTIONS_ACTION, *REQUEST_ACTIONS):
             self._ours.action(action)(on_payload)
-        self._ours.view(REQUEST_FORM)(on_payload)
+        for form in (FEEDBACK, REQUEST_FORM):
+            self._ours.view(form)(on_payload)
+        for callback_id in (FORK, RERUN):
+            self._ours.message_shortcut(callback_id)(on_payload)
+
+        async def on_command(body: dict[str, Any]) -> BoltResponse:
+            """Return the answer to a slash command; 404 if it is not ours."""
+            with error_boundary("command.failed", command=body.get("command")), suppress(NotNow):
+                answer = await answer_command(body, identity.team, intake)
+                return BoltResponse(status=_UNKNOWN if answer is None else DONE.status, body=answer or "")
+            return BoltResponse(status=NOT_NOW.status)
+
+        self._ours.command(re.compile(""))(on_command)
 
     async def add_listeners(self, functions: Sequence[AddListeners]) -> None:
         """Let each function add its listeners to the Bolt app of the deployment.
@@ -164,6 +185,8 @@ class Dispatcher:
         # Bolt answers 404 to payloads without a listener and 500 to malformed ones.
         if theirs is None and ours.status != DONE.status:
             log.info("slack.unknown", type=body.get("type"))
+        if ours.status == DONE.status and ours.body:
+            return Reply(DONE.status, {"response_type": "ephemeral", "text": ours.body})
         return theirs or DONE
 
     @staticmethod
@@ -227,6 +250,22 @@ async def dispatch(event: dict[str, Any], team: str, intake: Intake, *, is_share
         await handling
 
 
+async def answer_command(body: dict[str, Any], team: str, intake: Intake) -> str | None:
+    """Carry out a slash command and return the answer; `None`: it is not ours, or unreadable.
+
+    Raises:
+        NotNow: as in `dispatch`.
+    """
+    try:
+        command = slash_of(body, team, time.time())
+    except UNREADABLE as e:
+        log.warning("command.unreadable", error=repr(e))
+        return None
+    is_shared = body.get("is_ext_shared_channel") is True
+    home = home_of({"team": body.get("team_id")})
+    return await intake.on_command(command, Actor(command.user, command.place.channel, home, is_shared or None))
+
+
 def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
     event: dict[str, Any], team: str, intake: Intake, *, is_shared: bool
 ) -> Handling:
@@ -263,6 +302,13 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
             address, answer = answered
             home = home_of({"team": event["user"].get("team_id")})
             return intake.on_request(address, answer, Actor(answer.by, address.place.channel, home, None))
+        case {"type": "block_actions" | "view_submission"} if (rating := rating_of(event, team)) is not None:
+            home = home_of({"team": event["user"].get("team_id")})
+            return intake.on_rating(rating, Actor(rating.user, rating.place.channel, home, None))
+        case {"type": "block_actions" | "message_action"}:
+            if (shortcut := shortcut_of(event, team, dm_threads=dm_threads)) is not None:
+                home = home_of({"team": event["user"].get("team_id")})
+                return intake.on_shortcut(shortcut, Actor(shortcut.user, shortcut.place.channel, home, None))
     return None
 
 

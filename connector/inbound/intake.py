@@ -15,18 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from connector import texts
-from connector.events import (
-    RequestForm,
-    StopRequest,
-    ThreadAddress,
-    command_of,
-    is_direct,
-    is_stop_word,
-    plain_text,
-    thread_of,
-)
+from connector.commands import command_of
+from connector.events import RequestForm, StopRequest, ThreadAddress, is_direct, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
+from connector.inbound.commands import ANSWER_REACTIONS, Commands, no_approvals
 from connector.message_text import read
 from connector.protocols import InboxEntry
 from connector.runs.request_view import form
@@ -45,13 +38,17 @@ if TYPE_CHECKING:
         Consent,
         MessageDeletion,
         MessageEdit,
+        RatingClick,
         ReactionAdded,
         RequestAddress,
         RequestClick,
+        Shortcut,
         SlackMessage,
+        SlashCommand,
     )
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
+    from connector.inbound.commands import Approvals
     from connector.protocols import EntryKind, RunService, SlackOptions
     from connector.runs.background_tasks import WorkspaceContext
     from connector.slack_api.client import SlackClient
@@ -127,15 +124,19 @@ class Intake:
     Every public method raises NotNow while the service shuts down. A failed look-up in Slack does not reject an event.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last one has a default
         self,
         workspace: WorkspaceContext,
         runs: RunService,
         conversations: WorkerPool,
         admitter: Admitter,
         bot_user: str,
+        *,
+        approvals: Approvals = no_approvals,
     ) -> None:
+        """`approvals` lists the pending approvals for commands; see `Commands`."""
         self._admitter = admitter
+        self.commands = Commands(workspace, admitter, conversations.step_of, approvals)
         self._tasks = workspace.background
         self._router = workspace.router
         self._runs = runs
@@ -195,10 +196,10 @@ class Intake:
             return False
         thread = await self._router.thread_of(message)
         takes_part = thread.agent is not None and thread.takes_part(message.user, message.ts)
-        if not takes_part and not self._router.is_addressed(message):
+        if not (takes_part or self._router.is_addressed(message) or await self._router.may_steer_only(message)):
             return False
         if await self._admitter.is_allowed(actor, message):
-            await self._admitter.command(message, command, thread)
+            await self.commands.admit(message, command, thread)
         return True
 
     async def _note_talk(self, message: SlackMessage, actor: Actor) -> bool:
@@ -250,6 +251,10 @@ class Intake:
         """
         message, unrouted = edit.message, self._admitter.unrouted
         if not self._router.is_heard(message):
+            return
+        if all(command_of(plain_text(each.text, self._bot_user)) for each in (message, edit.before)):
+            async with self._in_order(message.place.conversation_id):  # a corrected command; an admitted one is known
+                await self._command(message, actor)
             return
         async with self._in_order(message.place.conversation_id):
             unrouted.edit(message, actor, edit.event_ts)
@@ -343,8 +348,15 @@ class Intake:
         await self._runs.admit(conversation_id, InboxEntry(change.id, kind, written))
 
     async def on_reaction(self, reaction: ReactionAdded, actor: Actor) -> None:
-        """Stop the run whose status message or first message got the stop reaction, or withdraw a pending message."""
-        if reaction.name != self._tasks.options.stop_reaction or reaction.user == self._bot_user:
+        """Stop the run whose status message or first message got the stop reaction, or withdraw a pending message.
+
+        A reaction to an answer may run its message again.
+        """
+        is_stop = reaction.name == self._tasks.options.stop_reaction
+        if not is_stop and reaction.name.partition("::")[0] in ANSWER_REACTIONS:
+            await self._on_answer(reaction, actor)
+            return
+        if not is_stop or reaction.user == self._bot_user:
             return
         if self._conversations.is_closing:
             raise NotNow
@@ -419,6 +431,43 @@ class Intake:
             has_agent = (await self._runs.thread_of(conversation_id)).agent is not None
             if has_agent and await self._admitter.is_allowed(actor):
                 await self._admitter.stop(conversation_id, stop)
+
+    async def on_command(self, command: SlashCommand, actor: Actor) -> str | None:
+        """Carry out a slash command and return its answer, in Slack's markup; `None`: it is another app's."""
+        if command.name != self.options.command:
+            return None
+        if self._conversations.is_closing:
+            raise NotNow
+        return await self._admitter.policy.refusal(actor) or await self.commands.on_slash(command)
+
+    async def on_shortcut(self, shortcut: Shortcut, actor: Actor) -> None:
+        """Store an action on a message, or ask the user to confirm it."""
+        async with self._in_order(shortcut.place.conversation_id):
+            if await self._admitter.is_allowed(actor):
+                await self.commands.on_shortcut(shortcut)
+
+    async def on_rating(self, rating: RatingClick, actor: Actor) -> None:
+        """Store the rating of an answer; a bad one by a button opens a form for a comment."""
+        async with self._in_order(rating.place.conversation_id):
+            if await self._admitter.is_allowed(actor):
+                await self.commands.rate(rating)
+
+    async def _on_answer(self, reaction: ReactionAdded, actor: Actor) -> None:
+        """Run the message again whose answer got 🔁; store the rating by 👍 or 👎."""
+        if self._conversations.is_closing:
+            raise NotNow
+        is_ours = reaction.author in (None, self._bot_user) and reaction.user != self._bot_user
+        if not is_ours or not await self._admitter.is_allowed(actor):
+            return
+        ask = partial(self._tasks.client.history.message, reaction.channel, reaction.ts, CallSlot(Priority.PERSON))
+        try:
+            found = await self._look_ups.answer(ask)
+        except NoAnswer as e:
+            raise NotNow from e
+        if found is not None:
+            dm_threads, team = self.options.dm_threads, self._router.team
+            place = ThreadAddress.of(team, reaction.channel, reaction.ts, thread_of(found), dm_threads=dm_threads)
+            await self.commands.on_answer(found, place, reaction)
 
     async def on_consent(self, place: ThreadAddress, consent: Consent, actor: Actor) -> None:
         """Store whether a person may steer a run; the process that owns the conversation checks the user."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.events import SlackMessage, StopRequest, ThreadAddress
-    from connector.protocols import RunService, SessionManager
+    from connector.protocols import ConversationHistory, RunService, SessionManager
     from connector.records import RunArtifacts, ThreadCatchUp
     from connector.routing import Router
     from connector.slack_api.client import SlackClient
@@ -265,7 +265,8 @@ class BackgroundTasks:
 class WorkspaceContext:
     """The dependencies of the workers.
 
-    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` is as in `Admitter`.
+    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` is as in `Admitter`. Without a
+    `history`, commands cannot change logs.
     """
 
     runs: RunService
@@ -276,3 +277,4 @@ class WorkspaceContext:
     stop_in_dm: Callable[[StopRequest, ThreadAddress], Awaitable[str]]
     slots: RunSlots = field(default_factory=RunSlots)
     observer: Observer = field(default_factory=Observer)
+    history: ConversationHistory | None = None

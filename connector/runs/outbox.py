@@ -13,14 +13,15 @@ import structlog
 from pydantic import TypeAdapter
 
 from connector import texts
-from connector.formatting.content import Content, button, section
+from connector.events import FEEDBACK
+from connector.formatting.content import Content, button, plain, section
 from connector.formatting.inline import escape, whole
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import PIECE_CHARS, pieces
 from connector.protocols import StateChanges
 from connector.records import UNREADABLE
 from connector.slack_api import uploads
-from connector.slack_api.client import best_effort
+from connector.slack_api.client import AnswerKey, best_effort
 from connector.slack_api.errors import NO_THREAD, RetryDecision, SlackCallFailed, error_boundary
 from connector.slack_api.rate_limiter import CallSlot
 
@@ -47,6 +48,7 @@ _POSTED = ""
 # Part of the direct message that reports a closed conversation.
 _CLOSED = "closed"
 _SHORT_CHARS = 1500
+_SECTION_CHARS = 3000
 _NOTHING: MappingProxyType[int, End] = MappingProxyType({})
 
 
@@ -59,6 +61,7 @@ class Post:
         texts: the messages, in Slack's markup.
         by_agent: whether it is posted under the agent's persona rather than the service's own name.
         blocks: what Slack shows of the last message instead of its text; none: the text.
+        is_rated: whether people can rate it by buttons below its last message.
         file: Markdown to share as a file before the messages; blank: none.
         number: its position among the posts of the run.
         in_doubt: whether an earlier owner may have posted it.
@@ -71,6 +74,7 @@ class Post:
     file: str = ""
     number: int = 0
     in_doubt: bool = False
+    is_rated: bool = False
 
 
 _POST = TypeAdapter(Post)
@@ -110,6 +114,16 @@ def request_post(part: str, content: Content, file: str) -> Post:
     return Post(part, (content.text,), blocks=content.blocks, file=file)
 
 
+def feedback_blocks(text: str, answer: AnswerKey) -> tuple[dict[str, Any], ...]:
+    """Return the blocks of an answer with buttons that rate it; a click carries its place in the log."""
+    buttons = {
+        name: {"text": plain(label), "value": f"{reward} {answer.instance} {answer.prompt_id} {answer.part}"}
+        for name, label, reward in (("positive_button", "Good answer", 1), ("negative_button", "Bad answer", -1))
+    }
+    element = {"type": "feedback_buttons", "action_id": FEEDBACK, **buttons}
+    return (*map(section, pieces(text, _SECTION_CHARS)), {"type": "context_actions", "elements": [element]})
+
+
 class Outbox:
     """The posts of one run.
 
@@ -134,6 +148,7 @@ class Outbox:
         self._first = record.first.message
         self._place = self._first.place
         self._run_id = record.id
+        self._instance, self._prompt_id = record.first.instance, record.first.id
         self._persona = persona
         self._on_closed = on_closed
         self._on_posted = on_posted
@@ -268,10 +283,23 @@ class Outbox:
     async def _send(
         self, post: Post, text: str, key: str, blocks: tuple[dict[str, Any], ...] = ()
     ) -> SlackCallFailed | None:
+        if post.is_rated and text is post.texts[-1] and self._client.takes_feedback:
+            failed = await self._send_content(post, Content(text, feedback_blocks(text, self._answer_key(post))), key)
+            if failed is None or failed.decision is not RetryDecision.TOO_MUCH:
+                return failed
+            self._client.takes_feedback = False  # this workspace lacks the block
+            log.warning("feedback.no_buttons", error=failed.error)
+        return await self._send_content(post, Content(text, blocks), key)
+
+    def _answer_key(self, post: Post) -> AnswerKey:
+        return AnswerKey(self._instance, self._prompt_id, int(post.part))
+
+    async def _send_content(self, post: Post, content: Content, key: str) -> SlackCallFailed | None:
         persona = self._persona if post.by_agent else None
         slot = CallSlot(run=self._first.user)  # fair between people
         confirm = self._lease.confirm
-        post_once = partial(self._client.post, self._place, Content(text, blocks), key, persona)
+        answer = self._answer_key(post) if post.by_agent and post.part.isdigit() else None
+        post_once = partial(self._client.post, self._place, content, key, persona, answer=answer)
 
         async def send(*, in_doubt: bool) -> None:
             ts = await post_once(slot=slot, confirm=confirm, in_doubt=in_doubt)

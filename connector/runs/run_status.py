@@ -113,6 +113,11 @@ class RunStatus:
         return ts in self._all
 
     @property
+    def phrase(self) -> str:
+        """The current activity as one line."""
+        return self._activity.phrase()
+
+    @property
     def artifacts(self) -> RunArtifacts:
         """The artifacts to remove when the run is over."""
         first = self._record.first.message

@@ -387,6 +387,8 @@ class SlackRun:
         was_cancelled = summary.status == "cancelled"
         markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
         text = agent_post(str(summary.part or self._parts + 1), markdown)
+        if self._background.options.feedback and not was_cancelled:
+            text = tuple(replace(post, is_rated=True) for post in text)
         if was_cancelled:
             by = await self._background.users.known_name_of(self.record.stopped_by)
             notice = texts.stopped(by, summary, self._announce_waiting())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from connector.events import command_of, message_of, plain_text
+from connector.commands import command_of
+from connector.events import message_of, plain_text
 from connector.protocols import NO_TALK, MessageAuthor, RunFailed, TalkMessage, ThreadTalk
 from connector.records import UNREADABLE
 from connector.slack_api.client import key_of

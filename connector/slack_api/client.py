@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import aiohttp
 import structlog
@@ -121,6 +121,22 @@ def key_of(message: Message) -> str:
     return str(metadata.get("event_payload", {}).get("key", "")) if is_ours else ""
 
 
+class AnswerKey(NamedTuple):
+    """The place of an answer in the logs: the instance, the first message of its run, and its number in the run."""
+
+    instance: str
+    prompt_id: str
+    part: int
+
+
+def answer_of(message: Message) -> AnswerKey | None:
+    """Return the key of an answer of an agent; `None` for other messages."""
+    payload, part = (message.get("metadata") or {}).get("event_payload") or {}, key_of(message).split(":")[1:2]
+    if not part or not part[0].isdigit() or "prompt" not in payload:
+        return None
+    return AnswerKey(str(payload.get("instance", "")), str(payload["prompt"]), int(part[0]))
+
+
 class SlackClient:
     """The Web API of one workspace.
 
@@ -139,6 +155,8 @@ class SlackClient:
         self._observer = observer or Observer()
         self.history = ThreadHistory(self.call)
         self._lacks_customize_scope = False
+        # Whether Slack accepts buttons that rate a message; True until it refuses them.
+        self.takes_feedback = True
         self._closed_by: asyncio.Future[SlackCallFailed] = asyncio.get_running_loop().create_future()
 
     async def closed(self) -> SlackCallFailed:
@@ -155,19 +173,23 @@ class SlackClient:
         slot: CallSlot | None = None,
         in_doubt: bool = False,
         confirm: Confirm | None = None,
+        answer: AnswerKey | None = None,
     ) -> str:
         """Post a message exactly once and return its ts.
 
-        `key` is the idempotency key. A post `in_doubt` may already be in the thread, so it is looked up first.
-        `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
+        `key` is the idempotency key, `answer` as in `answer_of`. A post `in_doubt` may already be in the thread, so it
+        is looked up first. `confirm` is awaited right before each attempt; an exception from it prevents the attempt.
         """
         slot = slot or CallSlot(run=place.conversation_id)
+        payload = {"key": key}
+        if answer is not None:
+            payload |= {"prompt": answer.prompt_id, "instance": answer.instance}
         arguments: Arguments = {
             "channel": place.channel,
             **content.arguments(),
             "unfurl_links": False,
             "unfurl_media": False,
-            "metadata": json.dumps({"event_type": _POST_EVENT, "event_payload": {"key": key}}),
+            "metadata": json.dumps({"event_type": _POST_EVENT, "event_payload": payload}),
         }
         if place.thread_ts is not None:
             arguments["thread_ts"] = place.thread_ts

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator_interactive.interactions.errors import DamagedLog, InteractionError
+from orchestrator_interactive.interactions.feedback import FeedbackState
 from orchestrator_interactive.interactions.records import Key, damaged, place_of
 from orchestrator_interactive.interactions.rows import declared_calls
 from orchestrator_interactive.interactions.stack import StackEntry, entry_fields, nodes
@@ -40,6 +41,7 @@ logger = structlog.get_logger(__name__)
 _CLOCKS_DIFFER_S = 3600
 # Searchable fields by type of state: the field's name, and the attribute with its value.
 _FIELDS: dict[type, dict[str, str]] = {
+    FeedbackState: {"reward": "reward", "answer": "ref"},
     ToolCallState: {"tool": "function_name", "call_id": "id"},
     ToolResultState: {"tool": "tool_name", "call_id": "tool_call_id", "reward": "reward"},
     AgentCallState: {"agent": "agent_id", "correlation_id": "correlation_id"},

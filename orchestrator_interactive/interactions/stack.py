@@ -172,6 +172,30 @@ class InteractionStack:
             log = await self._load()
             return await self._rewind(log, _place(log.tree, index) + 1)
 
+    async def truncate(self, length: int, left: str) -> None:
+        """Keep the first `length` states; the others are kept on the new branch `left`.
+
+        Raises:
+            NoSuchState: the branch is shorter.
+            BranchExists, BadBranchName: the name is taken or invalid.
+        """
+        async with self._lock:
+            log = await self._load()
+            if length:
+                _place(log.tree, length - 1)
+            await self._rewind(log, length, left=left)
+
+    async def begin_anew(self, name: str) -> None:
+        """Switch to a new, empty branch in one step.
+
+        Raises:
+            BranchExists, BadBranchName: the name is taken or invalid.
+        """
+        async with self._lock:
+            log = await self._load()
+            tree, _ = log.tree.forked(log.tree.current, 0, name, time.time())
+            await self._commit(log, tree.checked_out(name), None)
+
     async def fork(self, index: int | None = None, name: str | None = None) -> str:
         """Create a branch with the states up to `index`, by default all; return its name.
 
@@ -297,8 +321,10 @@ class InteractionStack:
                 self.on_push(states)
         return tuple([node.ref(self.key) for node in nodes])
 
-    async def _rewind(self, log: Log, length: int, states: Sequence[BaseState] = ()) -> str | None:
-        tree, left = log.tree.rewound(length, time.time())
+    async def _rewind(
+        self, log: Log, length: int, states: Sequence[BaseState] = (), left: str | None = None
+    ) -> str | None:
+        tree, left = log.tree.rewound(length, time.time(), left)
         if tree is log.tree and not states:
             return None
         last = await self._last_of(tree)

@@ -150,19 +150,24 @@ class Tree:
         """
         return replace(self, current=self.named(name))
 
-    def rewound(self, length: int, now: float) -> tuple[Tree, str | None]:
+    def rewound(self, length: int, now: float, left: str | None = None) -> tuple[Tree, str | None]:
         """Cut the current branch to its first `length` states; return the tree and the branch that keeps the rest.
 
-        The name is `None` if another branch has the removed states anyway.
+        Its name is `left`, or else a free one, or `None` if another branch has the removed states anyway.
+
+        Raises:
+            BranchExists, BadBranchName: `left` is taken or invalid.
         """
         head = self.head
+        if left is not None:
+            self._check_name(left)
         if length == head.end:
             return self, None
         owner = None if head.parent is None else self.segments[head.parent].name
-        if head.end == head.base and owner is not None:
+        if head.end == head.base and owner is not None and left is None:
             parent, base = self._place(self.current, length)
             return self._with({self.current: replace(head, parent=parent, base=base, end=length, written=now)}), None
-        left = self._free_name()
+        left = left or self._free_name()
         origin = f"left behind when {head.name} was rewound to {_states(length)}"
         tree = self._with({self.current: replace(head, name=left, origin=origin, created=now)})
         tree = tree._with_branch(self.current, length, replace(head, written=now))  # noqa: SLF001 - a tree of its own

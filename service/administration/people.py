@@ -18,6 +18,7 @@ from orchestrator_interactive.interactions.errors import (
     UnreadableState,
     WriteConflict,
 )
+from orchestrator_interactive.interactions.feedback import FeedbackState
 from orchestrator_interactive.interactions.rows import ErasureState, RowState, row_of
 from orchestrator_interactive.interactions.serializers import decode, pack
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
@@ -177,11 +178,13 @@ async def _states(logs: LogStore, key: Key) -> AsyncIterator[tuple[Node, BaseSta
             for node in await logs.read(key, number, start, min(start + _PAGE, segment.end)):
                 with suppress(UnreadableState):
                     state = decode(node.envelope)
-                    if isinstance(state, UserMessageState | UserResponseState | RowState):
+                    if isinstance(state, UserMessageState | UserResponseState | RowState | FeedbackState):
                         yield node, state
 
 
 def _count(user: str, state: BaseState) -> int:
+    if isinstance(state, FeedbackState):
+        return int(state.user == user)
     return sum(message.author_id == user for text in _texts(row_of(state)) for message in read_messages(text))
 
 
@@ -208,6 +211,8 @@ def _changed(state: BaseState, change: Callable[[str], str]) -> BaseState:
         ]
 
     match state:
+        case FeedbackState():
+            return replace(state, user="", comment="")
         case UserMessageState() | UserResponseState():
             return replace(state, text=of(state.text))
         case RowState(row):

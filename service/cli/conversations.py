@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 import click
 
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
-from orchestrator_interactive.interactions.export import as_json_lines, as_page, as_text
+from orchestrator_interactive.interactions.export import as_json_lines, as_markdown, as_page, as_text
 from service.cli.store_access import StoreAccess, find_conversation, forget, stack_of, summary, with_people, with_store
 from service.store import inspect_run_store
 from service.tables import counted, moment, table
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FORMATS = {"jsonl": as_json_lines, "html": as_page}
+_FORMATS = {"jsonl": as_json_lines, "html": as_page, "md": as_markdown}
 _DAY_S = 86_400
 # Attempts of a change that conflicts with a concurrent write.
 _TRIES = 5
@@ -177,7 +177,7 @@ async def checkout(access: StoreAccess, conversation: str, branch: str, agent: s
 async def export(  # noqa: PLR0913, PLR0917 - one argument per option
     access: StoreAccess, conversation: str, form: str, output: Path | None, agent: str | None, branch: str | None
 ) -> None:
-    """Export a conversation as JSON Lines or as an HTML page."""
+    """Export a conversation as JSON Lines, as an HTML page, or as Markdown."""
     key = await find_conversation(access.store, conversation, agent)
     pieces = _FORMATS[form](access.store, key, branch)
     first = await anext(pieces)  # raises before the output file is opened

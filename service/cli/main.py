@@ -25,6 +25,7 @@ class _OnDemand(click.Group):
         "config": "Print the schema of the configuration file; check a file.",
         "conversations": "Inspect, branch, rewind and prune conversation logs.",
         "doctor": "Check the configuration, Slack, the store and the agents.",
+        "feedback": "Show how people rated the answers of agents.",
         "init": "Write a commented configuration file.",
         "manifest": "Print the manifest of the required Slack app.",
         "module": "Tools for module authors.",

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from service.config.section import Section
 
+_COMMAND_CHARS = 31
 _MOST_PORT = 65_535
 _FUNCTION = re.compile(r"\w+(?:\.\w+)*:\w+(?:\.\w+)*")
 
@@ -94,6 +95,8 @@ class SlackConfig(Section):
         dm: `threads` (each top-level direct message begins a conversation of its own, in its thread) or `single` (the
             direct messages of a person are one conversation).
         suggested_prompts: up to four prompts that people can send by a click in their direct messages with the bot.
+        command: name of the slash command, such as `/agent`. Default: the name of the first agent after a slash.
+        feedback: whether answers have buttons by which people rate them.
         listeners: functions that add listeners of the deployment to a slack-bolt `AsyncApp`.
     """
 
@@ -110,6 +113,8 @@ class SlackConfig(Section):
     status_interval_s: float = Field(default=2, ge=0.5, allow_inf_nan=False)
     dm: Literal["threads", "single"] = "threads"
     suggested_prompts: tuple[SuggestedPrompt, ...] = Field(default=(), max_length=4)
+    command: str | None = Field(default=None, pattern=r"^/[a-z0-9_-]{1,31}$")
+    feedback: bool = True
     listeners: tuple[Annotated[Any, BeforeValidator(_imported)], ...] = ()
 
     @field_validator("stop_reaction")
@@ -132,6 +137,11 @@ class SlackConfig(Section):
     def _is_address(cls, given: str) -> str:
         address_of(given)
         return given
+
+
+def command_of(config: SlackConfig, instance: str) -> str:
+    """Return the name of the slash command; by default the name of an instance, in the characters that Slack allows."""
+    return config.command or f"/{re.sub(r'[^a-z0-9_-]', '', instance.lower())[:_COMMAND_CHARS] or 'agent'}"
 
 
 def address_of(listen: str) -> ListenAddress:

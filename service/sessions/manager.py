@@ -19,6 +19,7 @@ from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.logging import hide_known, hide_secrets
 from service.sessions.foreign_loop import execute
+from service.sessions.history import LogHistory
 from service.sessions.logged_ids import DeliveredIds
 from service.sessions.mount_plan import keeps_log, mount_plan, new_session
 from service.sessions.people import SessionPeople
@@ -84,6 +85,7 @@ class InProcessSessionManager:
         self._default_provider = default_provider
         self._workspaces = workspaces
         self._store = store
+        self.history = LogHistory(store)
         self._delivered_ids = DeliveredIds(store)
         self._pool = SessionPool(self._new_session, idle_evict_s, self._is_current)
         self._runs: dict[Key, SessionRun] = {}

@@ -43,6 +43,8 @@ def test_the_manifest_has_the_structure_of_the_schema_of_slack(url):
             },
             "bot_user": {"display_name": "Alpha", "always_online": True},
             "agent_view": {"agent_description": description},
+            "shortcuts": made["features"]["shortcuts"],
+            "slash_commands": made["features"]["slash_commands"],
         },
         "oauth_config": {"scopes": {"bot": [need.name for need in BOT_SCOPES]}},
         "settings": {
@@ -53,6 +55,20 @@ def test_the_manifest_has_the_structure_of_the_schema_of_slack(url):
             "token_rotation_enabled": False,
         },
     }
+
+
+@pytest.mark.parametrize("url", [None, "https://bot.example/slack/events"])
+def test_the_manifest_offers_the_slash_command_and_the_actions_on_messages(url):
+    features = manifest(["Alpha"], url, "/helper")["features"]
+    (command,) = features["slash_commands"]
+    assert command["command"] == "/helper"
+    assert command.get("url") == url
+    # https://docs.slack.dev/reference/app-manifest: the length limits of a shortcut
+    for shortcut in features["shortcuts"]:
+        assert shortcut["type"] == "message"
+        assert len(shortcut["name"]) <= 24
+        assert len(shortcut["description"]) <= 150
+    assert [shortcut["callback_id"] for shortcut in features["shortcuts"]] == ["fork", "rerun"]
 
 
 def test_each_event_has_the_scope_that_slack_requires_for_it():

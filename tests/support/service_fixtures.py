@@ -19,7 +19,7 @@ from local_slack import LocalSlack, PersonClient, Workspace, WorkspaceMessage
 from orchestrator_interactive.interactions.stores import open_store, retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
-from service.config.slack import SlackConfig
+from service.config.slack import SlackConfig, command_of
 from service.notes import Notes
 from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
@@ -57,7 +57,12 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options
             sessions,
             runs,
             shutdown_grace_s=config.shutdown_grace_s,
-            options=SlackOptions(dm_threads=config.slack.dm == "threads"),
+            options=SlackOptions(
+                dm_threads=config.slack.dm == "threads",
+                command=command_of(config.slack, next(iter(config.instances))),
+                feedback=config.slack.feedback,
+            ),
+            history=sessions.history,
             **options,
         ),
     ):

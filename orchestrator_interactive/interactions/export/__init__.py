@@ -1,4 +1,4 @@
-"""Export a conversation as JSON lines, as text for a terminal, or as an HTML page.
+"""Export a conversation as JSON lines, as text for a terminal, as Markdown, or as an HTML page.
 
 Each format is generated in pieces, so that a long conversation is never in memory as a whole. Errors about the
 conversation are raised before the first piece; request it before opening an output file: NoSuchConversation if the
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from orchestrator_interactive.interactions.artifacts import NoSuchConversation, metadata_of, owners
 from orchestrator_interactive.interactions.errors import UnreadableState
 from orchestrator_interactive.interactions.export.items import items_of
-from orchestrator_interactive.interactions.export.text import lines
+from orchestrator_interactive.interactions.export.text import lines, markdown
+from orchestrator_interactive.interactions.feedback import feedback
 from orchestrator_interactive.interactions.serializers import read_data
 from orchestrator_interactive.interactions.stack import entry_fields, nodes
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores.base import LogStore
     from orchestrator_interactive.interactions.tree import Tree
 
-__all__ = ["as_json_lines", "as_page", "as_text"]
+__all__ = ["as_json_lines", "as_markdown", "as_page", "as_text"]
 
 _PIECE_CHARS = 16_384
 _TITLE_CHARS = 80
@@ -37,7 +38,7 @@ _TITLE_ITEMS = 20
 
 
 async def as_json_lines(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
-    """Yield a branch as one JSON object per line: the conversation, then its artifacts."""
+    """Yield a branch as one JSON object per line: the conversation, its artifacts, then the ratings of its answers."""
     exported = await _ExportedBranch.of(store, key, branch)
     head = {
         "format": "amplifier-conversation",
@@ -59,6 +60,8 @@ async def as_json_lines(store: LogStore, key: Key, branch: str | None = None) ->
             data = read_data(node.envelope)
         rest = {"branch": owned_by[node.segment], "v": node.envelope["v"], "data": data, "metadata": metadata}
         yield f"{json.dumps(fields | rest)}\n"
+    async for entry in feedback(store, key):
+        yield f"{json.dumps(asdict(entry) | {'state': None, 'data': entry.state.data() if entry.state else None})}\n"
 
 
 async def as_text(
@@ -69,6 +72,14 @@ async def as_text(
     start = 0 if last_n is None else max(exported.length - last_n, 0)
     async for item in items_of(exported.nodes(start)):
         yield "".join(f"{line}\n" for line in lines(item))
+
+
+async def as_markdown(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:
+    """Yield a branch as Markdown: messages as text, calls and events as one line each."""
+    exported = await _ExportedBranch.of(store, key, branch)
+    yield f"# Conversation with {key.agent_id}\n\n{key.conversation_id}, branch {exported.branch}\n"
+    async for item in items_of(exported.nodes()):
+        yield markdown(item)
 
 
 async def as_page(store: LogStore, key: Key, branch: str | None = None) -> AsyncIterator[str]:

@@ -1,4 +1,4 @@
-"""Format untrusted texts and times for people, and the items of a conversation as lines for a terminal."""
+"""Format untrusted texts and times for people, and the items of a conversation for a terminal or as Markdown."""
 
 from __future__ import annotations
 
@@ -64,6 +64,21 @@ def lines(item: Item) -> Iterator[str]:
             until = f" until {day_and_time(item.until)}" if item.until else ""
             yield _head(item, f"[{item.title}{until}]")
             yield from _body(item.parts)
+
+
+def markdown(item: Item) -> str:
+    """Return an item as Markdown; thinking and the results of calls are left out."""
+    match item.kind:
+        case "task" | "finished":
+            return ""
+        case "person" | "agent" | "note":
+            text = "\n\n".join(visible(part.text) for part in item.parts if part.kind in {"text", "note"})
+            return f"\n**{visible(item.title)}**, {day_and_time(item.ts)}\n\n{text}\n" if text else ""
+        case "call" | "request":
+            outcome = item.result.title if item.result else "no result"
+            arguments = _in_a_line(item.parts[0].text).replace("`", "'")
+            return f"\n> {_in_a_line(item.title)} `{arguments}` → {outcome}\n"
+    return f"\n> {_in_a_line(item.title)}\n"
 
 
 def _head(item: Item, title: str) -> str:

@@ -1,0 +1,241 @@
+"""Carry out commands on the log of a conversation, each once: branch, rewind, fork and export it, or begin a thread.
+
+The names of branches follow from the entry, and the answer is stored in one step with the entry's end. A command that
+is repeated after a crash finds its branch, and changes nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import structlog
+
+from connector import texts
+from connector.events import ThreadAddress, message_of, plain_text
+from connector.formatting.content import Content, counted, one_line
+from connector.formatting.inline import escape
+from connector.protocols import InboxEntry, LogPlace, Rating, Refused
+from connector.records import UNREADABLE, Notice, PendingMessage, ThreadNotice
+from connector.slack_api import uploads
+from connector.slack_api.client import answer_of
+from connector.slack_api.errors import SlackCallFailed
+from connector.slack_api.rate_limiter import CallSlot
+
+if TYPE_CHECKING:
+    from connector.conversations.state import ConversationState
+    from connector.events import SlackMessage
+    from connector.protocols import ConversationHistory, LogBranch
+    from connector.records import LogCommand
+
+log = structlog.get_logger(__name__)
+
+# How long the inbox may wait for the present text of a message.
+_LOOK_WITHIN_S = 3.0
+_NAME_CHARS = 6
+_QUOTE_CHARS = 80
+# Those that change the branch that the next run continues.
+_MOVES = frozenset({"new", "rewind", "checkout", "rerun"})
+
+
+async def apply_command(state: ConversationState, entry: InboxEntry, command: LogCommand) -> PendingMessage | None:
+    """Carry out a command, answer it, and close its entry. Return the message that it makes of the entry, if any."""
+    history = state.workspace.history
+    is_busy = state.run is not None or state.inbox.run_starter is not None
+    where = replace(state.somewhere, user=command.user)
+    if history is None:
+        text = texts.NO_HISTORY
+    elif command.kind in _MOVES and is_busy:
+        text = texts.STOP_FIRST
+    elif command.kind in _WORK:
+        work = _WORK[command.kind]
+        state.cleanup.carry_out(entry, where, partial(work, state, history, entry, command))
+        return None
+    else:
+        try:
+            if command.kind == "rerun":
+                return await _rerun(state, history, entry, command)
+            text = await _move(state, history, entry, command)
+        except Refused as e:
+            text = str(e)
+    await state.announce(Notice(where, f"{entry.id}:reply", text), {entry.seq: "done"})
+    return None
+
+
+def branch_name(kind: str, entry_id: str) -> str:
+    """Return the name of the branch that belongs to an entry."""
+    return f"{kind}-{sha256(entry_id.encode()).hexdigest()[:_NAME_CHARS]}"
+
+
+async def _move(state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    key, fence = (command.instance, state.id), state.lease.claim.token
+    match command.kind:
+        case "branches":
+            return "\n".join(map(_line, await history.branches(*key)))
+        case "new":
+            return texts.begun_anew(await history.begin_anew(*key, branch_name("new", entry.id), fence=fence))
+        case "checkout":
+            return texts.checked_out(command.argument, await history.checkout(*key, command.argument, fence=fence))
+        case "rewind":
+            name, count = branch_name("left", entry.id), int(command.argument or 1)
+            return texts.rewound(await history.rewind(*key, count, name, fence=fence))
+    raise Refused(texts.NO_HISTORY)
+
+
+def _line(branch: LogBranch) -> str:
+    made = f"made {datetime.fromtimestamp(branch.created_s, UTC):%d %b %H:%M} UTC"
+    facts = (counted(branch.states, "state"), made, branch.origin)
+    return f"{'→' if branch.is_current else '•'} `{branch.name}`: {', '.join(filter(None, facts))}"
+
+
+async def _rerun(
+    state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand
+) -> PendingMessage:
+    """Rewind to before a message, and make the entry this message, with its present text.
+
+    Raises:
+        Refused: it is not on the current branch, or Slack does not have it.
+    """
+    message = await _present(state, command.target)
+    prompt = plain_text(message.text, state.workspace.router.bot_user) or ", ".join(message.files)
+    if message.quoted:
+        prompt = f"{prompt}\n\n{plain_text(message.quoted, '')}".strip()
+    if not prompt:
+        raise Refused(texts.NO_TEXT_LEFT)
+    name, place = branch_name("left", entry.id), LogPlace(message.id)
+    left = await history.rewind(command.instance, state.id, place, name, fence=state.lease.claim.token)
+    again = PendingMessage(message, command.instance, prompt, entry.id, entry.seq, edited_ts=command.at)
+    notice = Notice(state.somewhere, f"{entry.id}:reply", texts.runs_again(prompt, left))
+    await state.cleanup.end_run({}, (notice,), replaced={entry.seq: {**asdict(again), "is_late": True}})
+    return again
+
+
+async def _present(state: ConversationState, ts: str) -> SlackMessage:
+    """Return a message of the conversation as Slack has it now."""
+    place, client = ThreadAddress.parse(state.id), state.workspace.background.client
+    try:
+        async with asyncio.timeout(_LOOK_WITHIN_S):
+            found = await client.history.message(place.channel, ts)
+        message = message_of({**(found or {}), "channel": place.channel}, place.team) if found else None
+    except (SlackCallFailed, TimeoutError) as e:
+        raise Refused(texts.NO_ANSWER_FROM_SLACK) from e
+    except UNREADABLE as e:
+        raise Refused(texts.NO_SUCH_MESSAGE) from e
+    if message is None:
+        raise Refused(texts.NO_SUCH_MESSAGE)
+    begins = place.thread_ts == message.ts
+    return replace(message, thread_ts=None if begins else place.thread_ts, dm_threads=begins and message.direct)
+
+
+async def _export(
+    state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand
+) -> str:
+    client, lease = state.workspace.background.client, state.lease
+    try:
+        content = await history.export(command.instance, state.id)
+        in_doubt = state.cleanup.is_inherited(entry)
+        share = partial(uploads.share, client, ThreadAddress.parse(state.id), f"{entry.id}:file", content)
+        await client.retry_until_done(partial(share, in_doubt=in_doubt, confirm=lease.confirm))
+    except Refused as e:
+        return str(e)
+    except SlackCallFailed as e:
+        return texts.no_file(e.error)
+    return ""
+
+
+async def _fork(state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    """Begin a thread whose agent knows the conversation up to a place; return the line for the old thread."""
+    place, workspace = ThreadAddress.parse(state.id), state.workspace
+    try:
+        upto, instance = await _upto(state, command)
+        await history.fork(instance, state.id, upto, "")
+        link = await permalink(state, command.target or place.thread_ts or command.at)
+        ts = await _root(state, entry, texts.forked_from(link, one_line(command.argument, _QUOTE_CHARS)))
+        new = replace(place, thread_ts=ts)
+        await history.fork(instance, state.id, upto, new.conversation_id)
+    except Refused as e:
+        return str(e)
+    except SlackCallFailed as e:
+        return texts.no_thread(e.error)
+    notice = asdict(ThreadNotice(new.message(ts), texts.FORKED))
+    facts = {f"person:{command.user}": command.at, "people": command.at}
+    known = InboxEntry(f"{entry.id}:forked", "notice", notice)
+    await workspace.runs.admit(new.conversation_id, known, instance, facts)
+    return texts.forked_to(await permalink(state, ts))
+
+
+async def _upto(state: ConversationState, command: LogCommand) -> tuple[LogPlace | None, str]:
+    """Return the place up to which a fork goes (`None`: the latest answer), and the instance that has it.
+
+    Raises:
+        Refused: the message is no answer of an agent.
+        SlackCallFailed: Slack refuses to show it.
+    """
+    if command.prompt_id or not command.target:
+        return LogPlace(command.prompt_id) if command.prompt_id else None, command.instance
+    client, channel = state.workspace.background.client, ThreadAddress.parse(state.id).channel
+    found = await client.retry_until_done(partial(client.history.message, channel, command.target)) or {}
+    answer = answer_of(found)
+    if answer is None:
+        raise Refused(texts.NO_ANSWER_THERE)
+    return LogPlace(answer.prompt_id, answer.part), answer.instance
+
+
+async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    """Begin a thread with a message that a person gave to a slash command, and admit it as theirs."""
+    place, workspace = ThreadAddress.parse(state.id), state.workspace
+    try:
+        ts = await _root(state, entry, texts.asks(command.user, escape(command.argument)))
+    except SlackCallFailed as e:
+        arguments = {"channel": command.user, "text": texts.closed(place.channel, e.error)}
+        background = workspace.background
+        background.spawn(background.client.call("chat.postMessage", arguments, CallSlot(run=command.user)))
+        return ""
+    new = replace(place, thread_ts=ts)
+    message = replace(new.message(ts, command.argument), user=command.user, thread_ts=None, dm_threads=True)
+    begun = PendingMessage(message, command.instance, command.argument, message.id)
+    facts = {f"person:{command.user}": ts, "people": ts}
+    stored = InboxEntry(message.id, "message", asdict(begun))
+    await workspace.runs.admit(new.conversation_id, stored, command.instance, facts)
+    return ""
+
+
+async def _rate(state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    place, answer = LogPlace(command.prompt_id, command.part), f"{state.id.rpartition(':')[0]}:{command.target}"
+    rating = Rating(entry.id, answer, place, command.user, command.reward, float(command.at), command.argument)
+    try:
+        await history.rate(command.instance, state.id, rating)
+    except Refused as e:
+        log.warning("feedback.not_stored", conversation=state.id, reason=str(e))
+    return ""
+
+
+# The commands that may wait for Slack: they are carried out in the background.
+_WORK = {"fork": _fork, "export": _export, "begin": _begin, "rate": _rate}
+
+
+async def _root(state: ConversationState, entry: InboxEntry, markup: str) -> str:
+    """Post the first message of a new thread in the conversation's channel, once; return its ts."""
+    client, place = state.workspace.background.client, replace(ThreadAddress.parse(state.id), thread_ts=None)
+    in_doubt, key = state.cleanup.is_inherited(entry), f"{entry.id}:root"
+
+    async def attempt() -> str:
+        nonlocal in_doubt
+        was_in_doubt, in_doubt = in_doubt, True
+        return await client.post(place, Content(markup), key, in_doubt=was_in_doubt, confirm=state.lease.confirm)
+
+    return await client.retry_until_done(attempt)
+
+
+async def permalink(state: ConversationState, ts: str) -> str:
+    """Return the address of a message in the conversation's channel; blank if Slack does not have it."""
+    arguments = {"channel": ThreadAddress.parse(state.id).channel, "message_ts": ts}
+    call = partial(state.workspace.background.client.call, "chat.getPermalink", arguments, CallSlot())
+    try:
+        return str((await state.workspace.background.client.retry_until_done(call)).get("permalink", ""))
+    except SlackCallFailed:
+        return ""

@@ -1,0 +1,301 @@
+"""Answer commands: in private, by a fact about the thread, or by an entry for the owner of the conversation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from connector import texts
+from connector.commands import VERBS, InvalidCommand, ThreadCommand, help_text, slash_help
+from connector.events import COMMENT, FEEDBACK, FORK, RERUN, RatingClick, StopRequest, is_direct, plain_text
+from connector.formatting.content import button, counted, one_line, plain, section
+from connector.formatting.inline import escape
+from connector.inbound.access_policy import MAX_NAMES, LatestEntries
+from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused
+from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
+from connector.slack_api.client import answer_of
+from connector.slack_api.errors import error_boundary
+from connector.slack_api.rate_limiter import CallSlot, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any
+
+    from connector.events import ReactionAdded, Shortcut, SlackMessage, SlashCommand, ThreadAddress
+    from connector.inbound.admission import Admitter
+    from connector.protocols import ConversationHistory, ThreadFacts, Usage
+    from connector.runs.background_tasks import WorkspaceContext
+
+    # Lists the pending approvals of a conversation, or of a channel (`team:channel`).
+    Approvals = Callable[[str], Awaitable[str]]
+
+_PROMPT_CHARS = 60
+# Reactions to an answer that rate it (Slack adds skin tones to their names), and the one that runs its message again.
+_REWARDS = {"+1": 1, "-1": -1}
+ANSWER_REACTIONS = frozenset({"repeat", *_REWARDS})
+_COMMENT_CHARS = 2000
+NO_APPROVALS = "No approval is pending here."
+
+
+async def no_approvals(_place: str) -> str:
+    """Answer that no approval is pending."""
+    return NO_APPROVALS
+
+
+class Commands:
+    """Carries out the commands of people.
+
+    Args:
+        step_of: the current step of the run in a conversation; blank: unknown to this process.
+        approvals: lists the pending approvals.
+    """
+
+    def __init__(
+        self,
+        workspace: WorkspaceContext,
+        admitter: Admitter,
+        step_of: Callable[[str], str],
+        approvals: Approvals = no_approvals,
+    ) -> None:
+        self._workspace = workspace
+        self._admitter = admitter
+        self._step_of = step_of
+        self._approvals = approvals
+        # Commands that were answered in private: Slack delivers a mention as two events.
+        self._answered: LatestEntries[None] = LatestEntries(MAX_NAMES)
+
+    async def admit(self, message: SlackMessage, command: ThreadCommand | InvalidCommand, thread: ThreadFacts) -> None:
+        """Carry out a command in a thread, or store it for the owner of the conversation."""
+        if isinstance(command, InvalidCommand):
+            self._answer(message, command.answer)
+            return
+        verb = VERBS[command.kind]
+        if verb.effect == "thread":
+            await self._admitter.command(message, command, thread)
+        elif verb.effect == "private":
+            place = message.place
+            self._workspace.background.spawn(self._answer_by(message, command, place, thread))
+        elif thread.agent is None:
+            self._answer(message, texts.NOTHING_RUNS)
+        elif verb.is_steering and (refusal := self.refusal(message.user, message.ts, message.place, thread)):
+            self._answer(message, refusal)
+        else:
+            entry = LogCommand(command.kind, message.user, message.ts, thread.agent, command.argument)
+            facts = await self._admitter.facts_of(message)
+            stored = InboxEntry(message.id, "command", asdict(entry))
+            await self._workspace.runs.admit(message.place.conversation_id, stored, thread.agent, facts)
+
+    def refusal(self, user: str, ts: str, place: ThreadAddress, thread: ThreadFacts) -> str:
+        """Return why a user may not change the log of a thread, by the policy of `steer`; blank: they may."""
+        router = self._workspace.router
+        steerers = router.participation(router.instance(thread.agent or ""), place.channel).steerers
+        if is_direct(place.channel) or steerers == "anyone":
+            return ""
+        if steerers == "owner":
+            return "" if user == thread.owner else texts.ONLY_OWNER
+        return "" if thread.takes_part(user, ts) else texts.ONLY_PARTICIPANTS
+
+    async def status(self, channel: str, conversation_id: str | None = None) -> str:
+        """Return the active runs of a channel (`team:channel`), or of one conversation, in Slack's markup."""
+        found = await self._workspace.runs.at_work(channel)
+        lines = [
+            line
+            for name, (run, entries) in found.items()
+            if conversation_id in (None, name) and (line := self._line(name, run, entries))
+        ]
+        return "\n".join(lines) or texts.NOTHING_RUNS
+
+    def _line(self, conversation_id: str, run: object, entries: tuple[InboxEntry, ...]) -> str:
+        try:
+            record = parse_run_record(run if isinstance(run, dict) else {})
+        except UnreadableEntry:
+            return ""
+        messages = [each for each in entries if each.kind == "message"]
+        if not isinstance(record, RunRecord) or record.is_over:
+            return f"⏳ {counted(len(messages), 'message')} will be read in a moment." if messages else ""
+        waiting = sum(each.id != record.first.id for each in messages)
+        step = self._step_of(conversation_id)
+        since = datetime.fromtimestamp(float(record.first.written_s), UTC)
+        clock = f"<!date^{int(record.first.written_s)}^{{time}}|{since:%H:%M} UTC>"
+        prompt = escape(one_line(record.first.prompt, _PROMPT_CHARS))
+        parts = (
+            f"⚙️ “{prompt}” of <@{record.first.message.user}> runs since {clock}.",
+            f"Now: {escape(step.removeprefix('⚙️ '))}" if step else "",
+            f"{counted(waiting, 'message')} waiting." if waiting else "",
+        )
+        return " ".join(filter(None, parts))
+
+    async def cost(self, instance: str, conversation_id: str) -> str:
+        """Return the tokens and the cost of a conversation and its latest run."""
+        if self._workspace.history is None:
+            return texts.NO_HISTORY
+        try:
+            whole, latest = await self._workspace.history.usage(instance, conversation_id)
+        except Refused as e:
+            return str(e)
+        return f"This conversation: {_cost(whole)}. Its latest run: {_cost(latest)}."
+
+    async def on_slash(self, command: SlashCommand) -> str:  # noqa: PLR0911 - a case for each verb
+        """Carry out a slash command, and return its answer."""
+        verb, _, text = command.text.partition(" ")
+        place, text = command.place, text.strip()
+        channel = f"{place.team}:{place.channel}"
+        match verb.lower():
+            case "status":
+                return await self.status(channel)
+            case "stop":
+                stop = StopRequest(command.id, command.user, command.at)
+                return escape(await self._admitter.stop_in_dm(stop, place))
+            case "approvals":
+                return await self._approvals(channel)
+            case "cost":
+                found = await self._workspace.runs.at_work(channel)
+                agents = {name: (await self._workspace.runs.thread_of(name)).agent for name in found}
+                costs = [await self.cost(agent, name) for name, agent in agents.items() if agent is not None]
+                return "\n".join(costs) or "Nothing runs here. Write `!cost` in a thread."
+            case "new" if text:
+                prompt = plain_text(text, self._workspace.router.bot_user)
+                instance, _ = await self._workspace.router.resolve(place.message(command.at, text))
+                begin = LogCommand("begin", command.user, command.at, instance.name, prompt)
+                conversation_id = place.of_channel.conversation_id
+                await self._workspace.runs.admit(conversation_id, InboxEntry(command.id, "command", asdict(begin)))
+                return "💬 I begin a thread with that."
+            case known if known in VERBS and known != "help":
+                return f"Write `!{known}` in the thread that you mean."
+        return slash_help(command.name)
+
+    async def on_shortcut(self, shortcut: Shortcut) -> None:
+        """Store a confirmed rerun or a fork; let the user confirm another rerun."""
+        place, thread = await self._conversation(shortcut.place)
+        reply = {"thread_ts": place.thread_ts}
+        message_id = f"{place.team}:{place.channel}:{shortcut.ts}"
+        history = self._workspace.history
+        if thread.agent is None or history is None:
+            self.whisper(place, shortcut.user, texts.NO_AGENT_HERE, **reply)
+        elif refusal := self.refusal(shortcut.user, shortcut.at, place, thread):
+            self.whisper(place, shortcut.user, refusal, **reply)
+        elif shortcut.kind == FORK:
+            text = plain_text(shortcut.text, "")
+            prompt_id = "" if shortcut.is_ours else message_id
+            command = LogCommand(FORK, shortcut.user, shortcut.at, thread.agent, text, shortcut.ts, prompt_id)
+            await self._admit(f"{message_id}:{FORK}:{shortcut.at}", place, command)
+        elif shortcut.is_confirmed:
+            command = LogCommand(RERUN, shortcut.user, shortcut.at, thread.agent, target=shortcut.ts)
+            await self._admit(f"{message_id}{AGAIN}{shortcut.at}", place, command)
+        else:
+            self._workspace.background.spawn(self._confirm(shortcut, place, thread.agent, history))
+
+    async def on_answer(self, found: dict[str, Any], where: ThreadAddress, reaction: ReactionAdded) -> None:
+        """Rate an answer, or run its message again."""
+        answer = answer_of(found)
+        reward = _REWARDS.get(reaction.name.partition("::")[0])
+        if answer is not None and reward is not None:
+            user, ts, at = reaction.user, reaction.ts, reaction.event_ts
+            await self.rate(RatingClick(reaction.id, where, user, ts, reward, *answer, at))
+        place, thread = await self._conversation(where)
+        if answer is None or reward is not None or thread.agent is None:
+            return
+        if refusal := self.refusal(reaction.user, reaction.event_ts, place, thread):
+            self.whisper(place, reaction.user, refusal, thread_ts=place.thread_ts)
+            return
+        message_id = answer.prompt_id.partition(AGAIN)[0]
+        target = message_id.rpartition(":")[2]
+        command = LogCommand(RERUN, reaction.user, reaction.event_ts, answer.instance, target=target)
+        await self._admit(f"{message_id}{AGAIN}{reaction.event_ts}", place, command)
+
+    async def rate(self, rating: RatingClick) -> None:
+        """Store a rating; ask for a comment to a bad one by a button."""
+        place, thread = await self._conversation(rating.place)
+        if thread.agent is None:
+            return
+        rating = replace(rating, place=place)
+        if rating.comment or not rating.is_form:
+            answer = (rating.ts, rating.prompt_id, rating.part, rating.reward)
+            command = LogCommand("rate", rating.user, rating.at, rating.instance, rating.comment, *answer)
+            await self._admit(rating.id, place, command)
+        if rating.trigger and rating.reward < 0:
+            arguments = {"trigger_id": rating.trigger, "view": json.dumps(_comment_form(rating))}
+            background = self._workspace.background
+            background.spawn(background.client.call("views.open", arguments, CallSlot(Priority.PERSON)))
+
+    async def _admit(self, entry_id: str, place: ThreadAddress, command: LogCommand) -> None:
+        entry = InboxEntry(entry_id, "command", asdict(command))
+        await self._workspace.runs.admit(place.conversation_id, entry)
+
+    async def _conversation(self, place: ThreadAddress) -> tuple[ThreadAddress, ThreadFacts]:
+        """Return the conversation at a place; a thread of direct messages may be part of the channel's."""
+        thread = await self._workspace.runs.thread_of(place.conversation_id)
+        if thread.agent is None and is_direct(place.channel):
+            place = place.of_channel
+            thread = await self._workspace.runs.thread_of(place.conversation_id)
+        return place, thread
+
+    async def _confirm(
+        self, shortcut: Shortcut, place: ThreadAddress, agent: str, history: ConversationHistory
+    ) -> None:
+        """Show the user how much a rerun leaves behind, with a button that confirms it."""
+        shortcut = replace(shortcut, place=place)
+        message_id = f"{place.team}:{place.channel}:{shortcut.ts}"
+        try:
+            left = await history.since(agent, place.conversation_id, LogPlace(message_id))
+        except Refused as e:
+            self.whisper(place, shortcut.user, str(e), thread_ts=place.thread_ts)
+            return
+        text = escape(texts.confirm_rerun(left))
+        blocks = [
+            section(text),
+            {"type": "actions", "elements": [button(RERUN, "Run again", shortcut.value, style="danger")]},
+        ]
+        self.whisper(place, shortcut.user, text, thread_ts=place.thread_ts, blocks=json.dumps(blocks))
+
+    async def _answer_by(
+        self, message: SlackMessage, command: ThreadCommand, place: ThreadAddress, thread: ThreadFacts
+    ) -> None:
+        conversation_id = place.conversation_id
+        with error_boundary("command.failed", conversation=conversation_id):
+            match command.kind:
+                case "help":
+                    self._answer(message, help_text())
+                case "status":
+                    self._answer(message, await self.status(f"{place.team}:{place.channel}", conversation_id))
+                case "cost":
+                    agent = thread.agent or self._workspace.router.names()[0]
+                    self._answer(message, await self.cost(agent, conversation_id))
+                case "approvals":
+                    self._answer(message, await self._approvals(conversation_id))
+
+    def _answer(self, message: SlackMessage, text: str) -> None:
+        """Answer the author of a message in private, once."""
+        key = f"{message.id}:{message.text}"
+        if key not in self._answered:
+            self._answered[key] = None
+            self.whisper(message.place, message.user, text, thread_ts=message.thread_ts)
+
+    def whisper(self, place: ThreadAddress, user: str, text: str, *, thread_ts: str | None, **more: object) -> None:
+        """Post a text in Slack's markup that only this user sees."""
+        arguments = {"channel": place.channel, "user": user, "text": text, **more}
+        if thread_ts is not None:
+            arguments["thread_ts"] = thread_ts
+        background = self._workspace.background
+        background.spawn(background.client.call("chat.postEphemeral", arguments, CallSlot()))
+
+
+def _comment_form(rating: RatingClick) -> dict[str, Any]:
+    field = {"type": "plain_text_input", "action_id": COMMENT, "multiline": True, "max_length": _COMMENT_CHARS}
+    label = plain("Which part was wrong?")
+    return {
+        "type": "modal",
+        "callback_id": FEEDBACK,
+        "private_metadata": rating.metadata,
+        "title": plain("Feedback"),
+        "submit": plain("Send"),
+        "close": plain("Skip"),
+        "blocks": [{"type": "input", "block_id": COMMENT, "optional": True, "label": label, "element": field}],
+    }
+
+
+def _cost(usage: Usage) -> str:
+    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
+    return tokens if usage.cost_usd is None else f"{tokens}, ${usage.cost_usd:,.4f}"

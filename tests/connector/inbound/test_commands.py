@@ -1,0 +1,138 @@
+"""Who may give a command, and who sees its answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from chat import ALPHA, Thread
+
+from connector import Instance, Participation
+from connector.protocols import LeftBehind
+
+
+def of(steerers: str) -> Instance:
+    return Instance("alpha", ALPHA.persona, Participation(steerers=steerers))
+
+
+class History:
+    """Records the requests of commands."""
+
+    def __init__(self) -> None:
+        self.rewinds: list[str] = []
+        self.reached, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
+
+    async def rewind(self, _instance: str, _conversation: str, _to: object, name: str, *, fence: int) -> LeftBehind:
+        assert fence > 0
+        self.rewinds.append(name)
+        self.reached.set()
+        await self.may_end.wait()
+        return LeftBehind(1, 1, (), name)
+
+
+@pytest.fixture
+def history():
+    return History()
+
+
+def whispers(chat, who: str) -> list[str]:
+    user = chat.slack.person(who).id
+    return [each.text for each in chat.slack.workspace.whispers(chat.general) if each.only_for == user]
+
+
+async def whispered(chat, who: str, part: str) -> str:
+    return await chat.slack.until(lambda _: next((each for each in whispers(chat, who) if part in each), None))
+
+
+async def answered(chat):
+    thread = await chat.start()
+    await thread.run.answer("done")
+    await thread.shows("done")
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("steerers", "said", "refusal"),
+    [
+        ("owner", ("ben", "@alpha !rewind"), "Only the person who began this thread"),
+        ("participants", ("ben", "@alpha !rewind"), "Only people who take part in this thread"),
+        ("participants", ("ana", "!rewind"), ""),
+        ("owner", ("ana", "!rewind"), ""),
+        ("anyone", ("ben", "!rewind"), ""),
+    ],
+)
+async def test_the_policy_of_steer_decides_who_may_rewind(process, history, steerers, said, refusal):
+    async with process(of(steerers), history=history) as chat:
+        thread = await answered(chat)
+        who, text = said
+        await thread.say(text, who=who)
+        if refusal:
+            await whispered(chat, who, refusal)
+            await thread.shows("done")
+        else:
+            await thread.contains("⏪ Rewound by 1 message and 1 answer.")
+        assert len(history.rewinds) == (0 if refusal else 1)
+
+
+async def test_the_next_owner_repeats_an_interrupted_command_with_the_same_branch_and_answers_once(process, history):
+    history.may_end.clear()
+    async with process(history=history) as chat:
+        thread = await answered(chat)
+        await thread.say("!rewind")
+        await history.reached.wait()
+    history.may_end.set()
+    async with process(history=history) as chat:
+        thread = Thread(chat, thread.ts)
+        await thread.contains("⏪")
+        await chat.starts_next()
+        assert len(thread.texts) == 2
+    first, second = history.rewinds
+    assert first == second
+
+
+async def test_only_the_author_sees_a_private_answer_once_though_a_mention_is_two_events(chat):
+    thread = await answered(chat)
+    await thread.say("@alpha !status")
+    await whispered(chat, "ana", "Nothing is running here.")
+    await chat.acknowledged()
+    assert len(whispers(chat, "ana")) == 1
+    assert whispers(chat, "ben") == []
+    assert chat.sessions.idle
+
+
+async def test_an_edit_corrects_a_misspelt_command_and_does_not_repeat_another_one(process, history):
+    async with process(history=history) as chat:
+        thread = await answered(chat)
+        ts = await thread.say("!rewnid")
+        await whispered(chat, "ana", "Did you mean `!rewind [N]`?")
+        await thread.edit(ts, "!rewind")
+        await thread.contains("⏪")
+        await thread.edit(ts, "!rewind 2")
+        await chat.acknowledged()
+        await chat.starts_next()
+        assert len(history.rewinds) == 1
+
+
+async def test_status_shows_the_step_and_the_pending_messages(chat):
+    thread = await chat.start()
+    await thread.run.on_progress("tool:start", {"tool": "read_file", "id": "1"})
+    thread.run.full = True
+    await thread.say("and that")
+    await thread.say("!status")
+    shown = await whispered(chat, "ana", "“look”")
+    assert "Now: Alpha: Reading file… 1 message waiting." in shown
+    await thread.run.answer("done")
+
+
+async def test_a_person_who_does_not_take_part_gives_no_command_without_a_mention(chat):
+    thread = await answered(chat)
+    await thread.say("!status", who="ben")
+    await chat.acknowledged()
+    assert whispers(chat, "ben") == []
+
+
+async def test_without_stored_conversations_a_command_says_so(chat):
+    thread = await answered(chat)
+    await thread.say("!branches")
+    await thread.contains("The conversations of this agent are not stored")
