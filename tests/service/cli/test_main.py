@@ -16,6 +16,7 @@ COMMANDS = (
     "config",
     "conversations",
     "doctor",
+    "feedback",
     "init",
     "manifest",
     "module",
