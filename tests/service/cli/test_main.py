@@ -17,6 +17,7 @@ COMMANDS = (
     "config",
     "conversations",
     "doctor",
+    "feedback",
     "init",
     "manifest",
     "module",
