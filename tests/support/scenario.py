@@ -91,6 +91,10 @@ class Scenario:
         await self.slack.until(settled, _WITHIN_S)
         return self.stage.said(self.root)
 
+    async def says_once(self, text: str) -> None:
+        """Wait until one post of the bot has a text; late copies of a dead process are removed after a while."""
+        await self.slack.until(lambda _: sum(text in said for said in self.stage.said(self.root)) == 1, 3 * _WITHIN_S)
+
     def hold(self, method: str) -> Hold:
         return self.stage.hold(method)
 
