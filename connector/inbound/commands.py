@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,12 +16,13 @@ from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused
 from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
+from connector.runs.request_view import waiting_line
 from connector.slack_api.client import answer_of
 from connector.slack_api.errors import error_boundary
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from typing import Any
 
     from connector.events import ReactionAdded, Shortcut, SlackMessage, SlashCommand, ThreadAddress
@@ -28,20 +30,12 @@ if TYPE_CHECKING:
     from connector.protocols import ConversationHistory, ThreadFacts, Usage
     from connector.runs.background_tasks import WorkspaceContext
 
-    # Lists the pending approvals of a conversation, or of a channel (`team:channel`).
-    Approvals = Callable[[str], Awaitable[str]]
-
 _PROMPT_CHARS = 60
 # Reactions to an answer that rate it (Slack adds skin tones to their names), and the one that runs its message again.
 _REWARDS = {"+1": 1, "-1": -1}
 ANSWER_REACTIONS = frozenset({"repeat", *_REWARDS})
 _COMMENT_CHARS = 2000
-NO_APPROVALS = "No approval is pending here."
-
-
-async def no_approvals(_place: str) -> str:
-    """Answer that no approval is pending."""
-    return NO_APPROVALS
+NO_APPROVALS = "Nothing waits for an answer here."
 
 
 class Commands:
@@ -49,7 +43,6 @@ class Commands:
 
     Args:
         step_of: the current step of the run in a conversation; blank: unknown to this process.
-        approvals: lists the pending approvals.
     """
 
     def __init__(
@@ -57,12 +50,10 @@ class Commands:
         workspace: WorkspaceContext,
         admitter: Admitter,
         step_of: Callable[[str], str],
-        approvals: Approvals = no_approvals,
     ) -> None:
         self._workspace = workspace
         self._admitter = admitter
         self._step_of = step_of
-        self._approvals = approvals
         # Commands that were answered in private: Slack delivers a mention as two events.
         self._answered: LatestEntries[None] = LatestEntries(MAX_NAMES)
 
@@ -127,6 +118,17 @@ class Commands:
         )
         return " ".join(filter(None, parts))
 
+    async def approvals(self, channel: str, conversation_id: str | None = None) -> str:
+        """Return what waits for an answer in a channel (`team:channel`), or in one conversation, in Slack's markup."""
+        lines: list[str] = []
+        for name, (run, _) in (await self._workspace.runs.at_work(channel)).items():
+            with suppress(UnreadableEntry):
+                record = parse_run_record(run or {})
+                if isinstance(record, RunRecord) and conversation_id in (None, name):
+                    waiting = (each for each in record.requests.values() if each.answer is None)
+                    lines += [waiting_line(each, record.first.message.user) for each in waiting]
+        return "\n".join(lines) or NO_APPROVALS
+
     async def cost(self, instance: str, conversation_id: str) -> str:
         """Return the tokens and the cost of a conversation and its latest run."""
         if self._workspace.history is None:
@@ -149,7 +151,7 @@ class Commands:
                 stop = StopRequest(command.id, command.user, command.at)
                 return escape(await self._admitter.stop_in_dm(stop, place))
             case "approvals":
-                return await self._approvals(channel)
+                return await self.approvals(channel)
             case "cost":
                 found = await self._workspace.runs.at_work(channel)
                 agents = {name: (await self._workspace.runs.thread_of(name)).agent for name in found}
@@ -264,7 +266,7 @@ class Commands:
                     agent = thread.agent or self._workspace.router.names()[0]
                     self._answer(message, await self.cost(agent, conversation_id))
                 case "approvals":
-                    self._answer(message, await self._approvals(conversation_id))
+                    self._answer(message, await self.approvals(f"{place.team}:{place.channel}", conversation_id))
 
     def _answer(self, message: SlackMessage, text: str) -> None:
         """Answer the author of a message in private, once."""

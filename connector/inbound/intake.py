@@ -19,7 +19,7 @@ from connector.commands import command_of
 from connector.events import RequestForm, StopRequest, ThreadAddress, is_direct, is_stop_word, plain_text, thread_of
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
-from connector.inbound.commands import ANSWER_REACTIONS, Commands, no_approvals
+from connector.inbound.commands import ANSWER_REACTIONS, Commands
 from connector.message_text import read
 from connector.protocols import InboxEntry
 from connector.runs.request_view import form
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     )
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
-    from connector.inbound.commands import Approvals
     from connector.protocols import EntryKind, RunService, SlackOptions
     from connector.runs.background_tasks import WorkspaceContext
     from connector.slack_api.client import SlackClient
@@ -124,19 +123,16 @@ class Intake:
     Every public method raises NotNow while the service shuts down. A failed look-up in Slack does not reject an event.
     """
 
-    def __init__(  # noqa: PLR0913 - the last one has a default
+    def __init__(
         self,
         workspace: WorkspaceContext,
         runs: RunService,
         conversations: WorkerPool,
         admitter: Admitter,
         bot_user: str,
-        *,
-        approvals: Approvals = no_approvals,
     ) -> None:
-        """`approvals` lists the pending approvals for commands; see `Commands`."""
         self._admitter = admitter
-        self.commands = Commands(workspace, admitter, conversations.step_of, approvals)
+        self.commands = Commands(workspace, admitter, conversations.step_of)
         self._tasks = workspace.background
         self._router = workspace.router
         self._runs = runs

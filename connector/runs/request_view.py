@@ -52,6 +52,11 @@ def waiting_content(address: RequestAddress, record: RequestRecord, owner: str, 
     return Content(_title(request), (*body, context, *_controls(str(address), record)))
 
 
+def waiting_line(record: RequestRecord, owner: str) -> str:
+    """Return a request that waits on one line, in Slack's markup."""
+    return f"{_title(record.request)} {_who(record.request, owner)} may answer until {_moment(record.deadline_s)}."
+
+
 def answered_content(record: RequestRecord) -> Content:
     """Return the message of a request that was answered, without buttons."""
     outcome = {"type": "context", "elements": [mrkdwn(outcome_of(record))]}

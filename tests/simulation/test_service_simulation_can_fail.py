@@ -16,7 +16,7 @@ from simulated.service.replica import Sessions, Slots
 from simulated.service.run_table import Conversation, RunTable
 from simulated.service.store_observer import OTHER_TEAM
 
-from connector.protocols import NO_TALK, MessageAuthor, StateChanges
+from connector.protocols import NO_TALK, MessageAuthor, PersonAnswer, StateChanges
 from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient, ThreadHistory
 from orchestrator_interactive.interactions.states import RunFinishedState
@@ -48,6 +48,46 @@ table = partial(override, RunTable)
 client = partial(override, SlackClient)
 sessions = partial(override, Sessions)
 slots = partial(override, Slots)
+
+
+# Approvals.
+
+
+class _Wrapped:
+    """The people of a run, with some methods replaced."""
+
+    def __init__(self, people, **methods):
+        self._people = people
+        vars(self).update(methods)
+
+    def __getattr__(self, name):
+        return getattr(self._people, name)
+
+
+def wrapping(**methods):
+    def people(self, key):
+        found = Sessions._people(self, key)
+        return found and _Wrapped(found, **{name: partial(method, found) for name, method in methods.items()})
+
+    return people
+
+
+async def allow(_people, _request):
+    return PersonAnswer("click", (0,), ("UANN",), ("uann",))
+
+
+async def begin_at_once(_people, _request_id, _digest):
+    return None
+
+
+approves_itself = wrapping(ask=allow)
+stores_no_beginning = wrapping(start=begin_at_once)
+repeats_begun_calls = wrapping(is_waiting=lambda _people, _request_id: True, start=begin_at_once)
+
+
+async def update_no_request(self, channel, ts, compose, slot):
+    if not compose().text.startswith(("✋ Allow", "❓")):
+        await SlackClient.update(self, channel, ts, compose, slot)
 
 
 # The run store.
@@ -571,6 +611,16 @@ DEFECTS = {
     "bots talk without end": defect(
         "answered without a person in between", "bots", table=table(thread_of=without_exchanges)
     ),
+    "a call approves itself": defect(
+        "ran without a valid approval", "approvals", sessions=sessions(_people=approves_itself)
+    ),
+    "a call does not store its beginning": defect(
+        "ran before its beginning was stored", "approvals", sessions=sessions(_people=stores_no_beginning)
+    ),
+    "a call that has begun is made again": defect(
+        "was executed 2 times", "approvals", "kills", sessions=sessions(_people=repeats_begun_calls)
+    ),
+    "buttons stay": defect("are left", "approvals", client=client(update=update_no_request)),
     "talk is read twice": defect(" times.", "existing threads", sessions=sessions(execute=execute_with_talk_twice)),
     "a session hangs": defect("still has work", sessions=sessions(execute=never_answer)),
 }
