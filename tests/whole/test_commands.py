@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from itertools import count
 from typing import Any
 
@@ -10,6 +11,9 @@ from anthropic_server import Gate, text, tool_call
 
 from local_slack import LocalSlack
 from local_slack.delivery.delivery import Envelope
+from orchestrator_interactive.interactions.stores import open_store
+from service.doctor.delivery_audit import check
+from service.store import inspect_run_store
 
 _numbers = count(1)
 
@@ -211,7 +215,8 @@ async def test_a_message_runs_again_with_its_present_text_once_its_author_has_co
     assert sum("runs again." in each for each in await stage.said(root)) == 1
 
 
-async def test_a_repeat_reaction_runs_the_message_of_an_answer_again_and_again(stage):
+async def test_a_repeat_reaction_runs_the_message_of_an_answer_again_and_again(stage, tmp_path):
+    url = f"sqlite:{tmp_path}/office.db"
     root = await exchange(stage, "@alpha one", "first")
     for before, after in (("first", "second"), ("second", "third")):
         stage.model.reply(text(after))
@@ -219,6 +224,11 @@ async def test_a_repeat_reaction_runs_the_message_of_an_answer_again_and_again(s
         await stage.posted(root, after)
         await stage.said(root)
         assert before not in read(stage)
+    await exchange(stage, "two", "fourth", root)
+    async with aclosing(await inspect_run_store(url)) as runs, aclosing(await open_store(url)) as logs:
+        audit = await check(runs, logs)
+    assert audit.violations == ()
+    assert (audit.tally.accepted, audit.tally.delivered) == (4, 4)
 
 
 async def test_the_slash_command_begins_shows_and_stops_runs(stage):

@@ -80,7 +80,8 @@ async def scene(chromium_address: str, tmp_path_factory: pytest.TempPathFactory)
     config = folder / "agents.yaml"
     config.write_text(
         f"instances:\n  alpha: {{persona: {{name: Alpha, emoji: ':owl:'}}}}\nchannels:\n{channels}"
-        f"slack: {{rate_scale: 1000, feedback: false}}\nworkspace: {{root: {folder}/files}}\nstore: sqlite:{folder}/kept.db\n"
+        "slack: {rate_scale: 1000, feedback: false}\n"
+        f"workspace: {{root: {folder}/files}}\nstore: sqlite:{folder}/kept.db\n"
     )
     async with (
         LocalSlack(channels=tuple(POLICIES), people=PEOPLE, kinds={"eve": "external"}, limits=None) as slack,
