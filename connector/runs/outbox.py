@@ -287,8 +287,9 @@ class Outbox:
             failed = await self._send_content(post, Content(text, feedback_blocks(text, self._answer_key(post))), key)
             if failed is None or failed.decision is not RetryDecision.TOO_MUCH:
                 return failed
-            self._client.takes_feedback = False  # this workspace lacks the block
-            log.warning("feedback.no_buttons", error=failed.error)
+            if failed.error.startswith("invalid_blocks"):  # this workspace lacks the block
+                self._client.takes_feedback = False
+                log.warning("feedback.no_buttons", error=failed.error)
         return await self._send_content(post, Content(text, blocks), key)
 
     def _answer_key(self, post: Post) -> AnswerKey:

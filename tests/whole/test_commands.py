@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from itertools import count
 from typing import Any
 
 import pytest
 from anthropic_server import Gate, text, tool_call
+from service_fixtures import service_fixture
 
-from local_slack import LocalSlack
+from local_slack import LocalSlack, WorkspaceMessage
 from local_slack.delivery.delivery import Envelope
+from orchestrator_interactive.interactions.stores import open_store
+from service.config.slack import SlackConfig
+from service.doctor.delivery_audit import check
+from service.store import inspect_run_store
 
 _numbers = count(1)
 
@@ -211,7 +217,8 @@ async def test_a_message_runs_again_with_its_present_text_once_its_author_has_co
     assert sum("runs again." in each for each in await stage.said(root)) == 1
 
 
-async def test_a_repeat_reaction_runs_the_message_of_an_answer_again_and_again(stage):
+async def test_a_repeat_reaction_runs_the_message_of_an_answer_again_and_again(stage, tmp_path):
+    url = f"sqlite:{tmp_path}/office.db"
     root = await exchange(stage, "@alpha one", "first")
     for before, after in (("first", "second"), ("second", "third")):
         stage.model.reply(text(after))
@@ -219,6 +226,11 @@ async def test_a_repeat_reaction_runs_the_message_of_an_answer_again_and_again(s
         await stage.posted(root, after)
         await stage.said(root)
         assert before not in read(stage)
+    await exchange(stage, "two", "fourth", root)
+    async with aclosing(await inspect_run_store(url)) as runs, aclosing(await open_store(url)) as logs:
+        audit = await check(runs, logs)
+    assert audit.violations == ()
+    assert (audit.tally.accepted, audit.tally.delivered) == (4, 4)
 
 
 async def test_the_slash_command_begins_shows_and_stops_runs(stage):
@@ -236,3 +248,27 @@ async def test_the_slash_command_begins_shows_and_stops_runs(stage):
     (root,) = [m for m in stage.slack.workspace.messages(channel) if m.text.startswith("💬")]
     assert root.by_bot
     await stage.posted(root.ts, "🛑 Stopped by Ana.")
+
+
+@pytest.mark.parametrize("kind", ["threads", "single"])
+async def test_commands_work_in_direct_messages(model, tmp_path, kind):
+    async with service_fixture(model, tmp_path, slack_config=SlackConfig(dm=kind)) as stage:
+        channel = await stage.ana.open_dm("alpha")
+
+        async def posted(part: str) -> WorkspaceMessage:
+            return await stage.slack.until(
+                lambda ws: next((m for m in ws.messages(channel) if m.by_bot and part in m.text), None)
+            )
+
+        stage.model.reply(text("first"))
+        root = await stage.ana.dm("alpha", "one")
+        answer = await posted("first")
+        stage.model.reply(text("second"))
+        await stage.ana.react(channel, answer.ts, "repeat")
+        await posted("“one” runs again.")
+        await posted("second")
+        assert "first" not in read(stage)
+        await stage.ana.dm("alpha", "!rewind", thread=root if kind == "threads" else None)
+        await posted("⏪ Rewound by 1 message and 1 answer.")
+        await stage.ana.dm("alpha", "!fork", thread=root if kind == "threads" else None)
+        await posted("🍴 This conversation continues in a new thread, too")

@@ -15,6 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from structlog.testing import capture_logs
 
 from connector import ConnectionRefused, HttpTransport
+from connector.events import SlashCommand
 from connector.inbound.dispatcher import Dispatcher, Reply
 from connector.inbound.intake import NotNow
 from connector.protocols import SlackOptions
@@ -200,8 +201,12 @@ class Intake:
             raise NotNow
         self.count += 1
 
+    async def on_command(self, command: SlashCommand, _: object) -> str | None:
+        await self.accept()
+        return f"{command.text}?" if command.name == "/agent" else None
+
     options = SlackOptions()
-    on_message = on_edit = on_deletion = on_reaction = on_stop = on_view = accept
+    on_message = on_edit = on_deletion = on_reaction = on_stop = on_view = on_shortcut = on_rating = accept
 
 
 def dispatcher_of(intake: Intake) -> Dispatcher:
@@ -233,6 +238,14 @@ BODIES = st.one_of(
 @given(BODIES)
 def test_every_body_is_acknowledged(body):
     assert asyncio.run(dispatcher_of(Intake()).receive(body)) == Reply(200)
+
+
+async def test_the_answer_to_our_slash_command_is_in_the_acknowledgement():
+    body = {"command": "/agent", "text": " status ", "user_id": "U1", "channel_id": "C1", "team_id": "T1"}
+    answer = {"response_type": "ephemeral", "text": "status?"}
+    assert await dispatcher_of(Intake()).receive(body) == Reply(200, answer)
+    assert await dispatcher_of(Intake(is_closing=True)).receive(body) == Reply(503)
+    assert await dispatcher_of(Intake()).receive({**body, "command": "/other"}) == Reply(200)
 
 
 async def test_an_event_that_the_intake_cannot_accept_is_requested_again():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from service_process import run_command
 
 from connector.protocols import InboxEntry, StateChanges
 from orchestrator_interactive.interactions import InteractionStack
+from orchestrator_interactive.interactions.feedback import FeedbackState, feedback, rate
 from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.loop.injection_queue import Injection, Talk, injection_row, talk_row
@@ -209,3 +211,15 @@ async def test_a_service_goes_on_after_the_erasure_of_a_person(  # noqa: PLR0917
     shown = await run_command("conversations", "show", root, *options, env=store)
     assert "1 messages of U0ANA were erased" in shown.output
     assert b"4711" not in (tmp_path / "kept.db").read_bytes()
+
+
+async def test_the_ratings_of_a_person_lose_their_name_and_comment(opened):
+    async with opened("sqlite") as stored:
+        await stored.deliver((ANA, "one", 1))
+        key, rating = stored.stack.key, FeedbackState("r1", "T:C:1.5", "", ANA.id, -1, 10.0, "It is wrong.")
+        await rate(stored.logs, key, rating)
+        await rate(stored.logs, key, replace(rating, id="r2", user=BEN.id, comment="No."))
+        await erase(ANA.id, stored.logs, stored.runs)
+        found = [entry.state async for entry in feedback(stored.logs, key)]
+    ratings = [state for state in found if isinstance(state, FeedbackState)]
+    assert [(each.user, each.reward, each.comment) for each in ratings] == [("", -1, ""), (BEN.id, -1, "No.")]
