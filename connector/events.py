@@ -322,7 +322,7 @@ class RequestForm:
 
     @property
     def metadata(self) -> str:
-        """What the form sends back."""
+        """The data that the form sends back."""
         return " ".join([str(self.address), self.ts, self.at, *map(str, self.chosen)])
 
 

@@ -364,17 +364,17 @@ ALLOW, DENY = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class PersonRequest:
-    """What a run asks people in its thread: to approve a tool call, or a question.
+    """A request of a run to people in its thread: to approve a tool call, or to answer a question.
 
     Args:
         id: identity within the run, such as the id of a tool call.
-        digest: of what an approval allows, such as the arguments of a call. A request with a known id and another
+        digest: of the subject of an approval, such as the arguments of a call. A request with a known id and another
             digest voids the earlier one.
         title: one line of plain text.
         details: Markdown; blank: none.
         risk: why people are asked, in one line; blank: not said.
-        options: what people can choose; of an approval, "Allow" and "Deny".
-        approvers: who may answer: `owner` (of the run), `participants`, `anyone`, or ids of users.
+        options: the choices of people; of an approval, "Allow" and "Deny".
+        approvers: users that may answer: `owner` (of the run), `participants`, `anyone`, or ids of users.
         needed: how many people must choose the first option; one other choice is enough.
         always: scopes for which the first option can be chosen for good, and their labels.
         timeout_s: time for an answer, in seconds.
@@ -403,7 +403,7 @@ class PersonRequest:
 
 
 # How a request ended: a person clicked, or wrote a text in a form; a message in the thread answered it; its time was
-# over; or nobody can answer it any more.
+# over; or it can no longer be answered.
 AnswerKind = Literal["click", "message", "deadline", "void"]
 
 
@@ -448,10 +448,10 @@ class People(Protocol):
         """Answer a request that takes text: the agent reads the answer as a message."""
 
     def is_waiting(self, request_id: str) -> bool:
-        """Return whether what a request is about has certainly not begun."""
+        """Return whether the subject of a request has certainly not begun."""
 
     async def start(self, request_id: str, digest: str) -> str | None:
-        """Record that what a request is about begins now, for good.
+        """Record that the subject of a request begins now, for good.
 
         Returns why it must not begin: the digest has no valid approval, or it has begun before. `None`: it may begin,
         or no request has this id.

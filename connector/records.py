@@ -251,7 +251,7 @@ class RequestRecord:
         deadline_s: in seconds since the epoch.
         votes: users who chose the first option while more people are needed.
         answer: `None`: it waits for one.
-        has_begun: whether what it is about has begun.
+        has_begun: whether its subject has begun.
         ts: of the message with its buttons; blank: not known.
         is_settled: whether the message shows the answer.
     """
@@ -309,7 +309,7 @@ class RunRecord:
         is_over: whether its last post is in the outbox; it then does no more work and accepts no messages.
         announced_seq: sequence number of the last pending message counted in the stop notice.
         consents: by the user who mentioned the bot, whether the owner of the run lets them steer it.
-        requests: what it asks people, by key.
+        requests: its requests to people, by key.
         pending_cleanup: the artifacts to remove and the notices to post of earlier runs.
         was_taken_over: whether another process owned it before.
         gap: it began before a backup that was restored, or with a message from it; it may have gone on since.

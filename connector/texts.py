@@ -168,7 +168,7 @@ def answered_already(answer: str) -> str:
 
 
 def not_your_request(who: str) -> str:
-    """Refuse an answer, in Slack's markup; `who` names those who may give it."""
+    """Refuse an answer, in Slack's markup; `who` names the users that may give it."""
     return f"You may not answer this; {who} may."
 
 

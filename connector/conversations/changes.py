@@ -155,7 +155,7 @@ async def apply_consent(state: ConversationState, entry: InboxEntry, consent: Co
 
 
 async def apply_click(state: ConversationState, entry: InboxEntry, click: RequestClick) -> None:
-    """Apply an answer to a request of the active run. Every click takes effect, or its user is told why not."""
+    """Apply an answer to a request of the active run. Every click takes effect, or its user reads why not."""
     run, text = state.run, texts.NO_REQUEST
     if run is not None and run.record.id == click.run and not run.is_over:
         text = await run.requests.click(click, {entry.seq: "done"})

@@ -1,4 +1,4 @@
-"""What people see of a request: its message with buttons, the answer in its place, and the form for own words."""
+"""The appearance of a request: its message with buttons, the answer in its place, and the form for own words."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def outcome_of(record: RequestRecord) -> str:
     request, answer = record.request, record.answer
     if answer is None:
         return "It waits for an answer."
-    by = escape(" and ".join(answer.names)) or "nobody"
+    by = escape(" and ".join(answer.names)) or "no one"
     chosen = escape(", ".join(request.options[place] for place in answer.chosen))
     at = _moment(answer.at_s)
     text = f": “{escape(one_line(answer.text, _REASON_CHARS))}”" if answer.text else ""
@@ -77,7 +77,7 @@ def outcome_of(record: RequestRecord) -> str:
         case "void":
             said = f"⚪ {escape(answer.text)}"
         case "deadline":
-            said = f"⌛ Nobody answered in time. {chosen or 'There is no answer'}."
+            said = f"⌛ No one answered in time. {chosen or 'There is no answer'}."
         case "message":
             said = f"💬 Answered in the thread · {at}"
         case _ if not request.is_approval:
@@ -117,7 +117,7 @@ def form(wanted: RequestForm) -> dict[str, Any]:
 
 
 def who_may(request: PersonRequest, owner: str) -> str:
-    """Name those who may answer, in Slack's markup, for the middle of a sentence."""
+    """Name the users that may answer, in Slack's markup, for the middle of a sentence."""
     return _who(request, owner).replace("Everyone", "everyone")
 
 

@@ -38,7 +38,8 @@ class Requests:
     """The requests of one run; implements `connector.protocols.People`.
 
     A request is stored with the run's record in one step with the message that shows it. So is its answer, before the
-    run gets it, and the moment from which what it allows may have an effect. A later owner of the run finds all three.
+    run gets it, and the moment from which the approved call may have an effect. A later owner of the run finds all of
+    them.
 
     Args:
         record: returns the run's record, and `keep` replaces the requests in it.
@@ -157,7 +158,7 @@ class Requests:
         self._show_answer(record.key)
 
     async def click(self, click: RequestClick, closed: Mapping[int, End]) -> str:
-        """Apply a person's answer. Return what to tell this person; blank: the answer took effect, and is stored.
+        """Apply a person's answer. Return the reply to this person; blank: the answer took effect, and is stored.
 
         `closed` is stored with it.
         """
@@ -169,7 +170,7 @@ class Requests:
         allows = click.chosen == (ALLOW,)
         by = (*record.votes, click.by) if allows else (click.by,)
         names = tuple([await self._background.users.known_name_of(user) for user in by])
-        if self._record().requests[click.key].answer is not None:  # its time or its run was over meanwhile
+        if self._record().requests[click.key].answer is not None:  # its time or its run was over in the meantime
             return texts.TOO_LATE
         if allows and len(by) < record.request.needed:
             self._set(replace(self._record().requests[click.key], votes=by))
@@ -215,12 +216,12 @@ class Requests:
                 self._background.spawn(self._store(record.key, PersonAnswer("message")))
 
     def is_waiting(self, request_id: str) -> bool:
-        """Return whether what a request is about has certainly not begun."""
+        """Return whether the subject of a request has certainly not begun."""
         found = [each for each in self._record().requests.values() if each.request.id == request_id]
         return bool(found) and not any(each.has_begun for each in found)
 
     async def start(self, request_id: str, digest: str) -> str | None:
-        """Record that what a request is about begins now, for good; see `connector.protocols.People`."""
+        """Record that the subject of a request begins now, for good; see `connector.protocols.People`."""
         found = [each for each in self._record().requests.values() if each.request.id == request_id]
         found = [each for each in found if each.request.is_approval]
         if not found:
@@ -253,7 +254,7 @@ class Requests:
                 self._show_answer(record.key)
 
     def on_posted(self, part: str, ts: str) -> None:
-        """Note the ts of a message; blank: Slack rejected it, so that nobody can answer."""
+        """Note the ts of a message; blank: Slack rejected it, so it cannot be answered."""
         key = part.removeprefix(_PART)
         if part == key or (record := self._record().requests.get(key)) is None:
             return
@@ -272,7 +273,7 @@ class Requests:
                 self._background.spawn(self._settle(key))
 
     async def _settle(self, key: str) -> None:
-        """Replace the buttons by the answer, or show who has allowed it so far: one edit at a time, the latest last."""
+        """Replace the buttons by the answer, or show the votes so far. One edit is made at a time, the latest last."""
         record, client = self._record().requests[key], self._background.client
         address, owner = self._address(key), self.owner
 

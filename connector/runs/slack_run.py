@@ -238,7 +238,7 @@ class SlackRun:
         self.requests.on_posted(part, ts)
 
     def _on_requests(self) -> None:
-        """Show what the run waits for. Meanwhile it needs no slot."""
+        """Show the requests that the run waits for. It needs no slot while it waits."""
         waiting = self.requests.waiting
         self.status.show_waiting(waiting)
         if self.slot is None:

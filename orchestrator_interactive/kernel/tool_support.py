@@ -1,4 +1,4 @@
-"""Support for tools: the call at hand, progress reports, and threads for work that blocks."""
+"""Support for tools: the current call, progress reports, and threads for work that blocks."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ _reporter: ContextVar[_Reporter | None] = ContextVar("reporter", default=None)
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDetails:
-    """What a hook that asks for the approval of a tool call tells people, and whom.
+    """The text for people of a hook that asks for the approval of a tool call, and its addressees.
 
     Args:
         render: returns the arguments as Markdown, in readable form.
@@ -225,7 +225,7 @@ class CallContext:
     Args:
         arguments: as the hooks modified them so far.
         on_awaiting: called when `is_awaiting` changes.
-        approval: what a hook that asks for an approval tells people about the call.
+        approval: the text of a hook that asks people to approve the call.
         decision: how the call was allowed or denied, in JSON types; the log keeps it with the result.
     """
 
@@ -247,7 +247,7 @@ class CallContext:
     def awaiting_person(self, on_message: Callable[[], object] | None = None) -> Iterator[None]:
         """Report that the enclosed code waits for a person.
 
-        `on_message` is called if a message to the agent arrives meanwhile: it answers what the code waits for.
+        `on_message` is called if a message to the agent arrives in that time: it is the awaited answer.
         """
         self._waits, self._on_message = self._waits + 1, on_message
         self.on_awaiting()

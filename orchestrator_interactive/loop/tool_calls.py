@@ -214,7 +214,7 @@ class ToolExecutor:
             await self._route_hook_results(heard)
 
     def _are_delaying_messages(self, executions: Collection[ToolExecution]) -> bool:
-        """Return whether messages wait only for calls that wait for a person, and answer none of these."""
+        """Return whether messages wait only for calls that wait for a person, and are not their answer."""
         if not self._run.inbox.pending or not all(execution.context.is_awaiting for execution in executions):
             return False
         are_answered = [execution.context.take_message() for execution in executions]

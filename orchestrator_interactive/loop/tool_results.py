@@ -231,7 +231,7 @@ def late_results_row(rows: Sequence[Row]) -> Row:
 def lost_results_row(rows: Iterable[Row], repeated: Collection[str] = ()) -> Row | None:
     """Return the row for postponed calls whose process ended before their results; None if there are none.
 
-    `repeated` are the ids of those that are made again.
+    `repeated` are the ids of calls that are made again.
     """
     pending = {call_id: row for call_id, row in _unfinished(rows).items() if call_id not in repeated}
     lost = [

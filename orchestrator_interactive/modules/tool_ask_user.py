@@ -36,7 +36,7 @@ class _Input(Options):
         "", description="Id of the only person who is asked and sees the question, such as U123. Blank: everybody."
     )
     minutes: float | None = Field(None, gt=0, le=_WEEK_S / 60, description="How long to wait for the answer.")
-    default: str | None = Field(None, description="The option that applies if nobody answers in time.")
+    default: str | None = Field(None, description="The option that applies if no one answers in time.")
 
     @model_validator(mode="after")
     def _options_are_usable(self) -> _Input:
@@ -57,7 +57,7 @@ class AskUserTool:
 
     name = "ask_user"
     description = (
-        "Ask the people in the thread a question and wait for the answer. Use it when you cannot go on without a "
+        "Ask the people in the thread a question and wait for the answer. Use it when you cannot continue without a "
         "decision of theirs. Never use it to ask for permission to call a tool: that is asked by itself."
     )
     repeatable: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class AskUserTool:
             return ToolResult(success=False, error={"message": str(e)})
         ask = self._coordinator.get_capability("people.ask")
         if ask is None:
-            problem = "Nobody can be asked here. Decide yourself, and say in your answer what you assumed."
+            problem = "No one can be asked here. Decide yourself, and say in your answer what you assumed."
             return ToolResult(success=False, error={"message": problem})
         timeout_s = self._deadline_s if wanted.minutes is None else 60 * wanted.minutes
         return ToolResult(

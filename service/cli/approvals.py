@@ -1,4 +1,4 @@
-"""The commands `amplifier-slack approvals …`: check the rules, list what waits, and revoke what is always allowed."""
+"""The commands `amplifier-slack approvals …`: check the rules, list pending requests, and revoke rules of people."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WHO = {
 
 @click.group()
 def approvals() -> None:
-    """Check and list what needs the approval of people, and what they allowed for good."""
+    """Check the approval rules, and list pending requests and the rules that people made."""
 
 
 @approvals.command()
@@ -81,7 +81,7 @@ def _arguments(given: str) -> dict[str, Any]:
 async def _checked(
     instance: InstanceConfig, environment: Environment, name: str, arguments: dict[str, Any], facts: CallFacts
 ) -> str:
-    """Print the decision about a call, and what people would see; return its level."""
+    """Print the decision about a call, and the text for people; return its level."""
     from orchestrator_interactive.interactions.stores import MemoryStore  # noqa: PLC0415 - they take long
     from orchestrator_interactive.modules import hooks_approval  # noqa: PLC0415
     from orchestrator_interactive.modules.hooks_approval.policy import ApprovalOptions  # noqa: PLC0415
@@ -89,7 +89,7 @@ async def _checked(
 
     hook = next((each for each in instance.hooks if each.module == _MODULE), None)
     if hook is None:
-        click.echo(f"allow: {facts.instance} has no {_MODULE}, so nobody is asked. Add it to `hooks`.")
+        click.echo(f"allow: {facts.instance} has no {_MODULE}, so no one is asked. Add it to `hooks`.")
         return "allow"
     with tempfile.TemporaryDirectory() as folder:
         plan = mount_plan(
@@ -119,7 +119,7 @@ def _whom(decision: Decision, deadline_s: float) -> str:
 @approvals.command("list")
 @with_store
 async def list_(access: StoreAccess) -> None:
-    """List what waits for an answer, and what people have allowed for good."""
+    """List the requests that wait for an answer, and the rules of “Always allow”."""
     from service.sessions.people import AlwaysRules  # noqa: PLC0415 - it takes long
 
     async with aclosing(await inspect_run_store(access.url)) as store:
@@ -143,7 +143,7 @@ async def list_(access: StoreAccess) -> None:
 @click.argument("rule")
 @with_store
 async def revoke(access: StoreAccess, rule: str) -> None:
-    """Revoke what people have allowed for good. RULE is an id that `list` prints."""
+    """Revoke a rule of “Always allow”. RULE is an id that `list` prints."""
     from service.sessions.people import AlwaysRules  # noqa: PLC0415 - it takes long
 
     async with aclosing(await inspect_run_store(access.url)) as store, audit_log(access.audit_log) as record:

@@ -58,7 +58,7 @@ class InProcessSessionManager:
         anthropic_api_key: key for each Anthropic provider without its own.
         observe: follows the model and tool calls of every session.
         notify: stores a note for an instance (its name), a conversation (its id), with a text; see `service.notify`.
-        rules: the rules that people made by “Always allow”; `None`: sessions ask nobody.
+        rules: the rules that people made by “Always allow”; `None`: sessions cannot ask people.
     """
 
     def __init__(  # noqa: PLR0913 - the last four have defaults

@@ -81,7 +81,7 @@ class SessionPeople:
 
     Args:
         key: the session's log.
-        people: returns the people of the active run; `None`: nobody can be asked.
+        people: returns the people of the active run; `None`: no one can be asked.
         rules: the rules of all workspaces.
         without_secrets: removes secrets from a text for people.
     """
@@ -137,16 +137,16 @@ class SessionPeople:
     ) -> str:
         """Ask people; return "Allow", or "Deny" with a reason for the model. See `ApprovalSystem`.
 
-        What fails is denied, whatever the default is.
+        A failure denies, with any default.
         """
         with ErrorBoundary(log, "approval.not_asked"):
             return await self._decided(prompt, options, timeout, default)
-        return "Deny: Nobody could be asked, so it is denied."
+        return "Deny: No one could be asked, so it is denied."
 
     async def _decided(self, prompt: str, options: list[str], timeout_s: float, default: str) -> str:
         people, call = self._people(), current_call.get()
         if people is None:
-            return "Deny: No run is active, so nobody can be asked."
+            return "Deny: No run is active, so no one can be asked."
         request = await self._request(prompt, timeout_s, default, call)
         always = next((each for each in options if each.lower() == _ALLOW_ALWAYS), "")
         if always and not request.always:  # of another hook, which remembers the answer itself
@@ -199,7 +199,7 @@ class SessionPeople:
         """Ask a question, and return the answer as a sentence for the model."""
         people, call = self._people(), current_call.get()
         if people is None or call is None:
-            return "Nobody can be asked now. Decide yourself, and say in your answer what you assumed."
+            return "No one can be asked now. Decide yourself, and say in your answer what you assumed."
         request = PersonRequest(
             call.id,
             _digest(_QUESTION, {"question": question, "options": options}),
@@ -237,7 +237,7 @@ def _denial(answer: PersonAnswer) -> str:
             by = " and ".join(answer.names) or "A person"
             return f"{by} denied it" + (f", and says: {answer.text}" if answer.text else ".")
         case "deadline":
-            return "Nobody answered in time, so it is denied. Do not repeat it; say what you would have done."
+            return "No one answered in time, so it is denied. Do not repeat it; say what you would have done."
     return f"It was not approved: {answer.text}"
 
 
@@ -247,9 +247,9 @@ def _answer_text(answer: PersonAnswer, options: tuple[str, ...]) -> str:
         case "message":
             return "They answered with a message, which follows."
         case "deadline" if chosen:
-            return f"Nobody answered in time. By default: {chosen}"
+            return f"No one answered in time. By default: {chosen}"
         case "deadline":
-            return "Nobody answered in time. Decide yourself, and say in your answer what you assumed."
+            return "No one answered in time. Decide yourself, and say in your answer what you assumed."
         case "void":
             return f"There is no answer: {answer.text}"
     return f"{by} answered: {chosen or answer.text}" + (f" ({answer.text})" if chosen and answer.text else "")

@@ -25,7 +25,7 @@ class SessionRun:
     """
 
     def __init__(self, people: People | None = None, *, is_resumed: bool = False) -> None:
-        """`people` are those whom the run may ask; `None`: nobody."""
+        """`people` are those whom the run may ask; `None`: no one."""
         self.people = people
         self.is_resumed = is_resumed
         self._stop = CancellationToken()

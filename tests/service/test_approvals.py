@@ -158,8 +158,8 @@ async def test_nobody_answers_in_time(serve, thread, model, written):
         await thread.begin(service)
         question = await thread.until_said("Allow write_file?")
         await thread.answered()
-        assert "Denied: Nobody answered in time" in results(model.bodies[-1])
-        await thread.until_shown(question, "⌛ Nobody answered in time. Deny")
+        assert "Denied: No one answered in time" in results(model.bodies[-1])
+        await thread.until_shown(question, "⌛ No one answered in time. Deny")
         assert written() == {}
         assert await service.ended(signal.SIGTERM) == 0
 

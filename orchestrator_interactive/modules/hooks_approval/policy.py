@@ -32,7 +32,7 @@ class ApprovalRule(Options):
         tool, instance, channel, person: patterns with `*` and `?`; `person` is the user for whom the run works.
         arguments: by the name of an argument, a regular expression that must be found in its text.
         level: what applies.
-        approvers: those who may answer, in place of the general ones.
+        approvers: users that may answer, in place of the general ones.
         name: for people and logs; default: its position and its tool.
     """
 
@@ -78,7 +78,7 @@ class ApprovalOptions(Options):
         destructive: what applies to tools marked `destructive`, if no rule matches. Tools marked `side_effect_free` are
             allowed, and so are those that say that they are not destructive.
         unmarked: what applies to tools that say nothing of this.
-        approvers: who may answer: `owner` of the run, `participants` of the thread, `anyone`, or ids of users.
+        approvers: users that may answer: `owner` of the run, `participants` of the thread, `anyone`, or ids of users.
         deadline_s: time for an answer, in seconds.
         on_deadline: what applies after it.
         always: for which scopes people may allow a tool for good; none: they may not.
@@ -121,7 +121,7 @@ class CallFacts:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What applies to a call, by which rule, and who may answer."""
+    """The level of a call, its rule, and the users that may answer."""
 
     level: Level
     rule: str

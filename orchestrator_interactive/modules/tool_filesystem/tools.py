@@ -214,7 +214,7 @@ class EditFile(FileTool[EditInput]):
         """Return the change as a diff, in Markdown, for people who are to approve it."""
         wanted = validate(self.input_kind, input, self.name)
         old = await run_blocking(self._workspace.root, self._current, wanted.path)
-        if wanted.old_string not in old:  # the call will fail; show what it asks for
+        if wanted.old_string not in old:  # the call will fail; show the given texts
             old, new = wanted.old_string, wanted.new_string
         else:
             new = old.replace(wanted.old_string, wanted.new_string, -1 if wanted.replace_all else 1)

@@ -133,7 +133,7 @@ async def test_the_default_applies_at_the_deadline_and_a_click_is_too_late(chat)
     await asked.click()
     await asked.until_whispered("ana", "This was answered already: Deny.")
     hold.set()
-    await asked.until_shown("⌛ Nobody answered in time. Deny.")
+    await asked.until_shown("⌛ No one answered in time. Deny.")
 
 
 async def test_a_request_with_other_arguments_voids_the_first_one(chat):

@@ -44,7 +44,7 @@ _LOW_RATE_LIMITS = 0.4
 def _config(
     approvals: Mapping[str, Any] | None, instructions: str = "You help.", **options: int
 ) -> dict[str, InstanceConfig]:
-    """Return the instances. `approvals` are the options of `hooks-approval`; `None`: nobody is asked anything."""
+    """Return the instances. `approvals` are the options of `hooks-approval`; `None`: no one is asked."""
     hooks = () if approvals is None else (ModuleConfig(module="hooks-approval", config=dict(approvals)),)
     tools = () if approvals is None else (ModuleConfig(module="tool-ask-user", config={"deadline_s": 20.0}),)
     loop = ModuleConfig(module="loop-interactive", config=options)

@@ -29,7 +29,7 @@ def approved(environment: Any) -> Iterator[str]:
 
 
 def _allows(stored: StoredRequest, environment: Any) -> bool:
-    """Return whether people who may have clicked to allow it."""
+    """Return whether enough allowed users have clicked to allow it."""
     answer, request, observer = stored.data["answer"], stored.data["request"], environment.observer
     if not answer or answer["kind"] != "click" or list(answer["chosen"]) != [0] or not request["is_approval"]:
         return False
