@@ -179,6 +179,9 @@ class Requests:
             return ""
         answer = PersonAnswer("click", click.chosen, by, names, click.text.strip(), click.always)
         await self._store(click.key, answer, closed)
+        if click.response_url:
+            content = answered_content(self._record().requests[click.key])
+            self._background.spawn(self._background.client.respond(click.response_url, content))
         return ""
 
     async def _objection(self, record: RequestRecord, click: RequestClick) -> str:

@@ -56,6 +56,7 @@ _PAUSE_AFTER_LIMIT_S = 1.0
 # Between two rounds of attempts in `retry_until_done`.
 _BETWEEN_ROUNDS = Backoff(2.0, 30.0)
 _UNSENDABLE = "unsendable"
+_RESPONSE_URLS = "https://hooks.slack.com/"
 _PERSONA = ("username", "icon_emoji")
 _CUSTOMIZE = "chat:write.customize"
 
@@ -244,6 +245,24 @@ class SlackClient:
             lambda: {"channel": channel, "ts": ts, "blocks": "[]", **compose().arguments(), "parse": "none"},
             replace(slot, priority=Priority.STATUS),
         )
+
+    async def respond(self, url: str, content: Content) -> None:
+        """Replace the message that only one person sees, at the `response_url` of that person's click.
+
+        Raises:
+            SlackCallFailed: the URL is not Slack's, or the call failed.
+        """
+        session, api = self._client.session, self._client.base_url.partition("/api/")[0]
+        if session is None or not url.startswith((_RESPONSE_URLS, f"{api}/")):
+            raise SlackCallFailed("response_url", "not_slack")
+        body = {"replace_original": True, "text": content.text, "blocks": list(content.blocks)}
+        try:
+            async with session.post(url, json=body, allow_redirects=False) as response:
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            raise SlackCallFailed("response_url", NO_ANSWER) from e
+        if status != HTTPStatus.OK:
+            raise SlackCallFailed("response_url", str(status))
 
     async def upload(self, address: str, content: bytes) -> None:
         """Send a file to its upload address. It is visible only after it is shared.

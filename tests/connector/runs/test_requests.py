@@ -245,6 +245,9 @@ async def test_a_private_question_is_seen_and_answered_by_one_person(chat):
     await thread.contains("🔒 I have asked Ben privately, and wait for the answer.")
     await chat.ben.click("general", whisper.ts, CHOOSE[0])
     assert (await asked.answer).names == ("Ben",)
+    await chat.slack.until(
+        lambda ws: any("☑️ Ben: this" in json.dumps(w.blocks, ensure_ascii=False) for w in ws.whispers(chat.general))
+    )
 
 
 # Hostile input.
