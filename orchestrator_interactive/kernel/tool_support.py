@@ -225,6 +225,7 @@ class CallContext:
     Args:
         arguments: as the hooks modified them so far.
         on_awaiting: called when `is_awaiting` changes.
+        has_begun: whether the tool runs, or has run.
         approval: the text of a hook that asks people to approve the call.
         decision: how the call was allowed or denied, in JSON types; the log keeps it with the result.
     """
@@ -233,6 +234,7 @@ class CallContext:
     name: str
     arguments: dict[str, Any]
     on_awaiting: Callable[[], object]
+    has_begun: bool = False
     approval: ApprovalDetails | None = None
     decision: dict[str, Any] | None = None
     _waits: int = 0

@@ -138,7 +138,7 @@ class ToolExecution:
             return
         if run.is_stopped:
             return
-        self.stage, self._why_cancelled = "running", UNKNOWN_OUTCOME
+        self.stage, self._why_cancelled, self.context.has_begun = "running", UNKNOWN_OUTCOME, True
         run.session_stop.register_tool_start(self.call.id, self.call.name)
         own_s = getattr(tool, "timeout_s", None)
         timeout_s = own_s if isinstance(own_s, int | float) and own_s > 0 else run.options.tool_timeout_s

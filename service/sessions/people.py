@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import structlog
 
@@ -165,12 +166,12 @@ class SessionPeople:
 
     async def _request(self, prompt: str, timeout_s: float, default: str, call: CallContext | None) -> PersonRequest:
         place = ALLOW if default == "allow" else DENY
-        if call is None or call.approval is None:  # by another hook
+        details = None if call is None else call.approval
+        if call is None or details is None:  # by another hook
             title, _, details_text = self._without_secrets(prompt).partition("\n")
             digest = sha256(prompt.encode()).hexdigest() if call is None else _digest(call.name, call.arguments)
-            about = f"hook:{digest[:_NAME_CHARS]}" if call is None else call.id
-            return PersonRequest(about, digest, title, details_text, timeout_s=timeout_s, default=place)
-        details = call.approval
+            return PersonRequest(_about(call, prompt), digest, title, details_text, timeout_s=timeout_s, default=place)
+        call.approval = None  # it is for this request only
         scopes = tuple((each, _SCOPES[each].format(instance=self._key.agent_id)) for each in details.always)
         return PersonRequest(
             call.id,
@@ -218,6 +219,15 @@ class SessionPeople:
             answer = await people.ask(request)
         call.decision = _decision(answer)
         return _answer_text(answer, options)
+
+
+def _about(call: CallContext | None, prompt: str) -> str:
+    """Return the id of a request. Only a request before a call begins is about the call: then it may be repeated."""
+    if call is not None and not call.has_begun:
+        return call.id
+    subject = "hook" if call is None else f"{call.id}:result"
+    # Each request gets an answer of its own: no other one is for the same purpose.
+    return f"{subject}:{sha256(prompt.encode()).hexdigest()[:_NAME_CHARS]}:{uuid4().hex}"
 
 
 def _digest(tool: str, arguments: Mapping[str, Any]) -> str:

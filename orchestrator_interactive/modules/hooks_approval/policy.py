@@ -6,9 +6,9 @@ import json
 import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.loop.tool_call import is_side_effect_free
@@ -59,6 +59,12 @@ class ApprovalRule(Options):
     @classmethod
     def _known_approvers(cls, given: Any) -> Any:
         return _approvers(given)
+
+    @model_validator(mode="after")
+    def _two_can_answer(self) -> Self:
+        if self.level == "ask-two" and self.approvers is not None and _is_one_person(self.approvers):
+            raise ValueError("two people must answer, and 'approvers' names one")
+        return self
 
     def matches(self, tool: str, arguments: Mapping[str, Any], where: CallFacts) -> bool:
         """Return whether the rule applies to a call."""
@@ -153,9 +159,13 @@ def decide(
     return Decision(level, f"default: {why}", _enough(options.approvers, level))
 
 
+def _is_one_person(approvers: tuple[str, ...]) -> bool:
+    return len(set(approvers)) == 1 and approvers[0] not in {"participants", "anyone"}
+
+
 def _enough(approvers: tuple[str, ...], level: Level) -> tuple[str, ...]:
     """Return the approvers; two people are more than the owner."""
-    return ("participants",) if level == "ask-two" and approvers == ("owner",) else approvers
+    return ("participants",) if level == "ask-two" and _is_one_person(approvers) else approvers
 
 
 def text_of(value: Any) -> str:
