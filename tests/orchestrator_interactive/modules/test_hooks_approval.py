@@ -1,0 +1,141 @@
+"""`hooks-approval`: which calls are allowed, denied, or need people, and by which rule."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from agents.after_run import results
+from agents.milestones import soon
+from agents.provider import call, say, use
+from agents.session import Agent, make_agent
+from agents.tools import echo, having
+
+from orchestrator_interactive.config import validate
+from orchestrator_interactive.modules.hooks_approval import ApprovalOptions, CallFacts, decide, mount, preview
+
+RULES = {
+    "rules": [
+        {"tool": "rm", "arguments": {"path": "^/etc", "force": "true"}, "level": "deny"},
+        {"tool": "rm", "channel": "C1", "level": "ask-two"},
+        {"tool": "rm", "instance": "be*", "person": "U7", "level": "allow"},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "facts", "expected"),
+    [
+        ({"side_effect_free": True}, {}, {}, ("allow", "default: it has no side effects", ("owner",))),
+        ({"destructive": False}, {}, {}, ("allow", "default: it is not destructive", ("owner",))),
+        ({"destructive": True}, {}, {}, ("ask", "default: it is destructive", ("owner",))),
+        ({}, {}, {}, ("ask", "default: it does not say whether it is destructive", ("owner",))),
+        ({"side_effect_free": True}, {"path": "/etc/x", "force": True}, {}, ("deny", "rule 1, for rm", ("owner",))),
+        (
+            {"destructive": True},
+            {"path": "/etc/x"},
+            {"channel": "C1"},
+            ("ask-two", "rule 2, for rm", ("participants",)),
+        ),
+        ({"destructive": True}, {}, {"instance": "beta", "person": "U7"}, ("allow", "rule 3, for rm", ("owner",))),
+        (
+            {"destructive": True},
+            {},
+            {"instance": "beta", "person": "U8"},
+            ("ask", "default: it is destructive", ("owner",)),
+        ),
+    ],
+)
+def test_the_first_rule_applies_and_then_the_declaration_of_the_tool(
+    tool: dict[str, Any], arguments: dict[str, Any], facts: dict[str, str], expected: tuple[Any, ...]
+) -> None:
+    decision = decide(ApprovalOptions(**RULES), "rm", arguments, SimpleNamespace(**tool), CallFacts(**facts))
+    assert (decision.level, decision.rule, decision.approvers) == expected
+
+
+def test_a_rule_of_people_overrules_a_question_only() -> None:
+    always = [{"tool": "rm", "id": "r1"}, {"tool": "mv", "id": "r2", "arguments": {"path": "a"}}]
+    options = ApprovalOptions(destructive="ask")
+    tool: Any = SimpleNamespace(destructive=True)
+    asked = decide(options, "rm", {}, tool, CallFacts())
+    assert asked.unless_allowed(always, "rm", {}).rule == "always: r1"
+    assert asked.unless_allowed(always, "cp", {}) == asked
+    assert asked.unless_allowed(always, "mv", {"path": "b"}) == asked
+    assert asked.unless_allowed(always, "mv", {"path": "a"}).level == "allow"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"rules": [{"level": "ask", "arguments": {"path": "("}}]}, "is no regular expression"),
+        ({"rules": [{"level": "ask", "approvers": ["ana"]}]}, "'ana' is neither a user id"),
+        ({"rules": [{"level": "ask-two", "approvers": ["U1"]}]}, "two people must answer"),
+        ({"rules": [{"level": "maybe"}]}, "rules.0.level"),
+        ({"approvers": []}, "name at least one approver"),
+        ({"deadline_s": 0}, "deadline_s"),
+        ({"aproves": "owner"}, "there is no 'aproves'"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match="hooks-approval: ") as refused:
+        validate(ApprovalOptions, options, "hooks-approval")
+    assert problem in str(refused.value)
+
+
+async def guarded(options: dict[str, Any], **capabilities: Any) -> Agent:
+    """An agent that calls `rm`, with the hook."""
+    agent = await make_agent(call(use("rm", "a", path="x")), say("ok"), tools=[having(echo("rm"), destructive=True)])
+    for name, capability in capabilities.items():
+        agent.coordinator.register_capability(f"approvals.{name}", capability)
+    await mount(agent.coordinator, options)
+    return agent
+
+
+async def broken() -> Any:
+    raise OSError("the store is gone")
+
+
+async def hanging() -> Any:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("options", "capabilities", "expected"),
+    [
+        ({}, {}, "No approval system is available"),
+        ({"destructive": "deny"}, {}, "rm is not allowed here (default: it is destructive)."),
+        ({}, {"always": broken}, "It could not be decided"),
+        ({}, {"facts": lambda: 1 / 0}, "It could not be decided"),
+    ],
+)
+async def test_what_is_not_decided_or_not_asked_is_denied(options: Any, capabilities: Any, expected: str) -> None:
+    agent = await guarded(options, **capabilities)
+    agent.coordinator.approval_system = None
+    assert await soon(agent.session.execute("go")) == "ok"
+    (result,) = (await results(agent)).values()
+    assert expected in result
+
+
+async def test_the_log_keeps_each_decision() -> None:
+    agent = await guarded({"rules": [{"tool": "rm", "level": "allow", "name": "fine"}]})
+    assert await soon(agent.session.execute("go", on_progress=agent.progress)) == "ok"
+    row = next(row for row in await agent.context.get_messages() if row["role"] == "tool")
+    assert row["metadata"]["approval"] == {"level": "allow", "rule": "fine"}
+    assert agent.complete()["tools"][0]["approval"] == {"level": "allow", "rule": "fine"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"path": "a.txt"}, "*path*: `a.txt`"),
+        ({"command": "rm -rf a\nrm -rf b"}, "*command*:\n```\nrm -rf a\nrm -rf b\n```"),
+        ({"text": "```\nend"}, "*text*:\n````\n```\nend\n````"),
+        ({"n": 3, "on": True, "list": [1]}, "*n*: `3`\n*on*: `true`\n*list*:\n```\n[\n  1\n]\n```"),
+        ({"a b": " "}, '"a b": (blank)'),
+        ({}, "(It has no arguments.)"),
+    ],
+)
+async def test_arguments_are_shown_in_readable_form(arguments: dict[str, Any], shown: str) -> None:
+    assert await preview(None, arguments) == shown
