@@ -141,9 +141,14 @@ function textInput({ type, action_id, multiline, placeholder, initial_value: ini
   return field;
 }
 
-/** A button that opens a list below it; Esc and the loss of focus close it. */
+/** A button that opens a list below it, or above it if there is no room; Esc and the loss of focus close it. */
 export function dropdown(name, actionId, content, label, items) {
   const menu = h("details", { class: name, testid: actionId && `action-${actionId}` }, h("summary", { class: "block-button", "aria-label": label, title: label }, content), h("div", { class: "overflow-menu" }, items));
+  menu.addEventListener("toggle", () => {
+    menu.classList.remove("up");
+    const pane = menu.closest(".scroller, .home, .modal-body")?.getBoundingClientRect();
+    menu.classList.toggle("up", menu.open && menu.lastElementChild.getBoundingClientRect().bottom > pane?.bottom);
+  });
   menu.addEventListener("focusout", (event) => menu.contains(event.relatedTarget) || (menu.open = false));
   menu.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !menu.open) return;
