@@ -25,6 +25,7 @@ from local_slack.delivery.faults import (
 )
 from local_slack.delivery.recorder import Recorder
 from local_slack.delivery.socket_mode import DisconnectReason
+from local_slack.methods.app import Shortcut
 from local_slack.methods.rate_limits import MethodRateLimiter, PerChannel, PerMinute
 from local_slack.methods.web_api import SLACK_LIMITS
 from local_slack.server import LocalSlack
@@ -73,6 +74,7 @@ __all__ = [
     "RetrySchedule",
     "Rules",
     "ServerError",
+    "Shortcut",
     "SlackRefused",
     "SlowResponse",
     "Workspace",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from local_slack.methods.app import Shortcut
 from local_slack.methods.web_api import SLACK_LIMITS
 from local_slack.server import LocalSlack
 from local_slack.web.loopback import is_loopback
@@ -81,6 +82,17 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
+def _shortcuts(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[Shortcut, ...]:
+    def shortcut(text: str) -> Shortcut:
+        callback_id, kind, name = (*text.split(":", 2), "", "")[:3]
+        return Shortcut(callback_id, name, cast("Any", kind))
+
+    try:
+        return tuple(map(shortcut, given))
+    except ValueError as e:
+        raise click.BadParameter(str(e)) from e
+
+
 @click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
 @click.option("--host", default="127.0.0.1", show_default=True, callback=_loopback_host, help="Loopback only.")
 @click.option("--port", default=8040, show_default=True, type=click.IntRange(0, 65535), help="0 selects a free port.")
@@ -99,6 +111,15 @@ def _names(_context: click.Context, _option: click.Parameter, names: str) -> tup
     "--teams", default="Playground", show_default=True, callback=_names, help="Workspaces, separated by commas."
 )
 @click.option("--apps", default="", callback=_names, help="Other apps that post, separated by commas.")
+@click.option("--command", "commands", multiple=True, metavar="/NAME", help="A slash command of the app; repeatable.")
+@click.option(
+    "--shortcut",
+    "shortcuts",
+    multiple=True,
+    callback=_shortcuts,
+    metavar="ID:TYPE:NAME",
+    help="A shortcut of the app, of the type message or global; repeatable.",
+)
 @click.option("--scene", type=click.Path(dir_okay=False, path_type=Path), help="Begin with the messages of this file.")
 @click.option("--deliver-to", metavar="URL", help="Send events to this request URL, not over Socket Mode.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the record as JSON lines.")
@@ -117,6 +138,8 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
     channels: tuple[str, ...],
     teams: tuple[str, ...],
     apps: tuple[str, ...],
+    commands: tuple[str, ...],
+    shortcuts: tuple[Shortcut, ...],
     scene: Path | None,
     deliver_to: str | None,
     record: Path | None,
@@ -139,6 +162,8 @@ def main(  # noqa: PLR0913, PLR0917 - one argument per option
             channels=channels,
             teams=teams,
             apps=apps,
+            commands=commands,
+            shortcuts=shortcuts,
             request_url=deliver_to,
             limits=None if no_limits else SLACK_LIMITS,
         )

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from local_slack.json_limits import Json
     from local_slack.workspace.messages import Channel
     from local_slack.workspace.people import Bot, Directory, Person
+    from local_slack.workspace.views import View
     from local_slack.workspace.workspace import Workspace
+
+    Choice = str | Sequence[str] | None
 
 _AT_NAME = re.compile(r"(?<![\w<@])@([a-z0-9][a-z0-9._-]*)")
 
@@ -124,13 +127,47 @@ class PersonClient(_Client):
     async def unreact(self, channel: str, ts: str, name: str) -> None:
         await self.call("reactions.remove", channel=channel, timestamp=ts, name=name)
 
-    async def click(self, channel: str, ts: str, action_id: str, value: str | None = None) -> None:
+    async def click(self, channel: str, ts: str, action_id: str, value: Choice = None, **values: Any) -> None:
         """Press a button of a message, or choose ``value`` in its menu; returns after the app's acknowledgement.
 
-        Raises SlackRefused: ``not_connected`` or ``no_answer`` where Slack shows a warning at the button,
-        ``no_such_action`` if the message has no such button.
+        ``value`` is an option's value or a member's id, a list of them if several can be chosen. ``values`` are those
+        of other inputs of the message, by ``action_id``. Raises SlackRefused: ``not_connected`` or ``no_answer`` where
+        Slack shows a warning at the button, ``no_such_action`` if the message has no such button.
         """
-        await self._post("page/click", {"channel": channel, "ts": ts, "action_id": action_id, "value": value})
+        place = {"channel": channel, "ts": ts}
+        await self._post("page/click", {**place, "action_id": action_id, "value": value, "values": values})
+
+    async def click_home(self, action_id: str, value: Choice = None, **values: Any) -> None:
+        """Press a button of the Home tab, or choose in it; arguments and errors as for ``click``."""
+        await self._post("page/click_home", {"action_id": action_id, "value": value, "values": values})
+
+    async def click_modal(self, action_id: str, value: Choice = None, **values: Any) -> None:
+        """Press a button of the modal that the app shows, or choose in it; arguments and errors as for ``click``."""
+        await self._post("page/click_modal", {"action_id": action_id, "value": value, "values": values})
+
+    @property
+    def home(self) -> View | None:
+        """Return the Home tab that the app has published for this person."""
+        return self._workspace.views.home(self.person.id)
+
+    @property
+    def modal(self) -> View | None:
+        """Return the modal that this person sees, the topmost one."""
+        return self._workspace.views.modal(self.person.id)
+
+    async def command(self, channel: str, text: str, *, thread: str | None = None) -> str | None:
+        """Type a slash command, such as ``/agent status``; returns the ts of the app's answer, None without one.
+
+        Raises SlackRefused: ``unknown_command``, ``not_supported_in_threads``; ``operation_timeout`` or
+        ``dispatch_failed`` if the app does not acknowledge it.
+        """
+        arguments = {"channel": channel, "text": self._composed(text), "thread_ts": thread}
+        ts = (await self._post("page/command", arguments))["ts"]
+        return str(ts) if ts else None
+
+    async def shortcut(self, callback_id: str, channel: str | None = None, ts: str | None = None) -> None:
+        """Use a shortcut on a message; without a message, a global one. Raises SlackRefused ``no_such_shortcut``."""
+        await self._post("page/shortcut", {"callback_id": callback_id, "channel": channel, "ts": ts})
 
     async def stop_session(self, channel: str, thread_ts: str) -> None:
         """Press the Stop button that Slack shows while an agent works in a thread."""
@@ -159,8 +196,9 @@ class PersonClient(_Client):
         """
         await self._post("page/submit_view", {"values": values})
 
-    async def close_modal(self) -> None:
-        await self._post("page/close_view", {})
+    async def close_modal(self, *, clear: bool = False) -> None:
+        """Close the modal; with ``clear``, also those below it."""
+        await self._post("page/close_view", {"clear": clear})
 
     def _composed(self, text: str) -> str:
         return _AT_NAME.sub(self._mention, text)

@@ -22,7 +22,7 @@ from local_slack.delivery.faults import DeliveryFaults, Faults
 from local_slack.delivery.http_delivery import HttpDelivery, Signer
 from local_slack.delivery.recorder import Recorder
 from local_slack.delivery.socket_mode import SocketModeEndpoint
-from local_slack.methods.app import EVERY_SCOPE, App
+from local_slack.methods.app import EVERY_SCOPE, App, Command, Shortcut, commands_in, shortcuts_in
 from local_slack.methods.rate_limits import Limit, MethodRateLimiter
 from local_slack.methods.web_api import SLACK_LIMITS, WebApi
 from local_slack.web.control import Control
@@ -56,8 +56,9 @@ class LocalSlack(InstalledTeam):
     ``bot_channels``, by default of all channels; its app is installed in all ``teams``, subscribed to ``events``
     and has the ``scopes``. ``apps`` are other apps, which only post. With a ``request_url`` the app gets events
     over HTTP, signed with the ``signing_secret``; the challenge is sent before the first event. ``limits`` apply
-    to the app only and are Slack's by default; None turns them off. ``clock`` gives the time of messages and
-    limits. Entering it raises PortInUse or NotLoopback.
+    to the app only and are Slack's by default; None turns them off. ``commands`` such as ``/agent`` and ``shortcuts``
+    are added to those of the ``manifest``. ``clock`` gives the time of messages and limits. Entering it raises
+    PortInUse or NotLoopback.
     """
 
     def __init__(  # noqa: PLR0913 - all have defaults
@@ -82,6 +83,8 @@ class LocalSlack(InstalledTeam):
         scopes: Collection[str] = EVERY_SCOPE,
         agent_view: bool = True,
         manifest: Mapping[str, Any] | None = None,
+        commands: Iterable[str] = (),
+        shortcuts: Iterable[Shortcut] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         people = people if isinstance(people, Mapping) else tuple(people)
@@ -99,12 +102,21 @@ class LocalSlack(InstalledTeam):
         self._http: HttpDelivery | None = None
         self._first_request_url = request_url
         bot_user, url = directories[0].bot, lambda: self._http.url if self._http else None
-        self._slack_app = App(bot_user, frozenset(events), frozenset(scopes), agent_view, manifest, url)
+        self._slack_app = App(
+            bot_user,
+            frozenset(events),
+            frozenset(scopes),
+            agent_view,
+            manifest,
+            url,
+            (*commands_in(manifest or {}), *map(Command, commands)),
+            (*shortcuts_in(manifest or {}), *shortcuts),
+        )
         numbers = itertools.count(1)
         self._subscriptions = [Subscription(w, self._delivery, self.record, events, numbers) for w in workspaces]
         self.teams = (self, *(InstalledTeam(workspace, self._connection) for workspace in workspaces[1:]))
-        self._interactivity = Interactivity(self._subscriptions)
-        self._page = PageServer(workspaces, lambda: self.start_command)
+        self._interactivity = Interactivity(self._subscriptions, self._slack_app)
+        self._page = PageServer(workspaces, self._slack_app, lambda: self.start_command)
         self._web_api = WebApi(
             workspaces, self.faults, self.rate_limits, self._slack_app, self._socket_url, self.record.call
         )

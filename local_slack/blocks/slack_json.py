@@ -169,6 +169,20 @@ def view_json(view: View, directory: Directory, values: Json | None = None) -> J
     }
 
 
+def interaction_json(kind: str, person: Person, directory: Directory) -> Json:
+    """Return the fields that all payloads of interactions have in common."""
+    team = directory.team
+    return {
+        "type": kind,
+        "user": {"id": person.id, "username": person.name, "name": person.name, "team_id": team.id},
+        "api_app_id": directory.bot.app_id,
+        "token": VERIFICATION_TOKEN,
+        "team": {"id": team.id, "domain": team.domain},
+        "enterprise": None,
+        "is_enterprise_install": False,
+    }
+
+
 def permalink(team: Team, channel: str, ts: str) -> str:
     return f"https://{team.domain}.slack.com/archives/{channel}/p{ts.replace('.', '')}"
 

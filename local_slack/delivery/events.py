@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json, other_member
+from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json, other_member, view_json
 from local_slack.delivery.delivery import Envelope
 from local_slack.workspace.messages import (
     BotPresence,
@@ -19,6 +19,7 @@ from local_slack.workspace.messages import (
     Posted,
     Reacted,
     SessionChanged,
+    ViewsChanged,
     Whispered,
 )
 from local_slack.workspace.people import Person
@@ -104,6 +105,8 @@ def event_of(change: Change, workspace: Workspace) -> Json:  # noqa: C901, PLR09
             return {"type": "agent_session_changed", **session_json(session), "event_ts": at}
         case BotPresence(online):
             return {"type": "bot_presence", "online": online}
+        case ViewsChanged(user):
+            return views_event(user, workspace)
 
 
 def session_json(session: AgentSession) -> Json:
@@ -116,6 +119,13 @@ def session_json(session: AgentSession) -> Json:
         "text": session.says,
         "prompts": [{"title": title, "message": message} for title, message in session.prompts],
     }
+
+
+def views_event(user: str, workspace: Workspace) -> Json:
+    """Return the Home tab and the modal of a person for the page, each or None; apps get no such event."""
+    views, directory = workspace.views, workspace.directory
+    shown = {"home": views.home(user), "modal": views.modal(user)}
+    return {"type": "views_changed", **{name: view and view_json(view, directory) for name, view in shown.items()}}
 
 
 def mention_of(change: Change, workspace: Workspace) -> Json | None:
@@ -133,8 +143,11 @@ def mention_of(change: Change, workspace: Workspace) -> Json | None:
 
 def sees(member: Member, change: Change, workspace: Workspace) -> bool:
     """Return whether a member receives the event of this change."""
-    if isinstance(change, Whispered):
-        return change.message.only_for == member.id
+    match change:
+        case ViewsChanged(user):
+            return user == member.id
+        case Whispered(message) | Changed(message=message) | Deleted(previous=message) if message.only_for:
+            return message.only_for == member.id
     channel = _channel_of(change)
     return channel is None or member.id in workspace.channel(channel).members
 
@@ -152,7 +165,7 @@ def _channel_of(change: Change) -> str | None:
             return channel.id if channel.is_im else None
         case SessionChanged(session=session):
             return session.channel
-        case BotPresence():
+        case BotPresence() | ViewsChanged():
             return None
 
 
@@ -225,13 +238,13 @@ class Subscription:
         self._record.note("event", envelope=envelope.id, about=envelope.about, team=team.id, event=place)
         self._delivery.offer(envelope)
 
-    async def interact(self, payload: Json) -> Mapping[str, Any]:
-        """Send a click or a submission, wait for its ack, and return the payload of the ack.
+    async def interact(self, payload: Json, kind: str = "interactive") -> Mapping[str, Any]:
+        """Send a click, a submission or a command, wait for its ack, and return the payload of the ack.
 
         Raises SlackRefused with the reason for a missing ack.
         """
         number = f"envelope-{next(self._numbers):06d}"
-        return await self._delivery.ask(Envelope(number, "interactive", payload, accepts_response_payload=True))
+        return await self._delivery.ask(Envelope(number, kind, payload, accepts_response_payload=True))
 
     def notify_rate_limited(self) -> None:
         """Send ``app_rate_limited``: more events within the hour than Slack delivers."""

@@ -115,10 +115,11 @@ class HttpDelivery:
             return f"it cannot be reached ({e})"
 
     async def _send(self, envelope: Envelope) -> None:
-        # An event is JSON, anything else a form with the JSON in `payload`.
+        # An event is JSON, a command a form, anything else a form with the JSON in `payload`.
         body, headers = json.dumps(envelope.payload), {"Content-Type": _JSON}
+        is_command = envelope.type == "slash_commands"
         if envelope.type != "events_api":
-            body, headers = urlencode({"payload": body}), {"Content-Type": _FORM}
+            body, headers = urlencode(envelope.payload if is_command else {"payload": body}), {"Content-Type": _FORM}
         if envelope.attempt:
             headers |= {"X-Slack-Retry-Num": str(envelope.attempt), "X-Slack-Retry-Reason": envelope.reason}
         try:
@@ -130,7 +131,10 @@ class HttpDelivery:
             self._delivery.fail(envelope, reason)
             return
         if 200 <= answer.status < 300:
-            self._delivery.acknowledge(envelope.id, _json_in(answer.content_type, text))
+            payload = _json_in(answer.content_type, text)
+            # A command may be answered with a plain text.
+            is_text = is_command and answer.content_type == "text/plain" and text
+            self._delivery.acknowledge(envelope.id, {"text": text} if is_text else payload)
             return
         self._record.note("refused", envelope=envelope.id, status=answer.status)
         reason = "http_error" if envelope.retried else f"http_{answer.status}"

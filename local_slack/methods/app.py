@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from local_slack.workspace.people import Bot
 
@@ -22,6 +23,48 @@ EVERY_SCOPE = frozenset(
     """.split()  # noqa: SIM905 - as a list it fills a page
 )
 APP_TOKEN_SCOPES = frozenset({"connections:write", "authorizations:read"})
+_SHORTCUT_NAME = 24
+
+
+_COMMAND = re.compile(r"/[a-z0-9_-]{1,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A slash command; ``should_escape``: the app gets mentions and channels in its text as ids, not as names."""
+
+    command: str
+    should_escape: bool = False
+
+    def __post_init__(self) -> None:
+        if not _COMMAND.fullmatch(self.command):
+            raise ValueError(f"{self.command!r}: a command is / and 1 to 31 of a-z, 0-9, _ and -")
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """A shortcut on a message or, as a ``global`` one, next to the composer."""
+
+    callback_id: str
+    name: str
+    type: Literal["message", "global"] = "message"
+
+    def __post_init__(self) -> None:
+        if not self.callback_id or not 0 < len(self.name) <= _SHORTCUT_NAME or self.type not in ("message", "global"):
+            given = f"{self.callback_id}:{self.type}:{self.name}"
+            raise ValueError(
+                f"{given!r}: a shortcut is ID:message:NAME or ID:global:NAME, with a name of 1 to 24 letters"
+            )
+
+
+def commands_in(manifest: Mapping[str, Any]) -> tuple[Command, ...]:
+    listed: Iterable[Mapping[str, Any]] = manifest.get("features", {}).get("slash_commands", ())
+    return tuple(Command(each["command"], bool(each.get("should_escape"))) for each in listed)
+
+
+def shortcuts_in(manifest: Mapping[str, Any]) -> tuple[Shortcut, ...]:
+    listed: Iterable[Mapping[str, Any]] = manifest.get("features", {}).get("shortcuts", ())
+    return tuple(Shortcut(each["callback_id"], each["name"], each["type"]) for each in listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +80,8 @@ class App:
     agent_view: bool
     given_manifest: Mapping[str, Any] | None
     request_url: Callable[[], str | None]
+    commands: tuple[Command, ...] = ()
+    shortcuts: tuple[Shortcut, ...] = ()
 
     @property
     def config_token(self) -> str:
@@ -51,12 +96,24 @@ class App:
         # The manifest has a message event per channel type.
         messages = {"message.channels", "message.groups", "message.im", "message.mpim"}
         events = (self.events - {"message"}) | messages if "message" in self.events else self.events
+        commands = [
+            {"command": each.command, "description": each.command, "should_escape": each.should_escape}
+            | ({"url": url} if url else {})
+            for each in self.commands
+        ]
+        shortcuts = [asdict(each) | {"description": each.name} for each in self.shortcuts]
         return {
             "display_information": {"name": self.bot.real_name},
             "features": {
-                "app_home": {"messages_tab_enabled": messages_tab, "messages_tab_read_only_enabled": False},
+                "app_home": {
+                    "home_tab_enabled": True,
+                    "messages_tab_enabled": messages_tab,
+                    "messages_tab_read_only_enabled": False,
+                },
                 "bot_user": {"display_name": self.bot.name, "always_online": False},
                 **({"agent_view": {"agent_description": ""}} if self.agent_view else {}),
+                **({"slash_commands": commands} if commands else {}),
+                **({"shortcuts": shortcuts} if shortcuts else {}),
             },
             "oauth_config": {"scopes": {"bot": sorted(self.scopes)}},
             "settings": {

@@ -113,4 +113,6 @@ def _chunks(call: Call) -> list[Json]:
     check_text(text or "", MARKDOWN_TEXT)
     if text and given:
         raise invalid("[ERROR] must define either `markdown_text` or `chunks`")
-    return [{"type": "markdown_text", "text": text}] if text else given
+    if text:
+        return [{"type": "markdown_text", "text": text}]
+    return [each | {"blocks": list(with_ids(each["blocks"]))} if each["type"] == "blocks" else each for each in given]

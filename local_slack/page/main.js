@@ -6,6 +6,7 @@ import { FaultPanel } from "./panes/fault_panel.js";
 import { nextPerson } from "./panes/person_menu.js";
 import { Sidebar } from "./panes/sidebar.js";
 import { ThreadPane } from "./panes/thread_pane.js";
+import { Modal } from "./panes/views.js";
 import { authorOf, displayName } from "./state/directory.js";
 import { Session, fetchState } from "./state/session.js";
 import { plain } from "./text/mrkdwn.js";
@@ -50,6 +51,7 @@ class WorkspacePage {
     this.sidebar = new Sidebar(session, this.actions);
     this.channelPane = new ChannelPane(session, { onBack: () => this.#view("sidebar"), onSent: (ts) => ts && this.#sent.add(ts), become });
     this.threadPane = new ThreadPane(session, { onClose: () => this.#closeThread(), become });
+    this.modal = new Modal(session);
     this.faultPanel = new FaultPanel({ teamId: session.directory.team.id, channelName: (id) => this.#channelName(id), toggled: (open, any) => this.#faultsToggled(open, any) });
     this.banner = h("div", { class: "banner", role: "status", hidden: true, testid: "connection-banner" }, "Reconnecting…");
     const heading = h("h1", { class: "sr-only" }, session.directory.team.name);
@@ -75,6 +77,7 @@ class WorkspacePage {
     clearTimeout(this.#bannerTimer);
     clearInterval(this.clock);
     this.faultPanel.end();
+    this.modal.end();
     this.#session.close();
   }
 
@@ -98,6 +101,7 @@ class WorkspacePage {
     this.sidebar.update();
     this.channelPane.update();
     this.threadPane.update();
+    this.modal.update();
     const { channel, directory, marks } = this.#session;
     const anyUnread = directory.channels.some((each) => each.id !== channel?.id && directory.isMine(each) && marks.isUnread(each.id));
     const place = channel ? directory.placeOf(channel) : "";

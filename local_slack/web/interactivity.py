@@ -1,18 +1,18 @@
-"""Clicks on buttons and menus, other gestures of people, and the app's responses to a ``response_url``."""
+"""Clicks and choices in messages and views, other gestures of people, and what the app gets for them."""
 
 from __future__ import annotations
 
-import secrets
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from local_slack.blocks.blocks import check_blocks, with_ids
-from local_slack.blocks.slack_json import VERIFICATION_TOKEN, message_json, share_json
+from local_slack.blocks.elements import action_json, find_element, state_of
+from local_slack.blocks.slack_json import interaction_json, message_json, share_json, view_json
+from local_slack.delivery.events import views_event
 from local_slack.methods.calls import Arguments, read_arguments, token_of
-from local_slack.web import modals
+from local_slack.web import entry_points, modals
+from local_slack.web.response_urls import Reply, ResponseUrls
 from local_slack.workspace.errors import SlackRefused
 from local_slack.workspace.messages import Body
 from local_slack.workspace.people import Person
@@ -22,26 +22,32 @@ if TYPE_CHECKING:
 
     from local_slack.delivery.events import Subscription
     from local_slack.json_limits import Json
+    from local_slack.methods.app import App
     from local_slack.workspace.messages import WorkspaceMessage
     from local_slack.workspace.workspace import Workspace
 
     Gesture = Callable[[Subscription, Person, Arguments, str], Awaitable[Json | None]]
 
-_MENUS = {"static_select", "overflow", "radio_buttons"}
-_RESPONSE_URL_USES = 5
-_RESPONSE_URL_LASTS_S = 30 * 60.0
-
 
 class Interactivity:
-    """Accept gestures of people, identified by their tokens, and deliver them to the app."""
+    """Accept gestures of people, identified by their tokens, and deliver them to the app.
 
-    def __init__(self, subscriptions: Sequence[Subscription]) -> None:
+    ``_entered`` has what a person has chosen and typed, by message or view and person.
+    """
+
+    def __init__(self, subscriptions: Sequence[Subscription], app: App) -> None:
         self._subscriptions = subscriptions
+        self._app = app
         self._response_urls = ResponseUrls()
+        self._entered: dict[tuple[str, str], Json] = {}
 
     def routes(self) -> list[web.RouteDef]:
         return [
             web.post("/page/click", self._gesture(self._click)),
+            web.post("/page/click_home", self._gesture(self._click_home)),
+            web.post("/page/click_modal", self._gesture(self._click_modal)),
+            web.post("/page/command", self._gesture(self._command)),
+            web.post("/page/shortcut", self._gesture(self._shortcut)),
             web.post("/page/forward", self._gesture(self._forward)),
             web.post("/page/stop_session", self._gesture(self._stop_session)),
             web.post("/page/open_home", self._gesture(self._open_home)),
@@ -77,9 +83,89 @@ class Interactivity:
         args.need("channel", "ts", "action_id")
         workspace = subscription.workspace
         message = _visible(workspace, person, args.required("channel"), args.required("ts"))
-        action = _find_action(message, args)
-        response_url = base_url + self._response_urls.give(workspace, message, person)
-        await subscription.interact(_interaction(workspace, person, message, action, response_url))
+        place = f"{message.channel}/{message.ts}"
+        action, state = self._act(workspace, person, place, message.blocks, args)
+        reply = Reply(workspace, message.channel, person, message)
+        container: Json = {"type": "message", "message_ts": message.ts, "channel_id": message.channel}
+        if message.thread_ts:
+            container["thread_ts"] = message.thread_ts
+        payload = {
+            **self._payload(workspace, person, "block_actions"),
+            "container": container | {"is_ephemeral": bool(message.only_for)},
+            "channel": entry_points.channel_json(workspace.channel(message.channel)),
+            **({} if message.only_for else {"message": message_json(message, workspace.directory.team)}),
+            "state": {"values": state},
+            "response_url": base_url + self._response_urls.give(reply),
+            "actions": [action],
+        }
+        await subscription.interact(payload)
+
+    async def _click_home(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
+        await self._click_view(subscription, person, args, is_home=True)
+
+    async def _click_modal(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
+        await self._click_view(subscription, person, args, is_home=False)
+
+    async def _click_view(self, subscription: Subscription, person: Person, args: Arguments, *, is_home: bool) -> None:
+        workspace = subscription.workspace
+        view = workspace.views.home(person.id) if is_home else modals.shown(workspace, person, args)
+        if view is None:
+            raise SlackRefused("not_found")
+        action, state = self._act(workspace, person, view.id, view.content["blocks"], args)
+        payload = {
+            **self._payload(workspace, person, "block_actions"),
+            "container": {"type": "view", "view_id": view.id},
+            "view": view_json(view, workspace.directory, state),
+            "actions": [action],
+        }
+        await subscription.interact(payload)
+
+    def _act(
+        self, workspace: Workspace, person: Person, place: str, blocks: Sequence[Json], args: Arguments
+    ) -> tuple[Json, Json]:
+        """Return the entry of ``actions`` for a gesture on one of the blocks, and the values of their inputs."""
+        members, value = workspace.directory.members, args.given().get("value")
+        action_id, block_id = args.required("action_id"), args.text("block_id")
+        block, element = find_element(blocks, action_id, block_id, value, person.id)
+        action = action_json(block, element, value, members)
+        state = state_of(blocks, modals.given_in(args), self._entered.get((place, person.id), {}), members)
+        if action_id in (inputs := state.get(block["block_id"], {})):
+            inputs[action_id] = {name: part for name, part in action.items() if name not in ("action_id", "block_id")}
+        self._entered[place, person.id] = state
+        return action | {"action_ts": _now()}, state
+
+    def _payload(self, workspace: Workspace, person: Person, kind: str) -> Json:
+        trigger = {"trigger_id": workspace.views.issue_trigger(person.id)}
+        return interaction_json(kind, person, workspace.directory) | trigger
+
+    async def _command(self, subscription: Subscription, person: Person, args: Arguments, base_url: str) -> Json:
+        ts = await entry_points.run_command(
+            subscription, person, args, self._app.commands, lambda reply: base_url + self._response_urls.give(reply)
+        )
+        return {"ts": ts}
+
+    async def _shortcut(self, subscription: Subscription, person: Person, args: Arguments, base_url: str) -> None:
+        """Use a shortcut, on the message ``ts`` in ``channel`` unless it is global."""
+        workspace = subscription.workspace
+        kind = "message" if args.has("ts") else "global"
+        shortcut = entry_points.shortcut_named(self._app.shortcuts, args.required("callback_id"), kind)
+        if kind == "global":
+            payload = self._payload(workspace, person, "shortcut") | {"callback_id": shortcut.callback_id}
+            await subscription.interact(payload | {"action_ts": _now()})
+            return
+        message = _visible(workspace, person, args.required("channel"), args.required("ts"))
+        if message.tombstone or message.only_for:
+            raise SlackRefused("message_not_found")
+        payload = {
+            **self._payload(workspace, person, "message_action"),
+            "callback_id": shortcut.callback_id,
+            "action_ts": _now(),
+            "channel": entry_points.channel_json(workspace.channel(message.channel)),
+            "message_ts": message.ts,
+            "message": message_json(message, workspace.directory.team),
+            "response_url": base_url + self._response_urls.give(Reply(workspace, message.channel, person)),
+        }
+        await subscription.interact(payload)
 
     async def _forward(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> Json:
         """Share a message in the conversation ``to``, a channel or a member, with the comment ``text``."""
@@ -106,10 +192,13 @@ class Interactivity:
         subscription.publish({**event, "user": person.id, "streaming_message_ts": streaming, "event_ts": _now()})
 
     async def _open_home(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
+        """Open a tab of the app; with the Home tab, the app gets the view that it last published."""
         workspace = subscription.workspace
+        tab = args.one_of("tab", ("home", "messages")) if args.has("tab") else "messages"
         channel, _was_open = workspace.open_im(person, workspace.directory.bot)
-        event = {"type": "app_home_opened", "user": person.id, "channel": channel.id}
-        subscription.publish({**event, "tab": args.text("tab") or "messages", "event_ts": _now()})
+        home = views_event(person.id, workspace)["home"] if tab == "home" else None
+        event = {"type": "app_home_opened", "user": person.id, "channel": channel.id, "tab": tab}
+        subscription.publish({**event, **({"view": home} if home else {}), "event_ts": _now()})
 
     async def _look_at(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
         """Show a channel next to the app's direct message; without one, nothing."""
@@ -137,10 +226,10 @@ class Interactivity:
         subscription.publish({"type": kind, "assistant_thread": thread, "event_ts": _now()})
 
     async def _submit_view(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
-        await modals.submit(subscription, person, args)
+        await modals.submit(subscription, person, args, self._entered)
 
-    async def _close_view(self, subscription: Subscription, person: Person, _args: Arguments, _: str) -> None:
-        await modals.close(subscription, person)
+    async def _close_view(self, subscription: Subscription, person: Person, args: Arguments, _: str) -> None:
+        await modals.close(subscription, person, args)
 
 
 def _visible(workspace: Workspace, person: Person, channel: str, ts: str) -> WorkspaceMessage:
@@ -155,127 +244,5 @@ def _visible(workspace: Workspace, person: Person, channel: str, ts: str) -> Wor
     return message
 
 
-def _find_action(message: WorkspaceMessage, args: Arguments) -> Json:
-    """Return the entry of ``actions`` for the named element; raises ``no_such_action``."""
-    action_id, block_id = args.required("action_id"), args.text("block_id")
-    selected = args.object("selected_option", "invalid_arguments")
-    value = args.text("value") or selected.get("value")
-    for number, block in enumerate(message.blocks):
-        place = str(block.get("block_id") or f"block{number}")
-        for element in (*block.get("elements", ()), block.get("accessory")):
-            if not isinstance(element, dict) or element.get("action_id") != action_id or block_id not in {None, place}:
-                continue
-            chosen = next((choice for choice in _choices(element) if value in {None, choice.get("value")}), None)
-            if chosen is None and value is not None:
-                continue
-            action = {"type": element["type"], "action_id": action_id, "block_id": place, "action_ts": _now()}
-            if element["type"] in _MENUS:
-                return action | {"selected_option": chosen or {}}
-            return action | {name: chosen[name] for name in ("text", "value", "style") if chosen and name in chosen}
-    raise SlackRefused("no_such_action")
-
-
-def _choices(element: Json) -> tuple[Json, ...]:
-    """Return the objects with a value: a menu's options, both feedback buttons, or the button itself."""
-    match element.get("type"):
-        case "feedback_buttons":
-            return element.get("positive_button", {}), element.get("negative_button", {})
-        case kind if kind in _MENUS:
-            return tuple(element.get("options", ()))
-        case _:
-            return (element,)
-
-
-def _interaction(
-    workspace: Workspace, person: Person, message: WorkspaceMessage, action: Json, response_url: str
-) -> Json:
-    """Return the ``block_actions`` payload."""
-    team, channel = workspace.directory.team, workspace.channel(message.channel)
-    container: Json = {"type": "message", "message_ts": message.ts, "channel_id": channel.id}
-    if message.thread_ts:
-        container["thread_ts"] = message.thread_ts
-    seen = {} if message.only_for else {"message": message_json(message, team)}
-    return {
-        "type": "block_actions",
-        "user": {"id": person.id, "username": person.name, "name": person.name, "team_id": team.id},
-        "api_app_id": workspace.directory.bot.app_id,
-        "token": VERIFICATION_TOKEN,
-        "container": container | {"is_ephemeral": bool(message.only_for)},
-        "trigger_id": workspace.views.issue_trigger(person.id),
-        "team": {"id": team.id, "domain": team.domain},
-        "enterprise": None,
-        "is_enterprise_install": False,
-        "channel": {"id": channel.id, "name": "directmessage" if channel.is_im else channel.name},
-        **seen,
-        "state": {"values": {}},
-        "response_url": response_url,
-        "actions": [action],
-    }
-
-
 def _now() -> str:
     return f"{time.time():.6f}"
-
-
-@dataclass(slots=True)
-class _Click:
-    """The click of a response URL, with which the app can post, replace or delete a few times within 30 minutes."""
-
-    workspace: Workspace
-    message: WorkspaceMessage
-    person: Person
-    until: float
-    uses: int = 0
-
-    def answer(self, args: Arguments) -> None:
-        workspace, channel, ts = self.workspace, self.message.channel, self.message.ts
-        bot, kept = workspace.directory.bot, not self.message.only_for
-        if args.flag("delete_original"):
-            if kept:
-                workspace.delete(channel, ts, bot)
-            return
-        text, blocks = args.text("text") or "", args.objects("blocks", "invalid_blocks_format")
-        if not text and not blocks:
-            raise SlackRefused("no_text")
-        check_blocks(blocks)
-        body = Body(text, with_ids(blocks), args.objects("attachments", "invalid_attachments"))
-        thread_ts = args.text("thread_ts")
-        if args.flag("replace_original") and kept:
-            workspace.edit(channel, ts, bot, body)
-        elif args.text("response_type") == "in_channel":
-            workspace.post(channel, bot, body, thread_ts=thread_ts)
-        else:
-            workspace.whisper(channel, bot, body, to=self.person.id, thread_ts=thread_ts)
-
-
-class ResponseUrls:
-    """Create response URLs and handle requests to them."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._clicks: dict[str, _Click] = {}
-
-    def give(self, workspace: Workspace, message: WorkspaceMessage, person: Person) -> str:
-        """Return the path of a new response URL."""
-        path = f"actions/{workspace.directory.team.id}/{len(self._clicks) + 1}/{secrets.token_urlsafe(18)}"
-        self._clicks[path] = _Click(workspace, message, person, self._clock() + _RESPONSE_URL_LASTS_S)
-        return path
-
-    def problem(self, path: str) -> str | None:
-        """Return the error of an expired or used-up URL, or None."""
-        click = self._clicks.get(path)
-        if click is None or self._clock() > click.until:
-            return "expired_url"
-        return "used_url" if click.uses >= _RESPONSE_URL_USES else None
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        path = request.path.removeprefix("/")
-        if problem := self.problem(path):
-            return web.json_response({"ok": False, "error": problem}, status=404)
-        click = self._clicks[path]
-        try:
-            click.answer(Arguments(await read_arguments(request)))
-        except SlackRefused as refused:
-            return web.json_response({"ok": False, "error": refused.code}, status=400)
-        click.uses += 1
-        return web.Response(text="ok")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from local_slack.blocks.slack_json import VERIFICATION_TOKEN, view_json
+from local_slack.blocks.elements import missing_inputs, state_of
+from local_slack.blocks.slack_json import interaction_json, view_json
 from local_slack.methods.calls import Arguments
 from local_slack.methods.views import content_of
 from local_slack.workspace.errors import SlackRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
 
     from local_slack.delivery.events import Subscription
     from local_slack.json_limits import Json
@@ -19,28 +19,21 @@ if TYPE_CHECKING:
     from local_slack.workspace.views import View
     from local_slack.workspace.workspace import Workspace
 
-# The field of a value in the state of a view, and of the element with its initial value, by type of element. The
-# option of a menu is an object, given by its value.
-_OPTIONS = {"static_select": "option", "radio_buttons": "option"}
-_LISTS = {"checkboxes": "options", "multi_static_select": "options"}
-_VALUES = {
-    "datepicker": "date",
-    "timepicker": "time",
-    "users_select": "user",
-    "conversations_select": "conversation",
-    "channels_select": "channel",
-}
 
+async def submit(
+    subscription: Subscription, person: Person, args: Arguments, entered: Mapping[tuple[str, str], Json]
+) -> None:
+    """Submit the modal that the person sees with the given values, and apply the app's response.
 
-async def submit(subscription: Subscription, person: Person, args: Arguments) -> None:
-    """Submit the modal that the person sees with ``values`` by ``action_id``, and apply the app's response.
-
-    Raises SlackRefused: ``no_modal``; ``missing_value`` for an empty required input; ``invalid_input`` with the app's
-    messages for fields that it does not accept.
+    ``entered`` has the values of earlier choices. Raises SlackRefused: ``no_modal``; ``missing_value`` for an empty
+    required input; ``invalid_input`` with the app's messages for fields that it does not accept.
     """
-    workspace, view = subscription.workspace, _modal(subscription.workspace, person)
-    given = args.object("values", "invalid_arguments")
-    payload = _payload(workspace, person, view, "view_submission", _state(view, given)) | {"response_urls": []}
+    workspace, view = subscription.workspace, shown(subscription.workspace, person, args)
+    blocks, members = view.content["blocks"], workspace.directory.members
+    state = state_of(blocks, given_in(args), entered.get((view.id, person.id), {}), members)
+    if missing := missing_inputs(blocks, state):
+        raise SlackRefused("missing_value", *(f"{block}: this field is required" for block in missing))
+    payload = _payload(workspace, person, view, "view_submission", state) | {"response_urls": []}
     response = Arguments(
         await subscription.interact(payload | {"trigger_id": workspace.views.issue_trigger(person.id)})
     )
@@ -56,61 +49,35 @@ async def submit(subscription: Subscription, person: Person, args: Arguments) ->
             workspace.views.close(view, clear=action == "clear")
 
 
-async def close(subscription: Subscription, person: Person) -> None:
-    """Close the modal that the person sees; the app is notified if the modal has ``notify_on_close``."""
-    workspace, view = subscription.workspace, _modal(subscription.workspace, person)
-    workspace.views.close(view)
-    if view.content.get("notify_on_close"):
-        payload = _payload(workspace, person, view, "view_closed", {}) | {"is_cleared": False}
-        await subscription.interact(payload)
+async def close(subscription: Subscription, person: Person, args: Arguments) -> None:
+    """Close the modal that the person sees, with ``clear`` also those below it.
+
+    The app is notified of each that has ``notify_on_close``.
+    """
+    workspace, view = subscription.workspace, shown(subscription.workspace, person, args)
+    is_cleared = args.flag("clear") or bool(view.content.get("clear_on_close"))
+    for closed in workspace.views.close(view, clear=is_cleared):
+        if closed.content.get("notify_on_close"):
+            payload = _payload(workspace, person, closed, "view_closed", {}) | {"is_cleared": is_cleared}
+            await subscription.interact(payload)
 
 
-def _modal(workspace: Workspace, person: Person) -> View:
-    if view := workspace.views.modal(person.id):
-        return view
-    raise SlackRefused("no_modal")
+def shown(workspace: Workspace, person: Person, args: Arguments) -> View:
+    """Return the modal that the person sees, which must be ``view_id`` if that is given; raises ``no_modal``."""
+    view = workspace.views.modal(person.id)
+    if view is None or args.text("view_id") not in {None, view.id}:
+        raise SlackRefused("no_modal")
+    return view
+
+
+def given_in(args: Arguments) -> Callable[[str, str], Any]:
+    """Return the lookup of given values: in ``state`` by block and action, in ``values`` by action."""
+    state, values = args.object("state", "invalid_arguments"), args.object("values", "invalid_arguments")
+    if not all(isinstance(block, dict) for block in state.values()):
+        raise SlackRefused("invalid_arguments", "[ERROR] must provide an object [json-pointer:/state]")
+    return lambda block_id, action_id: state.get(block_id, {}).get(action_id, values.get(action_id))
 
 
 def _payload(workspace: Workspace, person: Person, view: View, kind: str, values: Json) -> Json:
     directory = workspace.directory
-    return {
-        "type": kind,
-        "team": {"id": directory.team.id, "domain": directory.team.domain},
-        "user": {"id": person.id, "username": person.name, "name": person.name, "team_id": directory.team.id},
-        "api_app_id": directory.bot.app_id,
-        "token": VERIFICATION_TOKEN,
-        "view": view_json(view, directory, values),
-        "enterprise": None,
-        "is_enterprise_install": False,
-    }
-
-
-def _state(view: View, given: Mapping[str, Any]) -> Json:
-    """Return the values of a modal by block and action; those that are not given are the initial ones."""
-    state: Json = {}
-    for block in view.content["blocks"]:
-        if block["type"] != "input":
-            continue
-        element, is_optional = block["element"], block.get("optional", False)
-        value = _value(element, given.get(element.get("action_id")))
-        if all(part in (None, "", []) for name, part in value.items() if name != "type") and not is_optional:
-            raise SlackRefused("missing_value", f"{block['block_id']}: this field is required")
-        state[block["block_id"]] = {element.get("action_id"): value}
-    return state
-
-
-def _value(element: Json, given: Any) -> Json:
-    kind = element["type"]
-    if part := _OPTIONS.get(kind):
-        chosen = _options(element, [given])
-        return {"type": kind, f"selected_{part}": chosen[0] if chosen else element.get(f"initial_{part}")}
-    if part := _LISTS.get(kind):
-        chosen = element.get(f"initial_{part}", []) if given is None else _options(element, given)
-        return {"type": kind, f"selected_{part}": chosen}
-    if part := _VALUES.get(kind):
-        return {"type": kind, f"selected_{part}": given or element.get(f"initial_{part}")}
-    return {"type": kind, "value": element.get("initial_value") if given is None else given}
-
-
-def _options(element: Json, values: list[Any]) -> list[Json]:
-    return [option for option in element.get("options", ()) if option.get("value") in values]
+    return interaction_json(kind, person, directory) | {"view": view_json(view, directory, values)}

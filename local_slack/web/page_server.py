@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from local_slack.blocks.slack_json import other_member
-from local_slack.delivery.events import event_of, sees, session_json
+from local_slack.delivery.events import event_of, sees, session_json, views_event
 from local_slack.workspace.people import Person
 from local_slack.workspace.workspace import holder_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from local_slack.json_limits import Json
+    from local_slack.methods.app import App
     from local_slack.workspace.files import File
     from local_slack.workspace.messages import Change, Channel
     from local_slack.workspace.people import Bot
@@ -34,7 +36,8 @@ class PageServer:
     ``start_command`` returns the shell command that connects a bot; the page shows it while no bot is connected.
     """
 
-    def __init__(self, workspaces: Sequence[Workspace], start_command: Callable[[], str]) -> None:
+    def __init__(self, workspaces: Sequence[Workspace], app: App, start_command: Callable[[], str]) -> None:
+        self._app = app
         self._workspaces = {workspace.directory.team.id: workspace for workspace in workspaces}
         self._default = workspaces[0]
         self._start_command = start_command
@@ -59,7 +62,12 @@ class PageServer:
         """Return the state of the workspace that ``team`` in the query names."""
         workspace = self._workspaces.get(request.query.get("team", ""), self._default)
         teams = [_team_state(each) for each in self._workspaces.values()]
-        more = {"teams": teams, "start_command": self._start_command()}
+        more = {
+            "teams": teams,
+            "start_command": self._start_command(),
+            "commands": [each.command for each in self._app.commands],
+            "shortcuts": [asdict(each) for each in self._app.shortcuts],
+        }
         return web.json_response(state_json(workspace) | more, headers=_HEADERS)
 
     async def download(self, request: web.Request) -> web.StreamResponse:
@@ -101,7 +109,7 @@ class PageServer:
             if sees(person, change, workspace):
                 events.put_nowait(event_of(change, workspace))
 
-        events.put_nowait({"type": "hello"})
+        events.put_nowait({**views_event(person.id, workspace), "type": "hello"})
         end = workspace.listen(on_change)
         try:
             async with asyncio.TaskGroup() as tasks:

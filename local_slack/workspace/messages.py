@@ -242,4 +242,23 @@ class BotPresence:
     online: bool
 
 
-Change = Posted | Whispered | Changed | Deleted | Reacted | ChannelOpened | Joined | Left | SessionChanged | BotPresence
+@dataclass(frozen=True, slots=True)
+class ViewsChanged:
+    """The app changed the Home tab or the modals of ``user``."""
+
+    user: str
+
+
+Change = (
+    Posted
+    | Whispered
+    | Changed
+    | Deleted
+    | Reacted
+    | ChannelOpened
+    | Joined
+    | Left
+    | SessionChanged
+    | BotPresence
+    | ViewsChanged
+)

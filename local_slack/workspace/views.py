@@ -49,11 +49,15 @@ class View:
 
 
 class Views:
-    """Own all views and triggers of a workspace. Each trigger is valid once, for 3 s."""
+    """Own all views and triggers of a workspace. Each trigger is valid once, for 3 s.
 
-    def __init__(self, team: str, clock: Callable[[], float]) -> None:
+    ``changed`` is called with the id of the person whose views have changed.
+    """
+
+    def __init__(self, team: str, clock: Callable[[], float], changed: Callable[[str], None]) -> None:
         self._team = team
         self._clock = clock
+        self._changed = changed
         self._triggers: dict[str, _Trigger] = {}
         self._views: dict[str, View] = {}
         self._homes: dict[str, str] = {}
@@ -70,7 +74,7 @@ class Views:
         if trigger is None:
             raise SlackRefused("invalid_trigger_id")
         if trigger.taken:
-            raise SlackRefused("trigger_exchanged")
+            raise SlackRefused("exchanged_trigger_id")
         if self._clock() > trigger.until:
             raise SlackRefused("expired_trigger_id")
         trigger.taken = True
@@ -89,6 +93,7 @@ class Views:
             return self.update(before.id, content, seen_hash)
         view = self._add(user, content)
         self._homes[user] = view.id
+        self._changed(user)
         return view
 
     def get(self, view_id: str) -> View:
@@ -105,6 +110,7 @@ class Views:
         """Show a modal; it replaces those that the person sees."""
         view = self._add(user, content)
         self._stacks[user] = [view.id]
+        self._changed(user)
         return view
 
     def push(self, user: str, content: Json) -> View:
@@ -116,13 +122,19 @@ class Views:
             raise SlackRefused("push_limit_reached")
         view = self._add(user, content, root=stack[0], previous=stack[-1])
         stack.append(view.id)
+        self._changed(user)
         return view
 
-    def close(self, view: View, *, clear: bool = False) -> None:
-        """Close a modal, and those on top of it; with ``clear``, the whole stack."""
+    def close(self, view: View, *, clear: bool = False) -> list[View]:
+        """Close a modal, and those on top of it; with ``clear``, the whole stack. Return them, the topmost first."""
         stack = self._stacks.get(view.user, [])
-        if view.id in stack:
-            del stack[0 if clear else stack.index(view.id) :]
+        if view.id not in stack:
+            return []
+        first = 0 if clear else stack.index(view.id)
+        closed = [self._views[each] for each in reversed(stack[first:])]
+        del stack[first:]
+        self._changed(view.user)
+        return closed
 
     def _add(self, user: str, content: Json, root: str = "", previous: str | None = None) -> View:
         new_id = f"V0LOCAL{len(self._views) + 1:04d}"
@@ -134,4 +146,5 @@ class Views:
         if seen_hash and seen_hash != before.hash:
             raise SlackRefused("hash_conflict")
         view = self._views[view_id] = replace(before, content=content)
+        self._changed(view.user)
         return view

@@ -28,6 +28,7 @@ from local_slack.workspace.messages import (
     Reacted,
     SessionChanged,
     Timestamps,
+    ViewsChanged,
     Whispered,
     WorkspaceMessage,
 )
@@ -60,7 +61,7 @@ class Workspace:
         self.rules = Rules()
         self.files = Files(directory.team.id, clock)
         self.streams = Streams(clock)
-        self.views = Views(directory.team.id, clock)
+        self.views = Views(directory.team.id, clock, lambda user: self._emit(ViewsChanged(user)))
         self.lists = Lists(clock)
         self._timestamps = Timestamps(clock)
         self._clock = clock
@@ -130,13 +131,15 @@ class Workspace:
         broadcast: bool = False,
         persona: PostIdentity | None = None,
         subtype: str | None = None,
+        as_answer: bool = False,
     ) -> WorkspaceMessage:
         """Post, and return the message. A reply to a reply goes under its root.
 
         A ``thread_ts`` without a message is ignored and the message is posted to the channel, as Slack does when
-        the root was deleted; the response then has no ``thread_ts``.
+        the root was deleted; the response then has no ``thread_ts``. The author of an answer to a click or a command
+        (``as_answer``) need not be a member of the channel.
         """
-        history, root = self._postable(channel, author, thread_ts)
+        history, root = self._postable(channel, author, thread_ts, as_answer=as_answer)
         message = replace(
             self._message(history, author, body, persona),
             thread_ts=root.ts if root else None,
@@ -160,14 +163,29 @@ class Workspace:
         to: str,
         thread_ts: str | None = None,
         persona: PostIdentity | None = None,
+        as_answer: bool = False,
     ) -> WorkspaceMessage:
-        history, _ = self._postable(channel, author, thread_ts)
+        """Show an ephemeral message to one member; ``as_answer`` as in ``post``."""
+        history, _ = self._postable(channel, author, thread_ts, as_answer=as_answer)
         if to not in history.channel.members:
             raise SlackRefused("user_not_in_channel")
         message = replace(self._message(history, author, body, persona), thread_ts=thread_ts, only_for=to)
         history.whispers.append(message)
         self._emit(Whispered(message))
         return message
+
+    def change_whisper(self, message: WorkspaceMessage, body: Body | None) -> None:
+        """Replace the body of an ephemeral message; None deletes it. Raises ``message_not_found``."""
+        whispers = self._get(message.channel).whispers
+        place = next((number for number, each in enumerate(whispers) if each.ts == message.ts), None)
+        if place is None:
+            raise SlackRefused("message_not_found")
+        if body is None:
+            self._emit(Deleted(whispers.pop(place), self._timestamps.next()))
+            return
+        previous = whispers[place]
+        whispers[place] = replace(previous, body=body)
+        self._emit(Changed(whispers[place], previous, self._timestamps.next()))
 
     def edit(self, channel: str, ts: str, author: Member, body: Body) -> WorkspaceMessage:
         history = self._get(channel)
@@ -350,10 +368,11 @@ class Workspace:
         return WorkspaceMessage(history.channel.id, self._timestamps.next(), author.id, body, bot=bot, persona=persona)
 
     def _postable(
-        self, channel: str, author: Member, thread_ts: str | None
+        self, channel: str, author: Member, thread_ts: str | None, *, as_answer: bool = False
     ) -> tuple[ChannelHistory, WorkspaceMessage | None]:
         history = self._get(channel)
-        history.must_have(author)
+        if not as_answer:
+            history.must_have(author)
         root = history.root_of(thread_ts)
         self.rules.check_post(history.channel, author, root)
         return history, root

@@ -105,6 +105,9 @@ async def test_a_port_in_use_is_an_error_of_one_line(start):
         (("--host", "0.0.0.0"), "0.0.0.0"),  # noqa: S104 - must be refused
         (("--people", "Ana Lee"), "Ana Lee"),
         (("--people", "ana:boss"), "ana:boss"),
+        (("--command", "agent"), "'agent'"),
+        (("--shortcut", "ask"), "ID:message:NAME"),
+        (("--shortcut", "ask:channel:Ask"), "'ask:channel:Ask'"),
     ],
 )
 async def test_wrong_usage_exits_with_code_2(start, arguments, message):
@@ -153,6 +156,15 @@ async def test_an_invalid_request_url_is_an_error(start):
     code, _, err = await ended(await start("--port", "0", "--deliver-to", "localhost:3000"))
     assert code == 1
     assert err.startswith("Error: 'localhost:3000' is not a request URL; use one such as http://127.0.0.1:3000/")
+
+
+async def test_commands_and_shortcuts_are_offered_on_the_page(start, session):
+    arguments = ("--command", "/agent", "--command", "/deploy", "--shortcut", "ask:message:Ask: this")
+    url = await url_of(await start("--port", "0", *arguments))
+    async with session.get(url + "page/state.json") as response:
+        state = await response.json()
+    assert state["commands"] == ["/agent", "/deploy"]
+    assert state["shortcuts"] == [{"callback_id": "ask", "name": "Ask: this", "type": "message"}]
 
 
 SCENE = [

@@ -1,81 +1,8 @@
 import { h, icon } from "../dom.js";
-import { showDialog } from "../panes/dialogs.js";
+import { element } from "./elements.js";
 import { fullTime } from "../text/clock.js";
 import { renderMarkdown, table } from "../text/markdown.js";
-import { channelMention, emoji, fence, isText, link, plainText, render, textNodes, userMention } from "../text/mrkdwn.js";
-
-/** Interactive elements. `place.press(action, control)` sends the action to the app. */
-const ELEMENTS = {
-  button: ({ text, style, url, value, action_id, confirm, accessibility_label: label }, { press }) => {
-    const onclick = pressing(press, { type: "button", action_id, value }, confirm);
-    const props = { class: `block-button ${style ?? ""}`, testid: `action-${action_id}`, "aria-label": label, onclick };
-    if (/^https?:\/\//i.test(url ?? "")) return h("a", { ...props, href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, plainText(text.text));
-    return h("button", { type: "button", ...props }, plainText(text.text));
-  },
-  icon_button: ({ text, value, action_id, icon: name, confirm }, { press }) => {
-    const onclick = pressing(press, { type: "icon_button", action_id, value }, confirm);
-    return h("button", { type: "button", class: "block-button", testid: `action-${action_id}`, onclick }, name === "trash" ? icon("trash") : null, plainText(text.text));
-  },
-  feedback_buttons: ({ action_id, positive_button: good, negative_button: bad }, { press }) => {
-    const button = (each, sign, name) => {
-      const onclick = pressing(press, { type: "feedback_buttons", action_id, value: each.value });
-      const label = each.accessibility_label ?? each.text.text;
-      return h("button", { type: "button", class: "block-button feedback", testid: `action-${action_id}-${name}`, "aria-label": label, title: label, onclick }, h("span", { class: "emoji", "aria-hidden": "true" }, sign));
-    };
-    return h("span", { class: "feedback-buttons" }, button(good, "👍", "good"), button(bad, "👎", "bad"));
-  },
-  static_select: (select, { press }) => {
-    const { action_id, placeholder, initial_option: initial, confirm } = select;
-    const options = select.options ?? select.option_groups.flatMap((group) => group.options);
-    const choose = ({ currentTarget }) => {
-      const selected = options[currentTarget.selectedIndex - 1];
-      asked(confirm, () => press({ type: "static_select", action_id, selected_option: selected }, currentTarget));
-    };
-    const entry = (option) => h("option", { selected: initial?.value === option.value }, plainWords(option.text));
-    const first = h("option", { disabled: true, selected: !initial, hidden: true }, placeholder?.text ?? "Choose");
-    return h("select", { class: "block-select", testid: `action-${action_id}`, "aria-label": placeholder?.text ?? "Choose", onchange: choose }, first, options.map(entry));
-  },
-  overflow: ({ options, action_id, confirm }, { press }) => {
-    const menu = h("details", { class: "overflow", testid: `action-${action_id}` }, h("summary", { class: "block-button", "aria-label": "More actions" }, icon("dots")));
-    const choose = (option) => {
-      menu.open = false;
-      asked(confirm, () => press({ type: "overflow", action_id, selected_option: option }, menu));
-    };
-    menu.append(h("div", { class: "overflow-menu" }, options.map((option) => h("button", { type: "button", onclick: () => choose(option) }, plainText(option.text.text)))));
-    menu.addEventListener("focusout", (event) => menu.contains(event.relatedTarget) || (menu.open = false));
-    menu.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !menu.open) return;
-      event.stopPropagation();
-      menu.open = false;
-      menu.firstElementChild.focus();
-    });
-    return menu;
-  },
-};
-
-function element(each, place) {
-  const kind = Object.hasOwn(ELEMENTS, each?.type) ? ELEMENTS[each.type] : null;
-  return kind ? kind(each, place) : h("span", { class: "unknown-block" }, `Unsupported element: ${each?.type}`);
-}
-
-const pressing = (press, action, confirm) => ({ currentTarget }) => asked(confirm, () => press(action, currentTarget));
-
-const plainWords = ({ text }) => h("span", {}, plainText(text)).textContent;
-
-/** Show the confirmation dialog of an element before its action is sent. */
-function asked(confirm, send) {
-  if (!confirm) return send();
-  const keep = h("button", { type: "button", class: "plain-button" }, confirm.deny?.text ?? "Cancel");
-  const go = h("button", { type: "button", class: confirm.style === "danger" ? "danger-button" : "strong-button", testid: "confirm-action" }, confirm.confirm?.text ?? "Yes");
-  const words = [h("h2", {}, plainText(confirm.title?.text ?? "Are you sure?")), h("p", {}, plainText(confirm.text?.text ?? ""))];
-  const dialog = h("dialog", { class: "question", "aria-label": confirm.title?.text ?? "Are you sure?" }, words, h("div", { class: "notice-actions" }, go, keep));
-  keep.addEventListener("click", () => dialog.close());
-  go.addEventListener("click", () => {
-    dialog.close();
-    send();
-  });
-  showDialog(dialog);
-}
+import { channelMention, emoji, fence, isText, link, plainText, plainWords, render, textNodes, userMention } from "../text/mrkdwn.js";
 
 const LIST_DEPTH = 8;
 
@@ -122,7 +49,20 @@ function styled(node, style) {
   return Object.keys(TAGS).reduce((inner, name) => (style[name] ? h(TAGS[name], {}, inner) : inner), node);
 }
 
-/** Renderers by block type. `place` has `directory` and `press(action, control)`. */
+/** An input with its label and hint. Its choices are sent at once only with `dispatch_action`. */
+function input({ label, hint, optional, dispatch_action: isSent, element: each }, place) {
+  const control = element(each, { ...place, label: plainWords(label), press: isSent ? place.press : null });
+  return h(
+    "div",
+    { class: "block-input" },
+    h("p", { class: "input-label" }, plainText(label.text), optional ? h("span", { class: "optional" }, " (optional)") : null),
+    control,
+    hint ? h("p", { class: "input-hint" }, plainText(hint.text)) : null,
+    h("p", { class: "input-error", role: "alert", hidden: true }),
+  );
+}
+
+/** Renderers by block type. `place` as for `element`. */
 const KINDS = {
   section: ({ text, fields, accessory }, place) =>
     h(
@@ -136,6 +76,7 @@ const KINDS = {
   divider: () => h("hr", {}),
   actions: (block, place) => h("div", { class: "block-actions", role: "group", "aria-label": "Actions" }, block.elements.map((each) => part(each, place))),
   context_actions: (block, place) => h("div", { class: "block-actions small", role: "group", "aria-label": "Actions" }, block.elements.map((each) => part(each, place))),
+  input,
   markdown: ({ text }, { directory }) => h("div", { class: "markdown" }, renderMarkdown(text, directory)),
   rich_text: ({ elements }, { directory }) => h("div", { class: "markdown" }, richText(elements, directory)),
   table: ({ rows, column_settings: columns = [] }, { directory }) => table(rows.map((row) => row.map((cell) => cellNodes(cell, directory))), columns.map((each) => each?.align)),
@@ -177,11 +118,15 @@ function built(block, place) {
 
 const unknown = (words) => h("p", { class: "unknown-block" }, words);
 
-/** The blocks of one message. Blocks that an edit does not change keep their elements, so that their buttons stay usable. */
+/**
+ * The blocks of one message or view. Blocks that an edit does not change keep their elements, so that their buttons stay
+ * usable; an input that it changes keeps its value.
+ */
 export class BlocksView {
   #session;
   #press;
   #shown = [];
+  #before = {};
 
   /** `press(action, control)` sends a click on `control` to the app. */
   constructor(session, press) {
@@ -190,9 +135,28 @@ export class BlocksView {
     this.element = h("div", { class: "blocks", testid: "blocks" });
   }
 
+  /** The values of all inputs, by block and action. */
+  get state() {
+    const values = ({ inputs }) => Object.fromEntries([...inputs].map(([action, read]) => [action, read()]));
+    return Object.fromEntries(this.#shown.filter(({ inputs }) => inputs.size).map((slot) => [slot.block.block_id, values(slot)]));
+  }
+
+  /** Show the sentences of refused inputs, by block; returns those of no block. */
+  showErrors(sentences) {
+    const rest = new Set(sentences);
+    for (const { block, element } of this.#shown.filter((slot) => slot.block.type === "input")) {
+      const found = sentences.find((each) => each.startsWith(`${block.block_id}: `));
+      element.lastChild.textContent = found?.slice(block.block_id.length + 2) ?? "";
+      element.lastChild.hidden = !found;
+      rest.delete(found);
+    }
+    return [...rest];
+  }
+
   /** Show these blocks; returns the new elements. A text that only grows, as in a stream, is not new. */
   update(blocks) {
     const old = this.#shown;
+    this.#before = this.state;
     const grows = (block) => block?.type === "markdown" && old.some((each) => each.block?.type === "markdown" && String(block.text).startsWith(each.block.text));
     this.#shown = blocks.map((block) => this.#keep(block, old) ?? this.#make(block, !grows(block)));
     for (const { element: gone } of old) gone.remove();
@@ -215,9 +179,10 @@ export class BlocksView {
   }
 
   #make(block, fresh) {
-    const slot = { key: keyOf(block), block, fresh };
-    const press = (action, control) => this.#press({ ...action, block_id: slot.block.block_id }, control);
-    slot.element = built(block, { directory: this.#session.directory, press });
+    const slot = { key: keyOf(block), block, fresh, inputs: new Map() };
+    const press = (action, control) => this.#press({ ...action, block_id: slot.block.block_id, state: this.state }, control);
+    const kept = this.#before[block?.block_id] ?? {};
+    slot.element = built(block, { session: this.#session, directory: this.#session.directory, press, inputs: slot.inputs, kept });
     return slot;
   }
 }

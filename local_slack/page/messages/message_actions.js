@@ -1,4 +1,5 @@
-import { h, iconButton } from "../dom.js";
+import { h, icon, iconButton } from "../dom.js";
+import { dropdown } from "./elements.js";
 import { Composer } from "../panes/composer.js";
 import { openShareDialog } from "../panes/share_dialog.js";
 import { pickEmoji } from "../panes/emoji_picker.js";
@@ -96,7 +97,19 @@ export class MessageActions {
         iconButton("trash", "Delete", () => this.confirmDelete(), { "data-testid": "delete-message" }),
       );
     }
+    const shortcuts = isGone ? [] : this.#session.directory.shortcuts.filter((each) => each.type === "message");
+    if (shortcuts.length) buttons.push(this.#moreActions(shortcuts));
     return buttons;
+  }
+
+  #moreActions(shortcuts) {
+    const use = async (event, id) => {
+      event.currentTarget.closest("details").open = false;
+      this.forgetFailure();
+      await this.#session.useShortcut(id, this.#channelId, this.#view.message.ts).catch((error) => this.fail(error));
+    };
+    const items = shortcuts.map(({ callback_id: id, name }) => h("button", { type: "button", testid: `shortcut-${id}`, onclick: (event) => use(event, id) }, name));
+    return dropdown("overflow more-actions", null, [icon("dots")], "More actions", items);
   }
 
   #quickButton(name, onclick) {

@@ -3,6 +3,7 @@ import { presenceDot, userAvatar } from "../messages/avatar.js";
 import { MessageList } from "../messages/message_list.js";
 import { PromptButtons, RunBar, runIn } from "../messages/run_bar.js";
 import { Composer, Drafts } from "./composer.js";
+import { HomeTab } from "./views.js";
 import { isReply } from "../state/conversation.js";
 import { displayName } from "../state/directory.js";
 import { worksInThread } from "../state/session.js";
@@ -104,13 +105,17 @@ export class ChannelPane {
     this.runBar = new RunBar(session, (error) => this.fail(error));
     this.prompts = new PromptButtons((text) => send(text, []).catch((error) => this.fail(error)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.home = new HomeTab(session, (error) => this.fail(error));
+    this.foot = h("div", { class: "pane-composer" }, this.offline.element, this.prompts.element, this.runBar.element, this.composer.element);
     this.element = h(
       "section",
       { class: "pane channel-pane", testid: "channel-pane", "aria-label": "Conversation" },
       this.header,
+      this.home.tabs,
       this.problem,
+      this.home.element,
       this.list.element,
-      h("div", { class: "pane-composer" }, this.offline.element, this.prompts.element, this.runBar.element, this.composer.element),
+      this.foot,
     );
     this.composer.acceptDrops(this.element);
   }
@@ -131,6 +136,7 @@ export class ChannelPane {
     const conversation = this.#session.conversation(channel.id);
     const messages = conversation.timeline();
     this.#showHeader(channel);
+    this.list.element.hidden = this.foot.hidden = this.home.update(channel);
     this.offline.update(this.#session.directory.botIn(channel)?.online === false);
     this.#showWelcome(channel, conversation.loaded && !conversation.cursor, isNew(channel, messages, this.#session.directory));
     const run = this.#runOf(channel, messages);

@@ -1,5 +1,6 @@
 import { h, icon, iconButton } from "../dom.js";
 import { userAvatar } from "../messages/avatar.js";
+import { dropdown } from "../messages/elements.js";
 import { Attachments } from "./attachments.js";
 import { pickEmoji } from "./emoji_picker.js";
 import { personMenu } from "./person_menu.js";
@@ -25,7 +26,7 @@ export class Drafts {
 }
 
 const LIMIT = 7;
-const TRIGGER = /(?:^|[\s(])([@#:])([\p{L}\p{N}_+-]*)$/u;
+const TRIGGER = /(?:^|[\s(])([@#:])([\p{L}\p{N}_+-]*)$|^(\/)([a-z0-9_-]*)$/u;
 let lastId = 0;
 
 /** Suggestions after `@`, `#` or `:`. Tab or Enter inserts one, Esc closes the list. */
@@ -77,14 +78,16 @@ class Completion {
   #look() {
     const before = this.#field.value.slice(0, this.#field.selectionStart);
     const match = TRIGGER.exec(before);
-    this.#found = match ? this.#search(match[1], match[2].toLowerCase()) : [];
+    const [trigger, query] = match?.slice(1).filter((part) => part !== undefined) ?? [];
+    this.#found = match ? this.#search(trigger, query.toLowerCase()) : [];
     if (!this.isOpen) return this.close();
-    this.#typed = match[1] + match[2];
+    this.#typed = trigger + query;
     this.#show();
   }
 
   #search(trigger, query) {
     const { directory } = this.#session;
+    if (trigger === "/") return directory.commands.filter((each) => each.startsWith(`/${query}`)).slice(0, LIMIT).map(commandChoice);
     if (trigger === ":") return query.length < 2 ? [] : searchEmoji(query).slice(0, LIMIT).map(emojiChoice);
     const starts = (...names) => names.some((name) => name?.toLowerCase().startsWith(query));
     if (trigger === "#") return directory.openChannels.filter((each) => starts(each.name)).slice(0, LIMIT).map(channelChoice);
@@ -134,6 +137,7 @@ function userChoice(user) {
 }
 
 const channelChoice = ({ name }) => ({ text: `#${name}`, label: name, detail: "", picture: h("span", { class: "glyph" }, "#") });
+const commandChoice = (command) => ({ text: command, label: command, detail: "command of the app", picture: h("span", { class: "glyph" }, "/") });
 const emojiChoice = ({ name, char }) => ({ text: char, label: `:${name}:`, detail: "", picture: h("span", { class: "glyph emoji" }, char) });
 const everybodyChoice = (name) => ({ text: `@${name}`, label: name, detail: "everyone in this channel", picture: h("span", { class: "glyph" }, "@") });
 
@@ -148,7 +152,7 @@ export class Composer {
   #failure = h("p", { class: "composer-failure", role: "alert", hidden: true });
 
   constructor(session, options) {
-    this.#options = options;
+    this.#options = { ...options, session };
     const { label, placeholder = "", testid = "composer", become } = options;
     this.field = h("textarea", { rows: "1", "aria-label": label, placeholder, testid, autocomplete: "off", spellcheck: "true" });
     this.completion = new Completion(this.field, session);
@@ -237,10 +241,24 @@ export class Composer {
       "div",
       { class: "composer-tools" },
       this.attachments && [this.attachments.button, this.attachments.input],
+      this.#shortcuts(),
       iconButton("smile", "Insert emoji", emoji),
       iconButton("at", "Mention someone", () => this.#insert(/(^|\s)$/.test(this.#before) ? "@" : " @")),
       h("span", { class: "composer-keys", "aria-hidden": "true" }, h("kbd", {}, "Shift"), h("kbd", {}, "Enter"), " new line"),
     );
+  }
+
+  /** The menu of global shortcuts, if the app has any. */
+  #shortcuts() {
+    const { session, actions } = this.#options;
+    const shortcuts = actions ? [] : session.directory.shortcuts.filter((each) => each.type === "global");
+    if (!shortcuts.length) return null;
+    const use = (event, { callback_id: id }) => {
+      event.currentTarget.closest("details").open = false;
+      session.useShortcut(id).catch((error) => this.#fail(error.message));
+    };
+    const items = shortcuts.map((each) => h("button", { type: "button", testid: `shortcut-${each.callback_id}`, onclick: (event) => use(event, each) }, each.name));
+    return dropdown("overflow shortcuts", null, [icon("plus")], "Shortcuts", items);
   }
 
   #buttons() {

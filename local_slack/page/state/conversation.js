@@ -53,7 +53,7 @@ export class Conversation {
     if (this.#gone.has(message.ts)) return false;
     const isNew = !this.#messages.has(message.ts);
     this.#set({ ...this.get(message.ts), ...message });
-    if (isNew && isReply(message)) this.#countReply(message);
+    if (isNew && isReply(message) && !message.is_ephemeral) this.#countReply(message);
     return isNew;
   }
 
@@ -69,7 +69,7 @@ export class Conversation {
     this.#gone.add(ts);
     this.#messages.delete(ts);
     const rootTs = message?.thread_ts ?? threadTs;
-    if (rootTs && rootTs !== ts) this.#uncountReply(rootTs);
+    if (rootTs && rootTs !== ts && !message?.is_ephemeral) this.#uncountReply(rootTs);
   }
 
   react({ user, reaction, item }, added) {
@@ -100,7 +100,7 @@ export class Conversation {
   #uncountReply(rootTs) {
     const root = this.get(rootTs);
     if (!root) return;
-    const replies = this.thread(rootTs).slice(1);
+    const replies = this.thread(rootTs).slice(1).filter((each) => !each.is_ephemeral);
     const known = this.knownThreads.has(rootTs);
     const count = known ? replies.length : Math.max((root.reply_count ?? 1) - 1, 0);
     const latest = known ? replies.at(-1)?.ts : root.latest_reply;

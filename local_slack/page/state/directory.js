@@ -8,6 +8,8 @@ export class Directory {
     this.apps = (state.apps ?? []).map((app) => ({ ...app, is_bot: true }));
     this.channels = state.channels;
     this.startCommand = state.start_command;
+    this.commands = state.commands ?? [];
+    this.shortcuts = state.shortcuts ?? [];
     this.me = me;
   }
 

@@ -16,15 +16,19 @@ const SENTENCES = {
   ratelimited: "Rate limited. Try again in a moment.",
   not_connected: "The app is not connected.",
   no_such_action: "This button no longer exists.",
+  no_modal: "This dialog is no longer open.",
+  no_such_shortcut: "The app no longer has this shortcut.",
   no_answer: "The app did not respond within three seconds.",
   upload_failed: "The file was not uploaded. Has it changed? Choose it again.",
   unreachable: "The workspace does not respond. Is it still running?",
 };
 
 class ApiError extends Error {
-  constructor(code) {
-    super(SENTENCES[code] ?? `The call failed (${code}).`);
+  /** `details` are Slack's sentences, if it gives any. */
+  constructor(code, details = []) {
+    super(SENTENCES[code] ?? details[0] ?? `The call failed (${code}).`);
     this.code = code;
+    this.details = details;
   }
 }
 
@@ -79,7 +83,7 @@ export class WebApi {
     } catch {
       throw new ApiError(`http_${response.status}`);
     }
-    if (!answer.ok) throw new ApiError(answer.error ?? "unknown");
+    if (!answer.ok) throw new ApiError(answer.error ?? "unknown", answer.response_metadata?.messages);
     return answer;
   }
 }
@@ -125,7 +129,7 @@ export class EventSocket extends EventTarget {
     if (this.#closed) return;
     if (event.type === "hello") {
       this.#failures = 0;
-      this.dispatchEvent(new Event("up"));
+      this.dispatchEvent(new CustomEvent("up", { detail: event }));
     } else {
       this.dispatchEvent(new CustomEvent("event", { detail: event }));
     }

@@ -95,6 +95,8 @@ export class Session extends EventTarget {
   connected = false;
   channelId = null;
   threadTs = null;
+  tab = "messages";
+  views = { home: null, modal: null };
 
   constructor(state, person) {
     super();
@@ -105,7 +107,7 @@ export class Session extends EventTarget {
     this.#api = new WebApi(person.token);
     this.socket = new EventSocket(person.token);
     this.firstConnected = new Promise((resolve) => this.socket.addEventListener("up", resolve, { once: true }));
-    this.socket.addEventListener("up", () => this.#up());
+    this.socket.addEventListener("up", ({ detail }) => this.#up(detail));
     this.socket.addEventListener("down", () => this.#setConnected(false));
     this.socket.addEventListener("event", ({ detail }) => this.#receive(detail));
   }
@@ -127,6 +129,7 @@ export class Session extends EventTarget {
     const moved = channelId !== this.channelId || threadTs !== this.threadTs;
     this.channelId = channelId;
     this.threadTs = threadTs;
+    if (moved) this.tab = "messages";
     this.markRead();
     if (moved) this.dispatchEvent(new Event("place"));
     if (moved) this.#tellApp();
@@ -150,8 +153,9 @@ export class Session extends EventTarget {
     return this.directory.channel(channel.id);
   }
 
-  /** Post what a person typed. A message with files arrives as an event, and has no ts here. */
+  /** Post what a person typed, or run it as a command. A message with files arrives as an event; both have no ts here. */
   async send(channelId, typed, { files = [], threadTs = null } = {}) {
+    if (typed.startsWith("/") && !files.length) return void (await this.#command(channelId, typed, threadTs));
     if (files.length) return this.#share(channelId, typed, files, threadTs);
     const args = { channel: channelId, text: encode(typed, this.directory), thread_ts: threadTs };
     const { message, ts } = await this.#api.call("chat.postMessage", args);
@@ -188,6 +192,37 @@ export class Session extends EventTarget {
   /** Press a button of a message, or choose in its menu; resolves when the app acknowledges it. */
   press(channelId, ts, action) {
     return this.#api.act("click", { channel: channelId, ts, ...action });
+  }
+
+  /** Press a button of the Home tab or of the modal (`place`), or choose in it. */
+  pressIn(place, action) {
+    return this.#api.act(`click_${place}`, { ...action, view_id: this.views[place]?.id });
+  }
+
+  /** Submit the modal with the values of its inputs, by block and action. */
+  submitModal(state) {
+    return this.#api.act("submit_view", { view_id: this.views.modal?.id, state });
+  }
+
+  /** Close the modal, with `clear` also those below it. It is closed even if the app does not acknowledge that. */
+  closeModal(clear) {
+    return this.#api.act("close_view", { view_id: this.views.modal?.id, clear }).catch(() => {});
+  }
+
+  /** Show the Home or the Messages tab of the app. */
+  openTab(tab) {
+    this.tab = tab;
+    this.changed();
+    this.#api.act("open_home", { tab }).catch(() => {});
+  }
+
+  #command(channelId, typed, threadTs = null) {
+    return this.#api.act("command", { channel: channelId, text: encode(typed, this.directory), thread_ts: threadTs });
+  }
+
+  /** Use a shortcut, on a message unless it is global. */
+  useShortcut(callbackId, channelId = null, ts = null) {
+    return this.#api.act("shortcut", { callback_id: callbackId, channel: channelId, ts });
   }
 
   /** Press Slack's Stop button of an agent session. */
@@ -269,7 +304,8 @@ export class Session extends EventTarget {
   }
 
   /** After a gap, loaded data may be stale: mark all as not loaded, and reload what is on screen. */
-  async #up() {
+  async #up(views) {
+    this.views = views;
     this.#setConnected(true);
     if (!this.#wasUp) {
       this.#wasUp = true;
@@ -319,6 +355,7 @@ export class Session extends EventTarget {
         this.agents.keep(event);
         this.#agentsSince.keep(event);
         break;
+      case "views_changed": this.views = event; break;
       case "bot_presence": this.directory.setPresence(event.online, event.bot_id ?? event.user); break;
       default: return;
     }

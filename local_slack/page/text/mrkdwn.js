@@ -223,3 +223,6 @@ export function plainText(text) {
   const parts = text.split(NAME);
   return parts.map((part, index) => (index % 2 ? (emoji(part) ?? `:${part}:`) : unescaped(part)));
 }
+
+/** A plain text without markup, for attributes. */
+export const plainWords = ({ text }) => plainText(text).map((part) => part.textContent ?? part).join("");

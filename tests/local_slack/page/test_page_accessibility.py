@@ -33,6 +33,17 @@ ALERT = {
     "footer": "Grafana",
 }
 
+TEXT = {"type": "plain_text", "text": "Text"}
+OPTIONS = [{"text": TEXT, "value": "a", "description": TEXT}]
+INPUTS = [
+    {"type": "plain_text_input", "placeholder": TEXT},
+    {"type": "static_select", "options": OPTIONS},
+    {"type": "multi_users_select"},
+    {"type": "radio_buttons", "options": OPTIONS},
+    {"type": "checkboxes", "options": OPTIONS},
+]
+VIEW = {"blocks": [{"type": "input", "label": TEXT, "hint": TEXT, "element": each} for each in INPUTS]}
+
 # Returns a sentence for each text with a contrast below 4.5, and for each list, heading or landmark that is wrong.
 # A canvas blends the backgrounds. Of a gradient the first colour counts; pictures and emoji are not text.
 AUDIT = r"""() => {
@@ -126,3 +137,13 @@ async def test_texts_have_contrast_and_lists_and_headings_are_in_order(ana, clie
     await page.set_viewport_size({"width": 400, "height": 800})
     await audit()
     slack.faults.clear()
+    trigger = slack.workspace.views.issue_trigger("U0ANA")
+    await client.views_open(trigger_id=trigger, view={"type": "modal", "title": TEXT, "submit": TEXT, **VIEW})
+    await page.get_by_test_id("modal-submit").click()
+    await expect(page.get_by_text("this field is required").first).to_be_visible()
+    await audit()
+    await page.keyboard.press("Escape")
+    await client.views_publish(user_id="U0ANA", view={"type": "home", **VIEW})
+    await open_page("@alpha")
+    await page.get_by_test_id("tab-home").click()
+    await audit()

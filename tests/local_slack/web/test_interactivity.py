@@ -9,7 +9,7 @@ from slack_errors import error_of
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from local_slack import RetrySchedule
-from local_slack.web.interactivity import ResponseUrls
+from local_slack.web.response_urls import Reply, ResponseUrls
 from local_slack.workspace.messages import Body
 
 
@@ -162,7 +162,7 @@ async def test_an_unknown_or_old_response_url_is_expired(slack):
     now = [0.0]
     urls = ResponseUrls(clock=lambda: now[0])
     message = slack.workspace.post("general", slack.person("ana"), Body("hi"))
-    path = urls.give(slack.workspace, message, slack.person("ana"))
+    path = urls.give(Reply(slack.workspace, "C0GENERAL", slack.person("ana"), message))
     assert urls.problem(path) is None
     now[0] = 1801.0
     assert urls.problem(path) == "expired_url"

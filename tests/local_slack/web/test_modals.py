@@ -113,3 +113,42 @@ async def test_the_app_is_told_of_a_closed_modal_if_it_asks_for_it(slack, ana, a
     await ana.close_modal()
     assert views[0]["closed"]
     assert slack.workspace.views.modal("U0ANA") is None
+
+
+async def test_closing_a_modal_on_top_goes_back_and_clearing_closes_all(slack, ana, ask, submitted):
+    views, response = submitted
+    response |= {"response_action": "push", "view": modal("Second", notify_on_close=True)}
+    await ask(notify_on_close=True)
+    await ana.submit(name="Ana")
+    await ana.close_modal()
+    assert ana.modal.content["title"]["text"] == "Ask"
+    await ana.submit(name="Ana")
+    views.clear()
+    await ana.close_modal(clear=True)
+    assert [view["title"]["text"] for view in views] == ["Second", "Ask"]
+    assert ana.modal is None
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ({"count": "7", "name": "Ana"}, "invalid_arguments"),
+        ({"count": ["5"], "name": "Ana"}, "invalid_arguments"),
+        ({"name": "x" * 3001}, "invalid_input"),
+        ({"name": ""}, "missing_value"),
+    ],
+)
+async def test_values_that_the_inputs_do_not_take_are_refused(ana, ask, submitted, values, error):
+    await ask()
+    with pytest.raises(SlackRefused, match=error):
+        await ana.submit(**values)
+    assert submitted[0] == []
+
+
+@pytest.mark.parametrize("body", [{"state": {"name": "Ana"}}, {"values": [1]}, {"view_id": "V0OTHER"}])
+async def test_a_malformed_submission_is_refused(slack, session, ask, submitted, body):
+    await ask()
+    headers = {"Authorization": f"Bearer {slack.person('ana').token}"}
+    async with session.post(slack.url + "page/submit_view", json=body, headers=headers) as answer:
+        assert (await answer.json())["error"] in {"invalid_arguments", "no_modal"}
+    assert submitted[0] == []

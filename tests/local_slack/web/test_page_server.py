@@ -15,7 +15,7 @@ def listen(slack, session):
 
     async def listen(name):
         socket = await session.ws_connect(f"{slack.url}page/events?token={slack.person(name).token}")
-        assert await socket.receive_json(timeout=5) == {"type": "hello"}
+        assert await socket.receive_json(timeout=5) == {"type": "hello", "home": None, "modal": None}
         return socket
 
     return listen
