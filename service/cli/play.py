@@ -36,9 +36,13 @@ def play(port: int, folder: Path, config: Path | None) -> None:
     It needs no key: without ANTHROPIC_API_KEY the agent is an offline demo. Each play begins anew.
     """
     folder = folder.expanduser().absolute()
-    bot, to = ("alpha", "the agent: the first message is suggested") if config is None else _addressed(config)
+    bot, to, command = (
+        ("alpha", "the agent: the first message is suggested", "/alpha") if config is None else _addressed(config)
+    )
     held = _locked(folder, port)
     options: tuple[str, ...] = ("--port", str(port), "--bot", bot, "--hint", _HINT.format(to=to))
+    options += ("--command", command, "--shortcut", "fork:message:Fork from here")
+    options += ("--shortcut", "rerun:message:Run again from here")
     for suffix in ("", "-wal", "-shm"):
         (folder / f"play.db{suffix}").unlink(missing_ok=True)
     if config is None:
@@ -62,11 +66,12 @@ def play(port: int, folder: Path, config: Path | None) -> None:
     os.execv(sys.executable, (*python, "-m", "local_slack", *options, "--", *agent))  # noqa: S606 - no shell
 
 
-def _addressed(path: Path) -> tuple[str, str]:
-    """Return the name of the bot of a configuration, and how to address its agents."""
+def _addressed(path: Path) -> tuple[str, str, str]:
+    """Return the name of the bot of a configuration, how to address its agents, and the slash command."""
     from service.cli.setup import NotUsable  # noqa: PLC0415 - the demonstration starts faster without it
     from service.config.config import Environment, load_config  # noqa: PLC0415
     from service.config.config_errors import ConfigError  # noqa: PLC0415
+    from service.config.slack import command_of  # noqa: PLC0415
 
     try:
         config = load_config(path, Environment.from_environ())
@@ -76,7 +81,8 @@ def _addressed(path: Path) -> tuple[str, str]:
         raise NotUsable(f"{path}: `play` delivers over Socket Mode. Leave `transport: http` out of the file you play.")
     first, *others = config.instances
     bot = first.lower() if _HANDLE.fullmatch(first.lower()) and first.lower() not in _PEOPLE else "agent"
-    return bot, " or ".join((f"@{bot}", *(f"`@{bot} {name}:`" for name in others)))
+    addresses = " or ".join((f"@{bot}", *(f"`@{bot} {name}:`" for name in others)))
+    return bot, addresses, command_of(config.slack, first)
 
 
 def _locked(folder: Path, port: int) -> int:

@@ -90,7 +90,9 @@ AUDIT = r"""() => {
 }"""
 
 
-async def test_texts_have_contrast_and_lists_and_headings_are_in_order(ana, client, slack, page, open_page):
+async def test_texts_have_contrast_and_lists_and_headings_are_in_order(  # noqa: PLR0915 - a step for each part
+    ana, client, slack, page, open_page
+):
     async def audit():
         for theme in ("light", "dark"):
             await page.emulate_media(color_scheme=theme, reduced_motion="reduce")
