@@ -133,6 +133,8 @@ def _chosen(element: Json, name: str, given: Any, members: Collection[str]) -> A
 
 
 def _text(element: Json, given: Any) -> str | None:
+    if not isinstance(given, str | int | float):
+        raise SlackRefused("invalid_arguments", f"[ERROR] must provide a string for {element['action_id']}")
     text = str(given)
     least, most = element.get("min_length", 0), element.get("max_length", _LONGEST_TEXT)
     if text and not least <= len(text) <= most:

@@ -90,14 +90,17 @@ AUDIT = r"""() => {
 }"""
 
 
-async def test_texts_have_contrast_and_lists_and_headings_are_in_order(  # noqa: PLR0915 - a step for each part
-    ana, client, slack, page, open_page
-):
+@pytest.fixture
+def audit(page):
     async def audit():
         for theme in ("light", "dark"):
             await page.emulate_media(color_scheme=theme, reduced_motion="reduce")
             assert await page.evaluate(AUDIT) == []
 
+    return audit
+
+
+async def test_texts_have_contrast_and_lists_and_headings_are_in_order(ana, client, slack, page, open_page, audit):  # noqa: PLR0917 - fixtures
     await page.set_viewport_size({"width": 1280, "height": 800})
     await open_page()
     await expect(page.get_by_test_id("offline-note")).to_be_visible()
@@ -139,13 +142,17 @@ async def test_texts_have_contrast_and_lists_and_headings_are_in_order(  # noqa:
     await page.set_viewport_size({"width": 400, "height": 800})
     await audit()
     slack.faults.clear()
+
+
+async def test_a_modal_and_the_home_tab_are_readable(client, slack, page, open_page, audit):
+    await open_page("@alpha")
+    await page.get_by_test_id("tab-home").click()
+    await audit()
+    await client.views_publish(user_id="U0ANA", view={"type": "home", **VIEW})
+    await expect(page.get_by_test_id("home").get_by_role("radio")).to_be_visible()
+    await audit()
     trigger = slack.workspace.views.issue_trigger("U0ANA")
     await client.views_open(trigger_id=trigger, view={"type": "modal", "title": TEXT, "submit": TEXT, **VIEW})
     await page.get_by_test_id("modal-submit").click()
     await expect(page.get_by_text("this field is required").first).to_be_visible()
-    await audit()
-    await page.keyboard.press("Escape")
-    await client.views_publish(user_id="U0ANA", view={"type": "home", **VIEW})
-    await open_page("@alpha")
-    await page.get_by_test_id("tab-home").click()
     await audit()

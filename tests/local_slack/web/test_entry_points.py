@@ -202,6 +202,40 @@ async def test_a_shortcut_that_is_not_there_is_refused(ana, slack, client):
     assert await error_of(ana.shortcut("ask", "D0BENCHLOE", dm)) == "not_in_channel"
 
 
+@pytest.mark.parametrize(
+    ("gesture", "body", "error"),
+    [
+        ("command", {"channel": "C0GENERAL"}, "invalid_arguments"),
+        ("command", {"channel": ["C0GENERAL"], "text": "/agent"}, "invalid_arguments"),
+        ("command", {"channel": "C0GENERAL", "text": {"text": "/agent"}}, "invalid_arguments"),
+        ("command", {"channel": "C0GENERAL", "text": "/agent", "thread_ts": "then"}, "invalid_thread_ts"),
+        ("shortcut", {}, "invalid_arguments"),
+        ("shortcut", {"callback_id": ["new"]}, "invalid_arguments"),
+        ("shortcut", {"callback_id": "ask", "ts": "1.0"}, "invalid_arguments"),
+        ("click_home", {"action_id": "go"}, "not_found"),
+        ("click_modal", {"action_id": "go"}, "no_modal"),
+        ("click_modal", {"action_id": "go", "view_id": "V0OTHER"}, "no_modal"),
+        ("click", {"channel": "C0GENERAL", "ts": "TS", "action_id": {}}, "invalid_arguments"),
+        ("click", {"channel": "C0GENERAL", "ts": "TS", "action_id": "go", "value": [[]]}, "no_such_action"),
+        ("click", {"channel": "C0GENERAL", "ts": "TS", "action_id": "go", "state": {"b": 1}}, "invalid_arguments"),
+        ("click", {"channel": "C0GENERAL", "ts": "TS", "action_id": "go", "values": {"note": {}}}, "invalid_arguments"),
+        ("close_view", {}, "no_modal"),
+        ("submit_view", {"state": "[["}, "no_modal"),
+        ("open_home", {"tab": 7}, "invalid_arguments"),
+    ],
+)
+async def test_a_malformed_gesture_is_refused(  # noqa: PLR0917 - fixtures and parameters
+    slack, client, session, gesture, body, error
+):
+    note = {"type": "plain_text_input", "action_id": "note"}
+    blocks = [*BLOCKS, {"type": "input", "label": BUTTON["text"], "element": note}]
+    ts = (await client.chat_postMessage(channel="C0GENERAL", text="?", blocks=blocks))["ts"]
+    given = {name: ts if value == "TS" else value for name, value in body.items()}
+    headers = {"Authorization": f"Bearer {slack.person('ana').token}"}
+    async with session.post(f"{slack.url}page/{gesture}", json=given, headers=headers) as answer:
+        assert (answer.status, (await answer.json())["error"]) == (200, error)
+
+
 async def test_the_home_tab_is_opened_with_the_published_view(ana, socket, client):
     await ana.open_home("home")
     event = await socket.acked_event()
