@@ -265,6 +265,14 @@ async def test_several_options_and_a_private_question(serve, thread, model):
         asked = await thread.until_said("Which days?")
         await thread.ana.click("general", asked.ts, "request_send")
         await thread.until_whispered("Choose an option first.")
+        await thread.ana.click("general", asked.ts, "request_send", request_options=["0", "2"])
+        whisper = await thread.until_whispered("Your salary?")
+        assert "Ana answered: Mo, We" in results(model.bodies[-1])
+        await thread.ben.click("general", whisper.ts, "request_write")
+        await thread.slack.until(lambda _: thread.ben.modal)
+        await thread.ben.submit(request_text="none of your business")
+        await thread.answered()
+        assert "Ben answered: none of your business" in results(model.bodies[-1])
         assert await service.ended(signal.SIGTERM) == 0
 
 
