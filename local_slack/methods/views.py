@@ -83,6 +83,9 @@ def content_of(args: Arguments, kind: str | None = None) -> Json:
     wrong += block_problems(content.get("blocks"), "/view/blocks", BLOCKS_OF_A_VIEW)
     if not wrong and kind and content["type"] != kind:
         wrong.append(f"must be of type {kind} [json-pointer:/view/type]")
+    has_inputs = not wrong and any(block["type"] == "input" for block in content["blocks"])
+    if has_inputs and content["type"] == "modal" and not content.get("submit"):
+        wrong.append("missing required field: submit [json-pointer:/view]")
     if wrong:
         raise invalid(*(f"[ERROR] {what}" for what in wrong))
     return {**content, "blocks": list(with_ids(content["blocks"]))}

@@ -10,6 +10,7 @@ HOME = {"type": "home", "blocks": [{"type": "divider"}]}
 MODAL = {
     "type": "modal",
     "title": {"type": "plain_text", "text": "Ask"},
+    "submit": {"type": "plain_text", "text": "Go"},
     "blocks": [
         {
             "type": "input",
@@ -56,6 +57,11 @@ async def test_a_wrong_view_is_refused(client, view, message):
     answer = refused.value.response
     assert answer["error"] == "invalid_arguments"
     assert f"[ERROR] {message}" in answer["response_metadata"]["messages"]
+
+
+async def test_a_modal_with_an_input_needs_a_submit_button(slack, client):
+    trigger = slack.workspace.views.issue_trigger("U0ANA")
+    assert await error_of(client.views_open(trigger_id=trigger, view={**MODAL, "submit": None})) == "invalid_arguments"
 
 
 async def test_up_to_three_modals_are_stacked(slack, client):
