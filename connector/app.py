@@ -21,8 +21,10 @@ from connector.inbound.socket_mode import SocketMode, address_source
 from connector.observer import Observer
 from connector.protocols import SlackOptions
 from connector.routing import Router
-from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks, WorkspaceContext
+from connector.runs.background_tasks import CALLS_LATE_S, BackgroundTasks
+from connector.runs.home import HomeSources, HomeTabs
 from connector.runs.run_slots import RunSlots
+from connector.runs.workspace import WorkspaceContext
 from connector.setup import ConnectionRefused, HttpTransport, SocketTransport, first_address, preflight
 from connector.slack_api.channels import ChannelTopics
 from connector.slack_api.client import SlackClient
@@ -34,7 +36,15 @@ if TYPE_CHECKING:
 
     from connector.inbound.access_policy import AccessRules
     from connector.inbound.dispatcher import AddListeners, Receive
-    from connector.protocols import ChannelRules, ConversationHistory, Instance, RateBudget, RunService, SessionManager
+    from connector.protocols import (
+        ChannelRules,
+        ConversationHistory,
+        Instance,
+        PersonalRecords,
+        RateBudget,
+        RunService,
+        SessionManager,
+    )
     from connector.runs.run_slots import RunLimits
     from connector.setup import SlackCredentials
     from connector.slack_api.errors import SlackCallFailed
@@ -94,6 +104,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     listeners: Sequence[AddListeners] = (),
     observer: Observer | None = None,
     history: ConversationHistory | None = None,
+    records: PersonalRecords | None = None,
 ) -> AsyncIterator[Connection]:
     """Answer people in the workspace while the context is open.
 
@@ -103,6 +114,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s`
     of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
     gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
+    `records` are kept of each person; without them there is no Home tab.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -128,7 +140,9 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                 admitter = Admitter(
                     background, router, runs, identity.user, policy, enterprise=identity.enterprise, observer=observer
                 )
-                slots = RunSlots(limits)
+                slots, home = RunSlots(limits), None
+                if records is not None:
+                    home = HomeTabs(background, HomeSources(runs, router, records, history, identity.url))
                 context = WorkspaceContext(
                     runs,
                     sessions,
@@ -139,6 +153,8 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     slots,
                     observer or Observer(),
                     history,
+                    records,
+                    home,
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)

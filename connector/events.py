@@ -25,6 +25,8 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 # Slack's own bot user, which posts reminders and automatic replies.
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
+# The buttons of the Home tab, apart from those of requests.
+HOME_STOP, HOME_REVOKE = "home_stop", "home_revoke"
 # The message shortcuts; the second one is also the action that confirms it.
 FORK, RERUN = "fork", "rerun"
 _TRIGGER_CHARS = 24
@@ -402,6 +404,27 @@ class RatingClick:
 
 
 @dataclass(frozen=True, slots=True)
+class HomeOpened:
+    """A person opened the Home tab of the app; `channel`: their direct messages with it."""
+
+    user: str
+    channel: str
+
+
+@dataclass(frozen=True, slots=True)
+class HomeClick:
+    """A click on a button of the Home tab: it stops a run, or revokes the rule with the id `rule`.
+
+    `place` is the conversation of the run; without a `stop` it is nothing.
+    """
+
+    user: str
+    place: ThreadAddress | None = None
+    stop: StopRequest | None = None
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AppView:
     """A person opened the direct messages of the app, or another channel next to them.
 
@@ -566,6 +589,28 @@ def view_of(event: dict[str, Any]) -> AppView | None:
     )
 
 
+def home_opened_of(event: dict[str, Any]) -> HomeOpened | None:
+    """Parse a visit of the Home tab; `None`: of another tab."""
+    is_home = event["type"] == "app_home_opened" and event.get("tab") == "home"
+    return HomeOpened(_id(event["user"]), _id(event["channel"])) if is_home else None
+
+
+def home_click_of(body: dict[str, Any], team: str) -> HomeClick | None:
+    """Parse a click on a button of the Home tab; `None`: another one."""
+    ours = (HOME_STOP, HOME_REVOKE)
+    action = next((each for each in body.get("actions") or () if each.get("action_id") in ours), None)
+    if action is None:
+        return None
+    user, value, at = _id((body.get("user") or {}).get("id")), str(action.get("value")), checked_ts(action["action_ts"])
+    if action["action_id"] == HOME_REVOKE:
+        return HomeClick(user, rule=_id(value))
+    conversation_id, _, run = value.partition(" ")
+    place = ThreadAddress.parse(conversation_id)
+    if place.team != team:
+        raise ValueError(f"{value!r} is a run of another workspace")
+    return HomeClick(user, place, StopRequest(f"home:{user}:{_id(run)}:{at}", user, at, run=run))
+
+
 def _channel_in(entity: dict[str, Any]) -> str:
     """Return the channel that an entity of a context names; blank: none, or direct messages."""
     value = entity.get("value")
@@ -620,7 +665,7 @@ def request_click_of(body: dict[str, Any], team: str) -> tuple[RequestAddress, R
             denial = (DENY,) if kind == REASON_ACTION else ()
             return address, RequestForm(address, user, denial, str(body.get("trigger_id") or ""), at, ts)
         case "request_send":
-            chosen = tuple(sorted(_chosen_in(body.get("state"), address.key)))
+            chosen = tuple(sorted(_chosen_in(body.get("state"), value)))
         case name if name in CHOOSE_ACTIONS:
             chosen = (CHOOSE_ACTIONS.index(name),)
     url = str(body.get("response_url") or "") if container.get("is_ephemeral") is True else ""
@@ -646,10 +691,10 @@ def _submitted(view: dict[str, Any], user: str, team: str) -> tuple[RequestAddre
     return address, RequestClick(click_id, address.run, address.key, user, chosen, checked_ts(at), str(text), ts=ts)
 
 
-def _chosen_in(state: Any, key: str) -> set[int]:
+def _chosen_in(state: Any, address: str) -> set[int]:
     """Return the places of the options that are chosen in the menu of a request."""
     blocks = (state or {}).get("values") or {}
-    found = (blocks.get(f"{OPTIONS_ACTION}:{key}") or {}).get(OPTIONS_ACTION) or {}
+    found = (blocks.get(f"{OPTIONS_ACTION}:{address}") or {}).get(OPTIONS_ACTION) or {}
     options = found.get("selected_options") or filter(None, [found.get("selected_option")])
     return {int(option["value"]) for option in options}
 

@@ -93,9 +93,13 @@ DEFAULT_PARTICIPATION = Participation("thread", "participants", asks_consent=Fal
 
 @dataclass(frozen=True, slots=True)
 class Instance:
+    """An agent. `description` says in a sentence what it is for; `tools` are the names of its tool modules."""
+
     name: str
     persona: Persona
     participation: Participation = DEFAULT_PARTICIPATION
+    description: str = ""
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,8 +494,8 @@ class RunService(Protocol):
     async def thread_of(self, conversation_id: str) -> ThreadFacts:
         """Return the facts of a thread; none if it is unknown."""
 
-    async def at_work(self, channel: str) -> Mapping[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]:
-        """Return the conversations of a channel (`team:channel`) with pending work, in any process.
+    async def at_work(self, place: str) -> Mapping[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]:
+        """Return the conversations with pending work in a channel (`team:channel`) or workspace, in any process.
 
         Of each: the data of `StateChanges.run` as last stored, and the pending entries that no stop holds.
         """
@@ -723,3 +727,59 @@ class ConversationHistory(Protocol):
 
     async def usage(self, instance_name: str, conversation_id: str) -> tuple[Usage, Usage]:
         """Return the usage of the current branch, and of its latest run."""
+
+    async def title(self, instance_name: str, conversation_id: str) -> str:
+        """Return the text of the first message; blank: there is none, or it was erased."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run that a person began and that has ended.
+
+    Args:
+        began_s: when its first message was written; `ended_s`: its end, both in seconds since the epoch.
+        status: as of the `complete` event.
+    """
+
+    id: str
+    conversation_id: str
+    instance: str
+    began_s: float
+    ended_s: float
+    status: str
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysRule:
+    """A rule that a person made by “Always allow”; `conversation_id` is blank if it applies everywhere."""
+
+    id: str
+    tool: str
+    instance: str
+    conversation_id: str = ""
+
+
+class PersonalRecords(Protocol):
+    """What is kept of each person in a workspace, for their Home tab.
+
+    All methods wait while the store is unavailable.
+    """
+
+    async def add_run(self, team: str, user: str, run: EndedRun) -> None:
+        """Keep a run. A run with a known id is replaced, unless nothing is known of the new one's usage."""
+
+    async def runs_of(self, team: str, user: str) -> tuple[EndedRun, ...]:
+        """Return the kept runs of a person, the latest first."""
+
+    async def rules_of(self, team: str, user: str) -> tuple[AlwaysRule, ...]:
+        """Return the rules that a person has made, the latest first."""
+
+    async def revoke(self, team: str, user: str, rule_id: str) -> bool:
+        """Delete a rule that a person has made; return whether it existed."""
+
+    async def opened_home(self, team: str, user: str, at_s: float) -> None:
+        """Keep when a person opened their Home tab, in seconds since the epoch."""
+
+    async def home_opened_s(self, team: str, user: str) -> float:
+        """Return when a person last opened their Home tab; 0: never."""

@@ -210,7 +210,9 @@ BOT_EVENTS = (
         "agents do not know which channel a person looks at next to direct messages",
     ),
     MethodRequirement(
-        "app_home_opened", "suggest prompts in direct messages", "no prompts are suggested in direct messages"
+        "app_home_opened",
+        "show the Home tab, and suggest prompts in direct messages",
+        "the Home tab is empty, and no prompts are suggested in direct messages",
     ),
     MethodRequirement("app_mention", "receive mentions of the bot"),
     MethodRequirement("message.channels", "follow threads in public channels"),
@@ -246,7 +248,7 @@ def manifest(names: Sequence[str], request_url: str | None = None, command: str 
         "display_information": {"name": one_line(names[0], _MOST_NAME), "description": description},
         "features": {
             "app_home": {
-                "home_tab_enabled": False,
+                "home_tab_enabled": True,
                 "messages_tab_enabled": True,
                 "messages_tab_read_only_enabled": False,
             },

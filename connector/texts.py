@@ -10,7 +10,7 @@ from connector.formatting.inline import escape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from connector.protocols import LeftBehind
+    from connector.protocols import LeftBehind, Usage
     from connector.records import RunSummary
 
 _LABEL_CHARS = 40
@@ -297,3 +297,9 @@ def _waiting(count: int) -> str:
     if count == 1:
         return "1 message has not been read yet. I will read it with your next message."
     return f"{count} messages have not been read yet. I will read them with your next message."
+
+
+def usage(used: Usage) -> str:
+    """Return tokens and cost."""
+    tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+    return tokens if used.cost_usd is None else f"{tokens}, ${used.cost_usd:,.4f}"

@@ -35,6 +35,7 @@ from service.observe import observing
 from service.runs import StoredRuns
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
+from service.sessions.personal import StoredPersonalRecords
 from service.sessions.preflight import preflight
 from service.sessions.workspaces import Workspaces
 from service.store import open_budget, open_log_store, open_run_store
@@ -106,6 +107,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             runs,
             budget,
             retention,
+            records,
         ),
         connected(
             access,
@@ -123,6 +125,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             listeners=config.slack.listeners,
             observer=observer,
             history=sessions.history,
+            records=records,
         ) as connection,
     ):
         live = _LiveParts(environment, sessions, names, retention, connection, hidden)
@@ -163,7 +166,13 @@ def _connector_settings(
     slack = config.slack
     return (
         [
-            Instance(name, Persona(instance.persona.name, instance.persona.emoji), instance.participation)
+            Instance(
+                name,
+                Persona(instance.persona.name, instance.persona.emoji),
+                instance.participation,
+                instance.description,
+                tuple(each.module.removeprefix("tool-") for each in instance.tools),
+            )
             for name, instance in config.instances.items()
         ],
         {
@@ -216,7 +225,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     observer: Observer | None,
     record: Callable[..., None],
     names: list[str],
-) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns, RateBudget | None, Retention]]:
+) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords]]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
 
     `names` are those of the instances; they may change.
@@ -238,12 +247,12 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             anthropic_api_key=environment.anthropic_key,
             notify=(notes := Notes(runs.admit, names)).store,
             observe=observation.sessions,
-            rules=AlwaysRules(store, retry),
+            rules=(rules := AlwaysRules(store, retry)),
         ) as sessions,
     ):
         observation.health.store = store
         with notes.offered():
-            yield sessions, runs, budget, retention
+            yield sessions, runs, budget, retention, StoredPersonalRecords(store, retry, rules, record)
 
 
 def _owner() -> str:

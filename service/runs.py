@@ -289,9 +289,9 @@ class StoredRuns:
         """Return the facts of a thread."""
         return await self._retry.call(lambda: self._store.thread_of(conversation_id))
 
-    async def at_work(self, channel: str) -> dict[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]:
-        """Return the conversations of a channel with pending work: the stored run, and the entries that none holds."""
-        names = [each for each in await self._retry.call(self._store.unfinished) if each.startswith(f"{channel}:")]
+    async def at_work(self, place: str) -> dict[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]:
+        """Return the conversations at a place with pending work: the stored run, and the entries that none holds."""
+        names = [each for each in await self._retry.call(self._store.unfinished) if each.startswith(f"{place}:")]
         records = {each: await self._retry.call(partial(self._store.record, each)) for each in names}
         return {
             name: (record.run, tuple(each for each in record.waiting if each.seq > record.held_seq))

@@ -161,6 +161,8 @@ async def apply_click(state: ConversationState, entry: InboxEntry, click: Reques
         text = await run.requests.click(click, {entry.seq: "done"})
     if text:
         state.cleanup.whisper(entry, click, state.somewhere.place, text)
+    if state.workspace.home is not None:
+        state.workspace.home.changed(click.by)
 
 
 async def _stop_run(  # noqa: PLR0913 - the parts of a stop

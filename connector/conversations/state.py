@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from connector.events import SlackMessage
     from connector.protocols import ConversationLease, End, InboxEntry
-    from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.workspace import WorkspaceContext
 
 log = structlog.get_logger(__name__)
 

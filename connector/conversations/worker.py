@@ -16,11 +16,12 @@ from connector.conversations import changes
 from connector.conversations.log_commands import apply_command
 from connector.conversations.state import ConversationState
 from connector.events import Consent, RequestClick, StopRequest
-from connector.protocols import LeaseLost, StateChanges
+from connector.protocols import EndedRun, LeaseLost, StateChanges, Usage
 from connector.records import (
     LogCommand,
     PendingMessage,
     RunRecord,
+    RunSummary,
     ThreadCatchUp,
     ThreadNotice,
     UnreadableEntry,
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
     from connector.observer import RunReport
     from connector.protocols import ConversationLease, InboxEntry
-    from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.run_slots import RunSlot
     from connector.runs.slack_run import SlackRun
+    from connector.runs.workspace import WorkspaceContext
 
 log = structlog.get_logger(__name__)
 
@@ -312,13 +313,16 @@ class ConversationWorker:
         log.info("run.started", **where, instance=run.instance.name)
         with ExitStack() as on_failure:
             on_failure.callback(self._background.release_hourglass, run.place.channel, run.first.message.ts)
+            self._show_at_home(run)
             await run.go()
             if not run.was_suspended:
+                await self._keep(run)
                 async with self._lock:
                     await self.state.end(run)
                     after_run, self._after_run = self._after_run, []
                     await self._process(after_run)
             on_failure.pop_all()
+        self._show_at_home(run)
         if run.was_suspended:
             report.outcome = "suspended"
             log.info("run.suspended", **where)
@@ -331,3 +335,18 @@ class ConversationWorker:
         log.info("run.ended", **where, **fields)
         await self._cleanup.recent_done()
         self._slots.leave(self._id)
+
+    async def _keep(self, run: SlackRun) -> None:
+        """Keep the run for the person who began it, before its end is stored: a crash in between repeats this."""
+        if (records := self.state.workspace.records) is None:
+            return
+        message, summary = run.first.message, run.summary or RunSummary("success")
+        used, times = summary.usage, (run.first.written_s, self._background.now_s())
+        cost = None if used.get("cost_usd") is None else float(used["cost_usd"])
+        usage = Usage(int(used.get("input_tokens") or 0), int(used.get("output_tokens") or 0), cost)
+        ended = EndedRun(run.record.id, self._id, run.instance.name, *times, summary.status, usage)
+        await records.add_run(message.team, message.user, ended)
+
+    def _show_at_home(self, run: SlackRun) -> None:
+        if (home := self.state.workspace.home) is not None:
+            home.changed(run.first.message.user)

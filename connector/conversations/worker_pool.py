@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from connector.protocols import RunService
-    from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.workspace import WorkspaceContext
 
 log = structlog.get_logger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 _VERBS = {
@@ -78,6 +79,12 @@ def use_of(tool: str) -> str:
     if verb.lower() in _VERBS and others:
         return " ".join([_VERBS[verb.lower()], *(word.lower() for word in others)])
     return " ".join(["Using", verb, *others])
+
+
+def moment(at_s: float, form: str = "{date_short_pretty} {time}") -> str:
+    """Return a time in Slack's markup, which shows it in each reader's time zone; `at_s` in seconds since the epoch."""
+    utc = datetime.fromtimestamp(at_s, UTC)
+    return f"<!date^{int(at_s)}^{form}|{utc:%d %B %H:%M} UTC>"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

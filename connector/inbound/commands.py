@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from connector import texts
 from connector.commands import VERBS, InvalidCommand, ThreadCommand, help_text, slash_help
 from connector.events import COMMENT, FEEDBACK, FORK, RERUN, RatingClick, StopRequest, is_direct, plain_text
-from connector.formatting.content import button, counted, one_line, plain, section
+from connector.formatting.content import button, counted, moment, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from connector.events import ReactionAdded, Shortcut, SlackMessage, SlashCommand, ThreadAddress
     from connector.inbound.admission import Admitter
-    from connector.protocols import ConversationHistory, ThreadFacts, Usage
-    from connector.runs.background_tasks import WorkspaceContext
+    from connector.protocols import ConversationHistory, ThreadFacts
+    from connector.runs.workspace import WorkspaceContext
 
 _PROMPT_CHARS = 60
 # Reactions to an answer that rate it (Slack adds skin tones to their names), and the one that runs its message again.
@@ -108,8 +107,7 @@ class Commands:
             return f"⏳ {counted(len(messages), 'message')} will be read in a moment." if messages else ""
         waiting = sum(each.id != record.first.id for each in messages)
         step = self._step_of(conversation_id)
-        since = datetime.fromtimestamp(float(record.first.written_s), UTC)
-        clock = f"<!date^{int(record.first.written_s)}^{{time}}|{since:%H:%M} UTC>"
+        clock = moment(float(record.first.written_s), "{time}")
         prompt = escape(one_line(record.first.prompt, _PROMPT_CHARS))
         parts = (
             f"⚙️ “{prompt}” of <@{record.first.message.user}> runs since {clock}.",
@@ -137,7 +135,7 @@ class Commands:
             whole, latest = await self._workspace.history.usage(instance, conversation_id)
         except Refused as e:
             return str(e)
-        return f"This conversation: {_cost(whole)}. Its latest run: {_cost(latest)}."
+        return f"This conversation: {texts.usage(whole)}. Its latest run: {texts.usage(latest)}."
 
     async def on_slash(self, command: SlashCommand) -> str:  # noqa: PLR0911 - a case for each verb
         """Carry out a slash command, and return its answer."""
@@ -296,8 +294,3 @@ def _comment_form(rating: RatingClick) -> dict[str, Any]:
         "close": plain("Skip"),
         "blocks": [{"type": "input", "block_id": COMMENT, "optional": True, "label": label, "element": field}],
     }
-
-
-def _cost(usage: Usage) -> str:
-    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
-    return tokens if usage.cost_usd is None else f"{tokens}, ${usage.cost_usd:,.4f}"

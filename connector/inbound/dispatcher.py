@@ -28,6 +28,8 @@ from connector.events import (
     DENY_ACTION,
     FEEDBACK,
     FORK,
+    HOME_REVOKE,
+    HOME_STOP,
     OPTIONS_ACTION,
     REQUEST_ACTIONS,
     REQUEST_FORM,
@@ -37,7 +39,9 @@ from connector.events import (
     clicked_of,
     deletion_of,
     edit_of,
+    home_click_of,
     home_of,
+    home_opened_of,
     message_of,
     moment_of,
     rating_of,
@@ -128,7 +132,9 @@ class Dispatcher:
 
         for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped", *_VIEWS):
             self._ours.event(kind)(on_payload)
-        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, RERUN, FEEDBACK, OPTIONS_ACTION, *REQUEST_ACTIONS):
+        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, RERUN, FEEDBACK, HOME_STOP, HOME_REVOKE):
+            self._ours.action(action)(on_payload)
+        for action in (OPTIONS_ACTION, *REQUEST_ACTIONS):
             self._ours.action(action)(on_payload)
         for form in (FEEDBACK, REQUEST_FORM):
             self._ours.view(form)(on_payload)
@@ -289,6 +295,8 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
             if (stopped := session_stop_of(event, team)) is not None:
                 place, stop = stopped
                 return intake.on_stop(place, stop, Actor(stop.user, place.channel, None, is_shared))
+        case {"type": "app_home_opened"} if (opened := home_opened_of(event)) is not None:
+            return intake.on_home(opened, Actor(opened.user, opened.channel, None, None))
         case {"type": kind} if kind in _VIEWS:
             if (view := view_of(event)) is not None:
                 return intake.on_view(view, Actor(view.user, view.channel, None, is_shared))
@@ -305,6 +313,10 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
         case {"type": "block_actions" | "view_submission"} if (rating := rating_of(event, team)) is not None:
             home = home_of({"team": event["user"].get("team_id")})
             return intake.on_rating(rating, Actor(rating.user, rating.place.channel, home, None))
+        case {"type": "block_actions"} if (home_click := home_click_of(event, team)) is not None:
+            home = home_of({"team": event["user"].get("team_id")})
+            channel = home_click.place.channel if home_click.place is not None else ""
+            return intake.on_home_click(home_click, Actor(home_click.user, channel, home, None))
         case {"type": "block_actions" | "message_action"}:
             if (shortcut := shortcut_of(event, team, dm_threads=dm_threads)) is not None:
                 home = home_of({"team": event["user"].get("team_id")})

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from connector.events import (
         AppView,
         Consent,
+        HomeClick,
+        HomeOpened,
         MessageDeletion,
         MessageEdit,
         RatingClick,
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
     from connector.protocols import EntryKind, RunService, SlackOptions
-    from connector.runs.background_tasks import WorkspaceContext
+    from connector.runs.workspace import WorkspaceContext
     from connector.slack_api.client import SlackClient
 
     Ask = Callable[[], Awaitable[dict[str, Any] | None]]
@@ -133,6 +135,7 @@ class Intake:
     ) -> None:
         self._admitter = admitter
         self.commands = Commands(workspace, admitter, conversations.step_of)
+        self._home = workspace.home
         self._tasks = workspace.background
         self._router = workspace.router
         self._runs = runs
@@ -505,6 +508,22 @@ class Intake:
             raise NotNow
         if await self._admitter.policy.refusal(actor) is None:
             self._tasks.app_views.on_view(view, self.options.suggested_prompts)
+
+    async def on_home(self, opened: HomeOpened, actor: Actor) -> None:
+        """Show a person their Home tab."""
+        if self._conversations.is_closing:
+            raise NotNow
+        if self._home is not None:
+            self._home.open(opened, await self._admitter.policy.refusal(actor))
+
+    async def on_home_click(self, click: HomeClick, actor: Actor) -> None:
+        """Stop a run, or revoke a rule, from the Home tab."""
+        if self._conversations.is_closing:
+            raise NotNow
+        if click.place is not None and click.stop is not None:
+            await self.on_stop(click.place, click.stop, actor)
+        elif self._home is not None:
+            await self._home.revoke(click)
 
     def _in_order(self, conversation_id: str) -> asyncio.Lock:
         if self._conversations.is_closing:

@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from connector.observer import Observer
 from connector.protocols import LeaseLost, SlackOptions
-from connector.runs.run_slots import RunSlots
 from connector.slack_api.agent_sessions import AgentSessions
 from connector.slack_api.app_views import AppViews
 from connector.slack_api.client import best_effort
@@ -21,10 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
-    from connector.events import SlackMessage, StopRequest, ThreadAddress
-    from connector.protocols import ConversationHistory, RunService, SessionManager
-    from connector.records import RunArtifacts, ThreadCatchUp
-    from connector.routing import Router
+    from connector.events import SlackMessage
+    from connector.records import RunArtifacts
     from connector.slack_api.client import SlackClient
 
 ENVELOPE = "incoming_envelope"
@@ -259,22 +255,3 @@ class BackgroundTasks:
             SlackCallFailed: Slack rejected the call.
         """
         await self._reactions.remove(ReactionKey(artifacts.channel, artifacts.first_ts, HOURGLASS))
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceContext:
-    """The dependencies of the workers.
-
-    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` is as in `Admitter`. Without a
-    `history`, commands cannot change logs.
-    """
-
-    runs: RunService
-    sessions: SessionManager
-    background: BackgroundTasks
-    router: Router
-    catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
-    stop_in_dm: Callable[[StopRequest, ThreadAddress], Awaitable[str]]
-    slots: RunSlots = field(default_factory=RunSlots)
-    observer: Observer = field(default_factory=Observer)
-    history: ConversationHistory | None = None

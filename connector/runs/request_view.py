@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from connector.events import (
@@ -15,7 +14,7 @@ from connector.events import (
     SEND_ACTION,
     WRITE_ACTION,
 )
-from connector.formatting.content import Content, button, mrkdwn, one_line, section
+from connector.formatting.content import Content, button, moment, mrkdwn, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.formatting.markdown import markdown_to_slack
 from connector.formatting.splitting import pieces
@@ -40,7 +39,7 @@ def waiting_content(address: RequestAddress, record: RequestRecord, owner: str, 
     `is_short`: without the details, as in a list of requests.
     """
     request = record.request
-    notes = [request.risk, f"{_who(request, owner)} may answer until {_moment(record.deadline_s)}"]
+    notes = [request.risk, f"{_who(request, owner)} may answer until {moment(record.deadline_s)}"]
     if request.default is not None and request.options:
         notes.append(f"then: {escape(request.options[request.default])}")
     if request.needed > 1:
@@ -54,7 +53,7 @@ def waiting_content(address: RequestAddress, record: RequestRecord, owner: str, 
 
 def waiting_line(record: RequestRecord, owner: str) -> str:
     """Return a request that waits on one line, in Slack's markup."""
-    return f"{_title(record.request)} {_who(record.request, owner)} may answer until {_moment(record.deadline_s)}."
+    return f"{_title(record.request)} {_who(record.request, owner)} may answer until {moment(record.deadline_s)}."
 
 
 def answered_content(record: RequestRecord) -> Content:
@@ -70,7 +69,7 @@ def outcome_of(record: RequestRecord) -> str:
         return "It waits for an answer."
     by = escape(" and ".join(answer.names)) or "no one"
     chosen = escape(", ".join(request.options[place] for place in answer.chosen))
-    at = _moment(answer.at_s)
+    at = moment(answer.at_s)
     text = f": “{escape(one_line(answer.text, _REASON_CHARS))}”" if answer.text else ""
     scope = next((f", {escape(label)}" for name, label in request.always if name == answer.always), "")
     match answer.kind:
@@ -109,10 +108,10 @@ def form(wanted: RequestForm) -> dict[str, Any]:
         "type": "modal",
         "callback_id": REQUEST_FORM,
         "private_metadata": wanted.metadata,
-        "title": _plain("Deny" if is_reason else "Answer"),
-        "submit": _plain("Deny" if is_reason else "Send"),
-        "close": _plain("Cancel"),
-        "blocks": [{"type": "input", "block_id": REQUEST_TEXT, "label": _plain(label), "element": field}],
+        "title": plain("Deny" if is_reason else "Answer"),
+        "submit": plain("Deny" if is_reason else "Send"),
+        "close": plain("Cancel"),
+        "blocks": [{"type": "input", "block_id": REQUEST_TEXT, "label": plain(label), "element": field}],
     }
 
 
@@ -145,18 +144,8 @@ def _who(request: PersonRequest, owner: str) -> str:
     return " or ".join(f"<@{owner if each == 'owner' else each}>" for each in request.approvers)
 
 
-def _moment(at_s: float) -> str:
-    """Return a time in Slack's markup, which shows it in each reader's time zone."""
-    utc = datetime.fromtimestamp(at_s, UTC)
-    return f"<!date^{int(at_s)}^{{date_short_pretty}} {{time}}|{utc:%d %B %H:%M} UTC>"
-
-
-def _plain(text: str) -> dict[str, Any]:
-    return {"type": "plain_text", "text": text}
-
-
 def _option(label: str, value: str) -> dict[str, Any]:
-    return {"text": _plain(one_line(label, _LABEL_CHARS)), "value": value}
+    return {"text": plain(one_line(label, _LABEL_CHARS)), "value": value}
 
 
 def _controls(value: str, record: RequestRecord) -> list[dict[str, Any]]:
@@ -165,7 +154,7 @@ def _controls(value: str, record: RequestRecord) -> list[dict[str, Any]]:
         kind = "checkboxes" if request.is_multiple else "radio_buttons"
         options = [_option(label, str(place)) for place, label in enumerate(request.options)]
         menu: dict[str, Any] = {"type": kind, "action_id": OPTIONS_ACTION, "options": options}
-        block = {"type": "actions", "block_id": f"{OPTIONS_ACTION}:{record.key}", "elements": [menu]}
+        block = {"type": "actions", "block_id": f"{OPTIONS_ACTION}:{value}", "elements": [menu]}
         return [block, _actions([button(SEND_ACTION, "Send", value, style="primary"), *_own_words(request, value)])]
     styles = ({"style": "primary"}, {"style": "danger"}) if request.is_approval else ()
     for place, label in enumerate(request.options):
@@ -173,15 +162,15 @@ def _controls(value: str, record: RequestRecord) -> list[dict[str, Any]]:
         elements.append(button(CHOOSE_ACTIONS[place], one_line(label, _LABEL_CHARS), value, **style))
     if request.needed > 1:
         elements[0]["confirm"] = {
-            "title": _plain("Allow it?"),
-            "text": _plain(f"{request.needed} people must allow this."),
-            "confirm": _plain("Allow"),
-            "deny": _plain("Cancel"),
+            "title": plain("Allow it?"),
+            "text": plain(f"{request.needed} people must allow this."),
+            "confirm": plain("Allow"),
+            "deny": plain("Cancel"),
         }
     elements += _own_words(request, value)
     if request.always:
         options = [_option(label, f"{scope} {value}") for scope, label in request.always]
-        menu = {"type": "static_select", "action_id": ALWAYS_ACTION, "placeholder": _plain("Always allow…")}
+        menu = {"type": "static_select", "action_id": ALWAYS_ACTION, "placeholder": plain("Always allow…")}
         elements.append({**menu, "options": options})
     return [_actions(elements)] if elements else []
 

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from connector.events import RequestClick, ThreadAddress
     from connector.protocols import ConversationLease, End, PersonRequest
     from connector.records import RunRecord
-    from connector.runs.background_tasks import BackgroundTasks, WorkspaceContext
+    from connector.runs.background_tasks import BackgroundTasks
     from connector.runs.outbox import Outbox
+    from connector.runs.workspace import WorkspaceContext
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +61,7 @@ class Requests:
         self._runs = workspace.runs
         self._background: BackgroundTasks = workspace.background
         self._observer = workspace.observer
+        self._home = workspace.home
         self._record = record
         self._keep = keep
         self._on_change = on_change
@@ -120,6 +122,7 @@ class Requests:
             posts = (request_post(part, content, file),)
         log.info("request.asked", **self._log_fields(record), until_s=round(record.deadline_s))
         await self._outbox.add(*posts, run=lambda: asdict(self._record()))
+        self._show_at_home()
 
     async def _answer_to(self, key: str) -> PersonAnswer:
         """Wait for the answer, at most until the deadline."""
@@ -149,6 +152,11 @@ class Requests:
         if record.answer is not None:
             self._observer.answered(record.request, record.answer, self._lease.conversation_id, self._record().id)
         self._resolve(record)
+        self._show_at_home()
+
+    def _show_at_home(self) -> None:
+        if self._home is not None:
+            self._home.asked(self._record(), self._lease.conversation_id)
 
     def _resolve(self, record: RequestRecord) -> None:
         expected = self._expected.get(record.key)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from connector.events import Consent, StopRequest, ThreadAddress
     from connector.protocols import ConversationLease, Participation, ThreadFacts
     from connector.records import BackupGap, PendingMessage, RequestRecord, RunRecord
-    from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
     from connector.runs.outbox import Post
     from connector.runs.run_slots import RunSlot
+    from connector.runs.workspace import WorkspaceContext
 
 log = structlog.get_logger(__name__)
 

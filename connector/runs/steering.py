@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from connector.protocols import ThreadTalk
     from connector.records import PendingMessage
-    from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
     from connector.runs.outbox import Outbox
     from connector.runs.thread_reader import ThreadReader
+    from connector.runs.workspace import WorkspaceContext
 
 # How long a message waits for the talk before it.
 _READ_WITHIN_S = 2.0

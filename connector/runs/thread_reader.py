@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from connector.protocols import ConversationLease, Instance, ThreadFacts
     from connector.records import PendingMessage
-    from connector.runs.background_tasks import WorkspaceContext
     from connector.runs.inbox import Inbox
+    from connector.runs.workspace import WorkspaceContext
 
     Found = dict[str, Any]
 

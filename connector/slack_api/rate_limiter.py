@@ -68,6 +68,8 @@ _BY_METHOD: Final = {
     "reactions.add": _TIER_3,
     "reactions.remove": _TIER_2,
     "users.info": _TIER_4,
+    "views.open": _TIER_4,
+    "views.publish": _TIER_4,
 }
 # Largest share of a method's calls for look-ups: the rest is for authors, access checks and the bot's own posts.
 _LOOK_UPS: Final = 0.5

@@ -169,6 +169,7 @@ class InstanceConfig(ParticipationConfig):
 
     Args:
         persona: how it appears in Slack.
+        description: a sentence about what it is for, on the Home tab.
         instructions: the system prompt.
         providers: modules that call a model, in order of preference. Default: Claude if a key is set, else the demo.
         tools: modules with actions that the model can call.
@@ -179,6 +180,7 @@ class InstanceConfig(ParticipationConfig):
     """
 
     persona: PersonaConfig
+    description: str = Field(default="", max_length=300)
     instructions: str = (
         "You work with people in a Slack thread. They may write while you work: consider it and continue. "
         "Answer in Markdown, short and concrete."

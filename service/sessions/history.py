@@ -16,6 +16,7 @@ from orchestrator_interactive.interactions.stack import entry_fields, nodes
 from orchestrator_interactive.interactions.states import RunFinishedState, ToolCallState
 from orchestrator_interactive.loop.outcome import usage_in
 from orchestrator_interactive.transcript.answer_parts import InterimTexts
+from orchestrator_interactive.transcript.framing import read_messages
 from orchestrator_interactive.transcript.rows import delivered_ids_in, is_prompt, metadata_of, text_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _NOT_READ = "I have not read that message."
 _ELSEWHERE = "Another branch of this conversation has that message. `!branches` lists them."
 _OCCUPIED = "A person wrote in the new thread first, so that its agent does not know this conversation."
 _NO_LOG = "I have no conversation here yet."
+# A conversation begins within so many states.
+_TITLE_STATES = 20
 # Tools that write a file, by the words in their names, and the names of their argument.
 _WRITES, _PATHS = ("write", "edit", "create"), ("path", "file_path")
 
@@ -135,6 +138,22 @@ class LogHistory:
         rows = [row for row in map(_row, await self._entries(stack.key)) if row is not None]
         latest = max((number for number, row in enumerate(rows) if is_prompt(row)), default=0)
         return _usage(rows), _usage(rows[latest:])
+
+    async def title(self, instance_name: str, conversation_id: str) -> str:
+        """Return the text of the first message; blank: there is none, or it was erased."""
+        stack = self._of(instance_name, conversation_id)
+        log = await self._store.load(stack.key)
+        if log is None:
+            return ""
+        with _sentences():
+            pieces = log.tree.pieces(log.tree.current, 0, min(log.tree.head.end, _TITLE_STATES))
+            async for node in nodes(self._store, stack.key, pieces):
+                row = _row(StackEntry(**entry_fields(stack.key, node)))
+                if is_prompt(row):
+                    text = text_of(row or {})
+                    messages = read_messages(text)
+                    return messages[-1].text if messages else text
+        return ""
 
     def _of(self, instance_name: str, conversation_id: str) -> InteractionStack:
         return InteractionStack(self._store, conversation_id, instance_name)

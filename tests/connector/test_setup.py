@@ -37,7 +37,7 @@ def test_the_manifest_has_the_structure_of_the_schema_of_slack(url):
         "display_information": {"name": "Alpha", "description": description},
         "features": {
             "app_home": {
-                "home_tab_enabled": False,
+                "home_tab_enabled": True,
                 "messages_tab_enabled": True,
                 "messages_tab_read_only_enabled": False,
             },

@@ -170,7 +170,8 @@ async def test_always_allow_makes_a_rule_for_the_conversation(serve, thread, mod
         model.reply(tool_call("write_file", NEWS))
         await thread.begin(service)
         question = await thread.until_said("Allow write_file?")
-        await thread.ana.click("general", question.ts, ALWAYS)
+        menu = next(each for each in question.blocks[-1]["elements"] if each["action_id"] == ALWAYS)
+        await thread.ana.click("general", question.ts, ALWAYS, menu["options"][0]["value"])
         await thread.answered()
         assert written() == {"plan.md": PLAN["content"], "news.md": "none"}
         assert thread.said().count("✋ Allow write_file?") == 1

@@ -18,8 +18,8 @@ from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
 from connector.protocols import BotRules, ChannelRules, Instance, Participation, Persona
 from connector.routing import Router
-from connector.runs.background_tasks import WorkspaceContext
 from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
+from connector.runs.workspace import WorkspaceContext
 from connector.slack_api.rate_limiter import RateLimiter
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy

@@ -1,0 +1,204 @@
+"""The Home tab of each person: what works and waits for them, and what they have used."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from connector.protocols import Refused
+from connector.records import RunRecord, UnreadableEntry, parse_run_record
+from connector.runs.home_view import Active, Asked, HomeContent, Recent, home_view, refused_view
+from connector.slack_api.rate_limiter import CallSlot, Priority
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from connector.events import HomeClick, HomeOpened
+    from connector.protocols import (
+        ConversationHistory,
+        EndedRun,
+        InboxEntry,
+        PersonalRecords,
+        RunService,
+        ThreadFacts,
+    )
+    from connector.routing import Router
+    from connector.runs.background_tasks import BackgroundTasks
+
+log = structlog.get_logger(__name__)
+
+# A Home tab that was not opened for this long is out of date; it is published again when it is opened.
+_WATCHED_S = 3600.0
+# Least time between two publications for one person, and how long changes are collected, in seconds.
+_INTERVAL_S, _COLLECT_S = 4.0, 0.5
+_MOST_RECENT = 10
+_MOST_PEOPLE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HomeSources:
+    """What the Home tabs show. `url`: of the workspace, with a slash at its end."""
+
+    runs: RunService
+    router: Router
+    records: PersonalRecords
+    history: ConversationHistory | None
+    url: str
+
+
+class HomeTabs:
+    """Publishes the Home tab of a person when they open it and, for an hour, whenever something in it changes.
+
+    A publication has the lowest priority of all calls, and nothing waits for it. Changes that come close together make
+    one publication, which shows the latest state.
+    """
+
+    def __init__(self, background: BackgroundTasks, sources: HomeSources) -> None:
+        self._background = background
+        self._sources = sources
+        # People whose tab is to be published again; and when it was last published, in the event loop's time.
+        self._outdated: set[str] = set()
+        self._published_s: dict[str, float] = {}
+        self._one_at_a_time: dict[str, asyncio.Lock] = {}
+
+    def open(self, opened: HomeOpened, refusal: str | None) -> None:
+        """Publish the tab for a person who opens it; `refusal`: why they cannot use the bot."""
+        if refusal is not None:
+            self._background.spawn(self._send(opened.user, refused_view(refusal)))
+        else:
+            self._background.spawn(self._open(opened.user))
+
+    async def _open(self, user: str) -> None:
+        await self._sources.records.opened_home(self._team, user, self._background.now_s())
+        await self._publish(user)
+
+    async def revoke(self, click: HomeClick) -> None:
+        """Delete a rule that a person has made. A rule of somebody else stays as it is."""
+        if await self._sources.records.revoke(self._team, click.user, click.rule):
+            log.info("rule.revoked", rule=click.rule, by=click.user)
+        self.changed(click.user)
+
+    def changed(self, *users: str) -> None:
+        """Publish the tabs of these people again, if they are open; this process need not have seen that."""
+        for user in users:
+            if user and user not in self._outdated and len(self._outdated) < _MOST_PEOPLE:
+                self._outdated.add(user)
+                self._background.spawn(self._publish_again(user))
+
+    def asked(self, record: RunRecord, conversation_id: str) -> None:
+        """Publish the tabs of all who see the requests of a run."""
+
+        async def changed() -> None:
+            self.changed(*_people_of(record, await self._sources.runs.thread_of(conversation_id)))
+
+        self._background.spawn(changed())
+
+    async def _publish_again(self, user: str) -> None:
+        now_s = asyncio.get_running_loop().time()
+        try:
+            since_s = self._published_s.get(user, 0.0)
+            await self._background.sleep_until(max(now_s + _COLLECT_S, since_s + _INTERVAL_S))
+        finally:
+            self._outdated.discard(user)
+        opened_s = await self._sources.records.home_opened_s(self._team, user)
+        if opened_s > self._background.now_s() - _WATCHED_S:
+            await self._publish(user)
+
+    async def _publish(self, user: str) -> None:
+        lock = self._one_at_a_time.setdefault(user, asyncio.Lock())
+        try:
+            async with lock:
+                await self._send(user, home_view(await self._content(user)))
+        finally:
+            if not lock.locked():
+                self._one_at_a_time.pop(user, None)
+
+    async def _send(self, user: str, view: dict[str, Any]) -> None:
+        self._published_s.pop(user, None)
+        self._published_s[user] = asyncio.get_running_loop().time()
+        if len(self._published_s) > _MOST_PEOPLE:
+            self._published_s.pop(next(iter(self._published_s)))
+        arguments = {"user_id": user, "view": json.dumps(view)}
+        await self._background.client.call("views.publish", arguments, CallSlot(Priority.LOOK_UP))
+
+    async def _content(self, user: str) -> HomeContent:
+        sources, active, asked = self._sources, list[Active](), list[Asked]()
+        for name, (run, entries) in (await sources.runs.at_work(self._team)).items():
+            record = _run_in(run)
+            if record is not None and not record.is_over:
+                if record.first.message.user == user:
+                    active.append(Active(name, record.first.prompt, float(record.first.written_s), record.id))
+                waiting = [each for each in record.requests.values() if each.answer is None]
+                thread = await sources.runs.thread_of(name) if waiting else None
+                asked += [
+                    Asked(name, record, each)
+                    for each in waiting
+                    if thread is not None
+                    and _may_answer(user, each.request.person, each.request.approvers, record, thread)
+                ]
+            elif record is None and (queued := _first_of(user, entries)) is not None:
+                active.append(Active(name, str(queued.data["prompt"]), float(queued.data["message"]["ts"])))
+        ended = await sources.records.runs_of(self._team, user)
+        return HomeContent(
+            bot_user=sources.router.bot_user,
+            url=sources.url,
+            now_s=self._background.now_s(),
+            active=tuple(active),
+            asked=tuple(asked),
+            rules=await sources.records.rules_of(self._team, user),
+            recent=await self._recent(ended),
+            ended=ended,
+            instances=tuple(map(sources.router.instance, sources.router.names())),
+        )
+
+    async def _recent(self, ended: tuple[EndedRun, ...]) -> tuple[Recent, ...]:
+        latest: dict[str, EndedRun] = {}
+        for run in ended:
+            latest.setdefault(run.conversation_id, run)
+        recent: list[Recent] = []
+        for run in list(latest.values())[:_MOST_RECENT]:
+            title = ""
+            if self._sources.history is not None:
+                with suppress(Refused):
+                    title = await self._sources.history.title(run.instance, run.conversation_id)
+            recent.append(Recent(run.conversation_id, title, run.instance, run.ended_s))
+        return tuple(recent)
+
+    @property
+    def _team(self) -> str:
+        return self._sources.router.team
+
+
+def _people_of(record: RunRecord, thread: ThreadFacts) -> set[str]:
+    """Return the people whose Home tab shows the requests of a run."""
+    asked = {each.request.person for each in record.requests.values()}
+    approvers = {user for each in record.requests.values() for user in each.request.approvers}
+    people = {name.removeprefix("person:") for name in thread.latest if name.startswith("person:")}
+    return {record.first.message.user, *asked, *approvers, *people} - {"", "owner", "participants", "anyone"}
+
+
+def _may_answer(user: str, person: str, approvers: tuple[str, ...], record: RunRecord, thread: ThreadFacts) -> bool:
+    """Return whether a request is shown to a user: they may answer it, and take part in its thread or are named."""
+    if person:
+        return person == user
+    is_owner = record.first.message.user == user
+    takes_part = is_owner or f"person:{user}" in thread.latest
+    by_thread = takes_part and not {"participants", "anyone"}.isdisjoint(approvers)
+    return user in approvers or by_thread or (is_owner and "owner" in approvers)
+
+
+def _run_in(run: Any) -> RunRecord | None:
+    with suppress(UnreadableEntry):
+        record = parse_run_record(run or {})
+        return record if isinstance(record, RunRecord) else None
+    return None
+
+
+def _first_of(user: str, entries: tuple[InboxEntry, ...]) -> InboxEntry | None:
+    """Return the first message of a user that waits for its run."""
+    return next((each for each in entries if each.kind == "message" and each.data["message"]["user"] == user), None)

@@ -1,0 +1,41 @@
+"""The parts of the connector that all conversations of a workspace share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from connector.observer import Observer
+from connector.runs.run_slots import RunSlots
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from connector.events import StopRequest, ThreadAddress
+    from connector.protocols import ConversationHistory, PersonalRecords, RunService, SessionManager
+    from connector.records import ThreadCatchUp
+    from connector.routing import Router
+    from connector.runs.background_tasks import BackgroundTasks
+    from connector.runs.home import HomeTabs
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceContext:
+    """The dependencies of the workers.
+
+    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` is as in `Admitter`. Without a
+    `history`, commands cannot change logs; without `records`, no runs of people are kept; without a `home`, no Home
+    tabs are published.
+    """
+
+    runs: RunService
+    sessions: SessionManager
+    background: BackgroundTasks
+    router: Router
+    catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
+    stop_in_dm: Callable[[StopRequest, ThreadAddress], Awaitable[str]]
+    slots: RunSlots = field(default_factory=RunSlots)
+    observer: Observer = field(default_factory=Observer)
+    history: ConversationHistory | None = None
+    records: PersonalRecords | None = None
+    home: HomeTabs | None = None
