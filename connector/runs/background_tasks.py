@@ -265,8 +265,8 @@ class BackgroundTasks:
 class WorkspaceContext:
     """The dependencies of the workers.
 
-    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` is as in `Admitter`. Without a
-    `history`, commands cannot change logs.
+    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` and `admit_asked` are as in
+    `Admitter`. Without a `history`, commands cannot change logs.
     """
 
     runs: RunService
@@ -275,6 +275,7 @@ class WorkspaceContext:
     router: Router
     catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
     stop_in_dm: Callable[[StopRequest, ThreadAddress], Awaitable[str]]
+    admit_asked: Callable[[SlackMessage, str], Awaitable[None]]
     slots: RunSlots = field(default_factory=RunSlots)
     observer: Observer = field(default_factory=Observer)
     history: ConversationHistory | None = None
