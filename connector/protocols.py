@@ -93,9 +93,12 @@ DEFAULT_PARTICIPATION = Participation("thread", "participants", asks_consent=Fal
 
 @dataclass(frozen=True, slots=True)
 class Instance:
+    """A configured agent. `suggested_prompts` as in `SlackOptions`, where this agent answers."""
+
     name: str
     persona: Persona
     participation: Participation = DEFAULT_PARTICIPATION
+    suggested_prompts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

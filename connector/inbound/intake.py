@@ -513,7 +513,10 @@ class Intake:
         if self._conversations.is_closing:
             raise NotNow
         if await self._admitter.policy.refusal(actor) is None:
-            self._tasks.app_views.on_view(view, self.options.suggested_prompts)
+            place = ThreadAddress(self._router.team, view.channel, view.thread_ts)
+            agent = (await self._runs.thread_of(place.conversation_id)).agent if view.is_opened else None
+            prompts = self._router.prompts(agent, self.options.suggested_prompts)
+            self._tasks.app_views.on_view(view, prompts)
 
     def _in_order(self, conversation_id: str) -> asyncio.Lock:
         if self._conversations.is_closing:
