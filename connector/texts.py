@@ -61,6 +61,7 @@ ONLY_PARTICIPANTS = "Only people who take part in this thread can do that. Write
 NO_SUCH_MESSAGE = "Slack no longer has that message."
 NO_ANSWER_THERE = "That message is no answer of mine. Choose an answer, or a message of a person."
 NO_TEXT_LEFT = "That message has no text that I could read again."
+ASK_AGAIN = "I posted that message for a person and cannot run it again. Ask again."
 NO_ANSWER_FROM_SLACK = "Slack does not answer. Please try again."
 NO_AGENT_HERE = "No agent with a stored conversation takes part in this thread."
 FORKED = "🍴 I know the conversation up to there. Write here to continue it."

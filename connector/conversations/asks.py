@@ -138,5 +138,5 @@ async def _thread(state: ConversationState, place: ThreadAddress) -> str:
 
 
 def _shortened(question: str) -> str:
-    """Return a question in Slack's markup, cut to what people read in a thread."""
+    """Return a question in Slack's markup, cut to a length for the thread."""
     return escape(question if len(question) <= _SHOWN_CHARS else f"{question[: _SHOWN_CHARS - 1].rstrip()}…")

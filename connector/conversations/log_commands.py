@@ -23,7 +23,7 @@ from connector.formatting.inline import escape
 from connector.protocols import InboxEntry, LogPlace, Rating, Refused
 from connector.records import UNREADABLE, Notice, PendingMessage, ThreadNotice
 from connector.slack_api import uploads
-from connector.slack_api.client import answer_of
+from connector.slack_api.client import answer_of, key_of
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
@@ -124,6 +124,8 @@ async def _present(state: ConversationState, ts: str) -> SlackMessage:
     try:
         async with asyncio.timeout(_LOOK_WITHIN_S):
             found = await client.history.message(place.channel, ts)
+        if found and key_of(found):  # its author would be the bot
+            raise Refused(texts.ASK_AGAIN)
         message = message_of({**(found or {}), "channel": place.channel}, place.team) if found else None
     except (SlackCallFailed, TimeoutError) as e:
         raise Refused(texts.NO_ANSWER_FROM_SLACK) from e

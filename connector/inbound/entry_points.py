@@ -15,8 +15,7 @@ from connector.formatting.inline import escape
 from connector.message_text import read
 from connector.protocols import InboxEntry
 from connector.records import LogCommand
-from connector.slack_api.client import best_effort
-from connector.slack_api.errors import RetryDecision, SlackCallFailed
+from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ _KINDS = (ASK, SUMMARISE)
 # The fields of the forms.
 QUESTION, INSTANCE, AUDIENCE = "ask_question", "ask_instance", "summarise_for"
 _IN_THREAD, _IN_PRIVATE = "thread", "private"
-# Slack's limits on the title of a form, an option, the options of a menu, and a text field.
-_TITLE_CHARS, _OPTION_CHARS, _MOST_OPTIONS, _QUESTION_CHARS = 24, 75, 100, 3000
+# Slack's limits on an option, the options of a menu, and a text field.
+_OPTION_CHARS, _MOST_OPTIONS, _QUESTION_CHARS = 75, 100, 3000
 _QUOTE_CHARS = 300
 _EXPIRED = frozenset({"expired_trigger_id", "invalid_trigger_id", "trigger_expired"})
 
@@ -96,21 +95,23 @@ def _submitted(view: dict[str, Any], user: str, team: str) -> MessageAction:
     place, values = ThreadAddress.parse(conversation_id), view["state"]["values"]
     if place.team != team or shown_to != user:
         raise ValueError(f"{conversation_id!r} is not a conversation of this form")
-    question = str((values.get(QUESTION) or {}).get(QUESTION, {}).get("value") or "").strip()
-    instance, audience = (
-        str(((values.get(name) or {}).get(name, {}).get("selected_option") or {}).get("value") or "")
-        for name in (INSTANCE, AUDIENCE)
-    )
-    form, kind = checked_id(view["id"]), view["callback_id"]
-    times = checked_ts(ts), checked_ts(at)
-    is_private = audience == _IN_PRIVATE
+    fields = {name: (values.get(name) or {}).get(name) or {} for name in (QUESTION, INSTANCE, AUDIENCE)}
+    chosen = {name: (field.get("selected_option") or {}).get("value") for name, field in fields.items()}
     return MessageAction(
-        kind, place, user, *times, form=form, question=question, instance=instance, is_private=is_private
+        view["callback_id"],
+        place,
+        user,
+        checked_ts(ts),
+        checked_ts(at),
+        form=checked_id(view["id"]),
+        question=str(fields[QUESTION].get("value") or "").strip(),
+        instance=str(chosen[INSTANCE] or ""),
+        is_private=chosen[AUDIENCE] == _IN_PRIVATE,
     )
 
 
 class MessageActions:
-    """Opens the forms of actions on messages, and stores what people submit."""
+    """Opens the forms of actions on messages, and stores the submitted ones."""
 
     def __init__(self, workspace: WorkspaceContext, admitter: Admitter) -> None:
         self._workspace = workspace
@@ -122,16 +123,14 @@ class MessageActions:
         A form that is submitted again, or to another process, has the id of the stored entry: it is a duplicate.
         """
         router, background = self._workspace.router, self._workspace.background
-        if action.form and refusal is not None:
-            background.spawn(self._tell(action, refusal))
-            return
         if refusal is not None:
-            background.spawn(self._open(action, _form(action, [section(escape(refusal))])))
+            told = _form(action, [section(escape(refusal))])
+            background.spawn(self._tell(action, refusal) if action.form else self._open(action, told))
             return
         instance, _ = await router.resolve(action.place.message(action.at))
         names = router.names(instance.name)
         if not action.form:
-            personas = {name: router.instance(name).persona.name for name in names[:_MOST_OPTIONS]}
+            personas = {name: router.instance(name).persona.name.strip() or name for name in names[:_MOST_OPTIONS]}
             background.spawn(self._open(action, form(action, personas)))
             return
         chosen = action.instance if action.instance in names else instance.name
@@ -139,11 +138,10 @@ class MessageActions:
         if action.kind == SUMMARISE:
             argument = _IN_PRIVATE if action.is_private else ""
         command = LogCommand(action.kind, action.user, action.at, chosen, argument, action.ts)
-        entry = InboxEntry(
-            f"{action.place.team}:{action.place.channel}:{action.kind}:{action.form}", "command", asdict(command)
-        )
-        async with self._admitter.in_order(action.place.conversation_id):
-            await self._workspace.runs.admit(action.place.conversation_id, entry)
+        place, conversation_id = action.place, action.place.conversation_id
+        entry = InboxEntry(f"{place.team}:{place.channel}:{action.kind}:{action.form}", "command", asdict(command))
+        async with self._admitter.in_order(conversation_id):
+            await self._workspace.runs.admit(conversation_id, entry)
 
     async def _open(self, action: MessageAction, view: dict[str, Any]) -> None:
         arguments = {"trigger_id": action.trigger, "view": json.dumps(view)}
@@ -156,40 +154,28 @@ class MessageActions:
             await self._tell(action, texts.FORM_EXPIRED)
 
     async def _tell(self, action: MessageAction, text: str) -> None:
-        """Tell a person something in private: where they are, or in a direct message where the bot is no member."""
+        """Tell a person something in private: in the channel, or in a direct message if the bot may not post there."""
         client, place = self._workspace.background.client, action.place
         arguments = {"channel": place.channel, "user": action.user, "text": escape(text)}
         if place.thread_ts is not None:
             arguments["thread_ts"] = place.thread_ts
         try:
             await client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON))
-        except SlackCallFailed as e:
-            if e.decision is not RetryDecision.CONVERSATION_CLOSED:
-                raise
+        except SlackCallFailed:
             direct = {"channel": action.user, "text": escape(text)}
-            await best_effort(client.call("chat.postMessage", direct, CallSlot(run=action.user)))
+            await client.call("chat.postMessage", direct, CallSlot(run=action.user))
 
 
 def form(action: MessageAction, personas: dict[str, str]) -> dict[str, Any]:
     """Return the form of an action; `personas` are the names of the instances in Slack, the chosen one first."""
     if action.kind == SUMMARISE:
-        audience = {"type": "radio_buttons", "action_id": AUDIENCE}
-        options = (
-            _option("In the thread, for everyone", _IN_THREAD),
-            _option("Only to me, in a direct message", _IN_PRIVATE),
-        )
-        return _form(action, [_input(AUDIENCE, "Where do I answer?", audience, options)], "Summarise")
-    question = {
-        "type": "plain_text_input",
-        "action_id": QUESTION,
-        "multiline": True,
-        "max_length": _QUESTION_CHARS,
-        "focus_on_load": True,
-    }
-    blocks = [section(f">{escape(action.quote)}"), _input(QUESTION, "Your question", question)]
+        audiences = {_IN_THREAD: "In the thread, for everyone", _IN_PRIVATE: "Only to me, in a direct message"}
+        return _form(action, [_choice(AUDIENCE, "Where do I answer?", "radio_buttons", audiences)], "Summarise")
+    element = {"type": "plain_text_input", "action_id": QUESTION, "multiline": True, "max_length": _QUESTION_CHARS}
+    question = {"type": "input", "block_id": QUESTION, "label": plain("Your question"), "element": element}
+    blocks = [section(f">{escape(action.quote)}"), question]
     if len(personas) > 1:
-        menu = {"type": "static_select", "action_id": INSTANCE}
-        blocks.append(_input(INSTANCE, "Agent", menu, [_option(name, value) for value, name in personas.items()]))
+        blocks.append(_choice(INSTANCE, "Agent", "static_select", personas))
     return _form(action, blocks, "Ask")
 
 
@@ -199,18 +185,15 @@ def _form(action: MessageAction, blocks: list[dict[str, Any]], submit: str = "")
         "type": "modal",
         "callback_id": action.kind,
         "private_metadata": action.metadata,
-        "title": plain(one_line(title, _TITLE_CHARS)),
+        "title": plain(title),
         "close": plain("Cancel" if submit else "Close"),
         "blocks": blocks,
         **({"submit": plain(submit)} if submit else {}),
     }
 
 
-def _input(name: str, label: str, element: dict[str, Any], options: Any = ()) -> dict[str, Any]:
-    """Return a field of a form; of its options, the first one is chosen."""
-    chosen = {"options": list(options), "initial_option": options[0]} if options else {}
-    return {"type": "input", "block_id": name, "label": plain(label), "element": element | chosen}
-
-
-def _option(label: str, value: str) -> dict[str, Any]:
-    return {"text": plain(one_line(label, _OPTION_CHARS)), "value": value}
+def _choice(name: str, label: str, kind: str, choices: dict[str, str]) -> dict[str, Any]:
+    """Return a field in which one of several choices (labels by value) is made; the first one is preset."""
+    options = [{"text": plain(one_line(text, _OPTION_CHARS)), "value": value} for value, text in choices.items()]
+    element = {"type": kind, "action_id": name, "options": options, "initial_option": options[0]}
+    return {"type": "input", "block_id": name, "label": plain(label), "element": element}

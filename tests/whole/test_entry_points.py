@@ -1,4 +1,4 @@
-"""Actions on messages, with the whole service: what the model reads, and that each message is delivered once."""
+"""Actions on messages, with the whole service: each message is delivered once, with its quotes."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ async def choose(stage, kind: str, ts: str, **given: str) -> None:
 def read(stage) -> str:
     """Return all that the model got with the last request."""
     return str(stage.model.bodies[-1]["messages"])
+
+
+async def test_a_question_that_the_bot_posted_does_not_run_again_under_its_name(stage):
+    root = await stage.ana.say("general", "the build is red")
+    stage.model.reply(text("A test fails."))
+    await choose(stage, "ask", root, ask_question="why is it red?")
+    answer = await stage.posted(root, "A test fails.")
+    await stage.said(root)
+    await stage.ana.react("general", answer.ts, "repeat")
+    await stage.posted(root, "I posted that message for a person and cannot run it again.")
 
 
 async def test_the_model_reads_a_question_with_the_message_and_a_summary_in_private_with_the_thread(stage, tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from chat import ALPHA, Thread
+from dataclasses import replace
 
+import pytest
+from chat import ALPHA, ENVELOPE, Thread
+
+from connector import Participation, RunLimits
 from connector.inbound.access_policy import AccessRules
 from connector.protocols import SlackOptions
 from connector.setup import BOT_SCOPES, manifest
@@ -94,6 +97,27 @@ async def test_a_stop_word_as_the_question_stops_the_run(chat):
     thread = await chat.start()
     await ask(chat, thread.ts, "stop")
     await thread.run.stopped()
+
+
+async def test_only_the_owner_steers_a_run_by_a_question_where_the_policy_is_so(process):
+    async with process(replace(ALPHA, participation=Participation(steerers="owner"))) as chat:
+        thread = await chat.start()
+        await ask(chat, thread.ts, "from ben", who="ben")
+        line = await thread.contains("from ben")
+        await thread.marked(line.ts, ENVELOPE)
+        await ask(chat, thread.ts, "from ana")
+        await thread.run.until(lambda run: any(text.startswith("from ana") for text in run.texts))
+        assert not any("from ben" in text for text in thread.run.texts)
+
+
+async def test_a_question_waits_for_a_run_slot_of_its_author(process):
+    async with process(limits=RunLimits(runs_per_person=1)) as chat:
+        busy, thread = await chat.start(), await chat.say("look")
+        await ask(chat, thread.ts, "why?")
+        await thread.contains("⏳ Waiting, position 1 in the queue: 1 run of yours is active.")
+        await busy.run.answer("done")
+        await thread.next_run()
+        assert thread.run.prompt.startswith("why?")
 
 
 async def test_a_muted_thread_answers_the_question(chat):
