@@ -15,7 +15,7 @@ KINDS = {
     "Duplicates and reordering": range(9, 15),
     "A log that the provider rejects": (*range(15, 21), *range(45, 48)),
     "Stop": range(21, 28),
-    "Approvals": range(28, 29),
+    "Approvals": (28, 62),
     "Slack": (*range(32, 39), *range(40, 45), *range(48, 52)),
     "Disk and memory": range(52, 55),
     "Tools": range(55, 57),

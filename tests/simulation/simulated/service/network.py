@@ -132,8 +132,8 @@ class Connection:
 
 
 def _table_method(name: str) -> Callable[..., Any]:
-    async def call(self: NetworkRunStore, *arguments: Any) -> Any:
-        return await self._connection.ask(name, lambda: getattr(self._table, name)(*arguments))
+    async def call(self: NetworkRunStore, *arguments: Any, **options: Any) -> Any:
+        return await self._connection.ask(name, lambda: getattr(self._table, name)(*arguments, **options))
 
     return call
 
@@ -149,7 +149,7 @@ class NetworkRunStore:
 
     renew, fetch, due, forget, record = map(_table_method, ("renew", "fetch", "due", "forget", "record"))
     learn, thread_of = map(_table_method, ("learn", "thread_of"))
-    put_document, documents = map(_table_method, ("put_document", "documents"))
+    put_document, documents, delete_document = map(_table_method, ("put_document", "documents", "delete_document"))
 
     async def admit(
         self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None

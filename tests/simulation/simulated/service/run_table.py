@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connector.protocols import Claim, InboxEntry, LeaseLost, StateChanges, ThreadFacts
-from service.store.base import Admission, ConversationRecord, Count, workspace_of
+from service.store.base import MOST_DOCUMENTS, Admission, ConversationRecord, Count, workspace_of
 
 _CLAIM_WITHIN_S = 2.0
 
@@ -78,11 +78,18 @@ class RunTable:
                 keep = min if name.startswith("person:") else max
                 found.facts[name] = keep(value, found.facts.get(name, value))
 
-    def put_document(self, collection: str, name: str, data: dict[str, Any]) -> None:
-        self.collections[collection][name] = data
+    def put_document(self, collection: str, name: str, data: dict[str, Any], most: int = MOST_DOCUMENTS) -> None:
+        documents = self.collections[collection]
+        documents.pop(name, None)
+        documents[name] = data
+        for oldest in list(documents)[:-most]:
+            del documents[oldest]
 
     def documents(self, collection: str) -> dict[str, dict[str, Any]]:
         return dict(reversed(self.collections[collection].items()))
+
+    def delete_document(self, collection: str, name: str) -> bool:
+        return self.collections[collection].pop(name, None) is not None
 
     def thread_of(self, conversation_id: str) -> ThreadFacts:
         found = self.conversations.get(conversation_id, Conversation())

@@ -336,6 +336,8 @@ class ShownTexts(Invariant):
             self._texts.append("")
             if "injections" in metadata:
                 self._is_urgent = "!<m" in str(row["content"])
+        elif row["role"] == "user" and metadata.get("source") != "hook":
+            self._is_urgent = False  # the answer to the prompt is the answer to urgent messages before it
 
     def on_progress(self, event: str, data: Data) -> None:
         if event == "text":
