@@ -299,6 +299,18 @@ async def test_a_chosen_agent_that_does_not_exist_gives_way_to_the_one_of_the_ch
 # Summaries
 
 
+async def test_a_private_post_of_unknown_outcome_is_one_message(chat):
+    thread = await chat.say("look")
+    chat.fail("chat.postMessage", DropAfterCall())
+    await choose(chat, "summarise", thread.ts)
+    await chat.ana.submit(summarise_for="private")
+    run = await chat.sessions.next_run()
+    await run.answer("Nothing happened.")
+    await in_dm(chat, "Nothing happened.")
+    dm = await chat.ana.open_dm("alpha")
+    assert sum("💬" in m.text for m in chat.slack.workspace.messages(dm)) == 1
+
+
 async def test_a_thread_is_summarised_for_everyone_with_its_messages_as_context(chat):
     thread = await chat.say("the build is red")
     await thread.say("I fixed it", "ben")
