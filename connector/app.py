@@ -150,6 +150,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     router,
                     admitter.catch_up,
                     admitter.stop_in_dm,
+                    admitter.admit_asked,
                     slots,
                     observer or Observer(),
                     history,

@@ -29,6 +29,8 @@ STOP_ACTION = "stop"
 HOME_STOP, HOME_REVOKE = "home_stop", "home_revoke"
 # The message shortcuts; the second one is also the action that confirms it.
 FORK, RERUN = "fork", "rerun"
+# Those that open a form, which has the same name: ask about the message, or summarise its thread.
+ASK, SUMMARISE = "ask", "summarise"
 _TRIGGER_CHARS = 24
 # The buttons that rate an answer; the form for a comment, and its field.
 FEEDBACK, COMMENT = "feedback", "feedback_comment"
@@ -498,10 +500,14 @@ def edited_ts_of(found: dict[str, Any]) -> str:
     return ts if isinstance(ts, str) and _TS.fullmatch(ts) else ""
 
 
-def _id(value: object) -> str:
+def checked_id(value: object) -> str:
+    """Return the value if it has the form of an id of Slack; otherwise raise ValueError."""
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
         raise ValueError(f"{value!r} is not an id")
     return value
+
+
+_id = checked_id
 
 
 def home_of(message: dict[str, Any]) -> str | None:

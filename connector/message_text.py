@@ -90,6 +90,22 @@ def read(found: dict[str, Any]) -> MessageText:
     return MessageText(own, quoted, tuple(names), tuple(dict.fromkeys(unreadable)), app)
 
 
+def quote(found: dict[str, Any], channel: str) -> str:
+    """Return a message of a channel's history as a quote, in the form of a forward. Never raises an error."""
+    app = _name(found.get("username")) or _name(_dict(found.get("bot_profile")).get("name")) or "unnamed"
+    share = {
+        **{name: found.get(name) for name in ("text", "blocks", "files", "attachments", "ts")},
+        "is_share": True,
+        "author_id": found.get("user"),
+        # Of a person the id, because names are not unique.
+        "author_name": f"{app} · app" if found.get("bot_id") else "",
+        "channel_id": channel,
+    }
+    unreadable: list[str] = []
+    text = _attachment(share, unreadable) or f"{_origin(share)}: it is {', '.join(dict.fromkeys(unreadable))}."
+    return _cut(text, MOST_CHARS)
+
+
 def read_for_edits(found: dict[str, Any]) -> tuple[str, str]:
     """Return the own and the quoted text without what Slack itself adds later: unfurled links, previews of files."""
     attachments = [each for each in _dicts(found.get("attachments")) if not _is_unfurl(each)]

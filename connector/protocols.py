@@ -93,11 +93,18 @@ DEFAULT_PARTICIPATION = Participation("thread", "participants", asks_consent=Fal
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An agent. `description` says in a sentence what it is for; `tools` are the names of its tool modules."""
+    """A configured agent.
+
+    Args:
+        suggested_prompts: as in `SlackOptions`, where this agent answers.
+        description: a sentence about what it is for.
+        tools: names of its tool modules.
+    """
 
     name: str
     persona: Persona
     participation: Participation = DEFAULT_PARTICIPATION
+    suggested_prompts: tuple[tuple[str, str], ...] = ()
     description: str = ""
     tools: tuple[str, ...] = ()
 

@@ -129,7 +129,8 @@ class LogCommand:
 
     Args:
         kind: its verb; `rerun`: run a message again; `begin`: begin a thread with the argument; `rate`: the answer
-            that is the target gets a `reward`, and the argument is a comment.
+            that is the target gets a `reward`, and the argument is a comment; `ask`: ask the argument about the target;
+            `summarise`: summarise the thread, with an argument in private.
         user: who gave it, at the time `at`.
         instance: the agent whose log it is for.
         target: ts of the message that it names; blank: none.

@@ -67,6 +67,11 @@ class Router:
         """Return the names of all instances, with `first` in front."""
         return sorted((instance.name for instance in self._instances.values()), key=lambda name: name != first)
 
+    def prompts(self, agent: str | None, general: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """Return the prompts to suggest: those of the agent of a conversation, the general ones, or the default's."""
+        own = () if agent is None else self.instance(agent).suggested_prompts
+        return own or general or self._default.suggested_prompts
+
     async def route(self, message: SlackMessage) -> tuple[Instance, str] | None:
         """Return the instance and the prompt; `None` if the message is not addressed to the bot.
 

@@ -7,9 +7,10 @@ those that an app lacks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from connector.events import FORK, RERUN
+from connector.events import ASK, FORK, RERUN, SUMMARISE
 from connector.formatting.content import one_line
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
@@ -38,6 +39,8 @@ _MOST_NAME = 35
 _MOST_BOT_NAME = 80
 # Bound for the names in the description, which may have 140 characters.
 _MOST_WHO = 55
+_MOST_SHORTCUT = 24
+_MOST_PROMPTS = 4
 
 
 class ConnectionRefused(Exception):  # noqa: N818 - named after the event
@@ -189,6 +192,9 @@ BOT_SCOPES = (
         "groups:read", "read the topics of private channels", "topics of private channels do not choose an agent"
     ),
     MethodRequirement("im:history", "read direct messages"),
+    MethodRequirement(
+        "im:write", "answer in direct messages that the bot begins", "a thread is not summarised in private"
+    ),
     MethodRequirement("mpim:history", "read group messages", "threads in group messages are not followed"),
     MethodRequirement("reactions:read", "stop a run with ❌"),
     MethodRequirement("reactions:write", "show the state of a message with ⏳, 📨 and 👀"),
@@ -227,7 +233,16 @@ BOT_EVENTS = (
 _SHORTCUTS = (
     (FORK, "Fork from here", "Continue in a new thread, with the history up to here"),
     (RERUN, "Run again from here", "Rewind to before this message, and run it again"),
+    (SUMMARISE, "Summarise this thread", "Summarise the thread of this message, for everyone or only for you"),
 )
+# The actions of the agent view.
+_ACTIONS = (
+    ("Ask about a message", "Answers your question about a message, in its thread"),
+    ("Summarise a thread", "Summarises a thread, in the thread or only for you"),
+    ("Continue elsewhere", "Continues a conversation in a new thread, from any message"),
+)
+
+_ASK_PURPOSE = "Ask the agent about this message, in its thread"
 
 # Scope of the app-level token, which only Socket Mode needs. A manifest cannot create this token.
 APP_SCOPE = MethodRequirement("connections:write", "open the Socket Mode connection")
@@ -236,11 +251,19 @@ APP_SCOPE = MethodRequirement("connections:write", "open the Socket Mode connect
 PATH = "/slack/events"
 
 
-def manifest(names: Sequence[str], request_url: str | None = None, command: str = "/agent") -> dict[str, Any]:
+def manifest(
+    names: Sequence[str],
+    request_url: str | None = None,
+    command: str = "/agent",
+    prompts: Sequence[Sequence[tuple[str, str]]] = (),
+) -> dict[str, Any]:
     """Return the manifest of an app for agents with these names; the app is named after the first.
 
     `command` is the name of its slash command. `request_url` is the address for events over HTTP; `None`: Socket Mode.
+    `prompts` are titles and messages from several sources; the manifest has the first ones of each, as many as fit.
     """
+    in_turn = dict.fromkeys(each for row in zip_longest(*prompts) for each in row if each is not None)
+    suggested = [{"title": title, "message": message} for title, message in list(in_turn)[:_MOST_PROMPTS]]
     to_url = {} if request_url is None else {"request_url": request_url}
     who = one_line(" and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part), _MOST_WHO)
     description = f"Works with you in threads: {who}. Reply to steer the work, and stop it at any time."
@@ -253,10 +276,14 @@ def manifest(names: Sequence[str], request_url: str | None = None, command: str 
                 "messages_tab_read_only_enabled": False,
             },
             "bot_user": {"display_name": one_line(names[0], _MOST_BOT_NAME), "always_online": True},
-            "agent_view": {"agent_description": description},
+            "agent_view": {
+                "agent_description": description,
+                **({"suggested_prompts": suggested} if suggested else {}),
+                "actions": [{"name": name, "description": purpose} for name, purpose in _ACTIONS],
+            },
             "shortcuts": [
                 {"name": name, "type": "message", "callback_id": callback_id, "description": purpose}
-                for callback_id, name, purpose in _SHORTCUTS
+                for callback_id, name, purpose in ((ASK, _ask_name(names[0]), _ASK_PURPOSE), *_SHORTCUTS)
             ],
             "slash_commands": [
                 {
@@ -277,3 +304,10 @@ def manifest(names: Sequence[str], request_url: str | None = None, command: str 
             "token_rotation_enabled": False,
         },
     }
+
+
+def _ask_name(name: str) -> str:
+    """Return the name of the action that asks the first agent, as long as Slack permits."""
+    name = one_line(name, _MOST_SHORTCUT - len("Ask "))
+    names = (f"Ask {name}{end}" for end in (" about this message", " about this", ""))
+    return next(each for each in names if len(each) <= _MOST_SHORTCUT)

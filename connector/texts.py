@@ -61,6 +61,7 @@ ONLY_PARTICIPANTS = "Only people who take part in this thread can do that. Write
 NO_SUCH_MESSAGE = "Slack no longer has that message."
 NO_ANSWER_THERE = "That message is no answer of mine. Choose an answer, or a message of a person."
 NO_TEXT_LEFT = "That message has no text that I could read again."
+ASK_AGAIN = "I posted that message for a person and cannot run it again. Ask again."
 NO_ANSWER_FROM_SLACK = "Slack does not answer. Please try again."
 NO_AGENT_HERE = "No agent with a stored conversation takes part in this thread."
 FORKED = "🍴 I know the conversation up to there. Write here to continue it."
@@ -138,6 +139,42 @@ def no_file(error: str) -> str:
 def asks(user: str, text: str) -> str:
     """Return the first message of a thread that a slash command begins, in Slack's markup."""
     return f"💬 <@{user}>: {text}"
+
+
+# The wish for a summary, in its thread and with the thread as quotes.
+SUMMARISE = "Summarise this thread: the question, the decisions, and the open points."
+SUMMARISE_QUOTED = "Summarise the quoted thread: the question, the decisions, and the open points."
+# The question of a person who wrote none.
+ABOUT_THIS = "Look at this message."
+FORM_EXPIRED = "Slack was too slow, and its form has expired. Choose the action again."
+
+
+def asks_summary(user: str, link: str) -> str:
+    """Return the first message of a summary in private, in Slack's markup."""
+    return asks(user, f"Summarise {f'<{link}|the thread>' if link else 'the thread'}.")
+
+
+def left_out(count: int) -> str:
+    return f"({counted(count, 'older message')} of the thread {'is' if count == 1 else 'are'} left out.)"
+
+
+def not_asked(channel: str, error: str) -> str:
+    """Tell a person, in Slack's markup, why their question about a message was not asked."""
+    where, is_direct = f"<#{channel}>", channel.startswith("D")
+    match error:
+        case "missing_scope":
+            return (
+                "⚠️ I may not begin direct messages: ask my operator to add the scope `im:write`, or choose the thread."
+            )
+        case "message_not_found" | "thread_not_found":
+            return f"⚠️ I did not ask that in {where}: {NO_SUCH_MESSAGE}"
+        case "channel_not_found" | "not_in_channel" if is_direct:
+            return "⚠️ I cannot read that conversation. Forward the message to me instead."
+        case "channel_not_found" | "not_in_channel":
+            return (
+                f"⚠️ I did not ask that in {where}: I am not in that channel. Invite me, then choose the action again."
+            )
+    return f"⚠️ I did not ask that in {where}: {_CLOSED.get(error, f'Slack does not permit it ({escape(error)}).')}"
 
 
 def waits_for_person(app: str, exchanges: int) -> str:

@@ -28,7 +28,7 @@ from service.administration.retention import Retention
 from service.config.config import store_of
 from service.config.config_errors import ConfigError
 from service.config.credentials import secrets, slack_access
-from service.config.slack import command_of
+from service.config.slack import command_of, pairs_of
 from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
@@ -170,6 +170,7 @@ def _connector_settings(
                 name,
                 Persona(instance.persona.name, instance.persona.emoji),
                 instance.participation,
+                pairs_of(instance.suggested_prompts),
                 instance.description,
                 tuple(each.module.removeprefix("tool-") for each in instance.tools),
             )
@@ -185,7 +186,7 @@ def _connector_settings(
             slack.stop_reaction,
             slack.status_interval_s,
             dm_threads=slack.dm == "threads",
-            suggested_prompts=tuple((each.title, each.message) for each in slack.suggested_prompts),
+            suggested_prompts=pairs_of(slack.suggested_prompts),
             bots=BotRules(slack.bots, slack.bot_exchanges),
             command=command_of(slack, next(iter(config.instances))),
             feedback=slack.feedback,

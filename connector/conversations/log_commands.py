@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connector import texts
+from connector.conversations.asks import ASKS, ask, permalink, post_once
 from connector.events import ThreadAddress, message_of, plain_text
-from connector.formatting.content import Content, counted, one_line
+from connector.formatting.content import counted, one_line
 from connector.formatting.inline import escape
 from connector.protocols import InboxEntry, LogPlace, Rating, Refused
 from connector.records import UNREADABLE, Notice, PendingMessage, ThreadNotice
 from connector.slack_api import uploads
-from connector.slack_api.client import answer_of
+from connector.slack_api.client import answer_of, key_of
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
@@ -44,6 +45,9 @@ _MOVES = frozenset({"new", "rewind", "checkout", "rerun"})
 
 async def apply_command(state: ConversationState, entry: InboxEntry, command: LogCommand) -> PendingMessage | None:
     """Carry out a command, answer it, and close its entry. Return the message that it makes of the entry, if any."""
+    if command.kind in ASKS:
+        state.cleanup.carry_out(entry, state.somewhere, partial(ask, state, entry, command))
+        return None
     history = state.workspace.history
     is_busy = state.run is not None or state.inbox.run_starter is not None
     where = replace(state.somewhere, user=command.user)
@@ -120,6 +124,8 @@ async def _present(state: ConversationState, ts: str) -> SlackMessage:
     try:
         async with asyncio.timeout(_LOOK_WITHIN_S):
             found = await client.history.message(place.channel, ts)
+        if found and key_of(found):  # its author would be the bot
+            raise Refused(texts.ASK_AGAIN)
         message = message_of({**(found or {}), "channel": place.channel}, place.team) if found else None
     except (SlackCallFailed, TimeoutError) as e:
         raise Refused(texts.NO_ANSWER_FROM_SLACK) from e
@@ -154,7 +160,12 @@ async def _fork(state: ConversationState, history: ConversationHistory, entry: I
         upto, instance = await _upto(state, command)
         await history.fork(instance, state.id, upto, "")
         link = await permalink(state, command.target or place.thread_ts or command.at)
-        ts = await _root(state, entry, texts.forked_from(link, one_line(command.argument, _QUOTE_CHARS)))
+        ts = await post_once(
+            state,
+            entry,
+            replace(place, thread_ts=None),
+            texts.forked_from(link, one_line(command.argument, _QUOTE_CHARS)),
+        )
         new = replace(place, thread_ts=ts)
         await history.fork(instance, state.id, upto, new.conversation_id)
     except Refused as e:
@@ -189,7 +200,9 @@ async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxE
     """Begin a thread with a message that a person gave to a slash command, and admit it as theirs."""
     place, workspace = ThreadAddress.parse(state.id), state.workspace
     try:
-        ts = await _root(state, entry, texts.asks(command.user, escape(command.argument)))
+        ts = await post_once(
+            state, entry, replace(place, thread_ts=None), texts.asks(command.user, escape(command.argument))
+        )
     except SlackCallFailed as e:
         arguments = {"channel": command.user, "text": texts.closed(place.channel, e.error)}
         background = workspace.background
@@ -216,26 +229,3 @@ async def _rate(state: ConversationState, history: ConversationHistory, entry: I
 
 # The commands that may wait for Slack: they are carried out in the background.
 _WORK = {"fork": _fork, "export": _export, "begin": _begin, "rate": _rate}
-
-
-async def _root(state: ConversationState, entry: InboxEntry, markup: str) -> str:
-    """Post the first message of a new thread in the conversation's channel, once; return its ts."""
-    client, place = state.workspace.background.client, replace(ThreadAddress.parse(state.id), thread_ts=None)
-    in_doubt, key = state.cleanup.is_inherited(entry), f"{entry.id}:root"
-
-    async def attempt() -> str:
-        nonlocal in_doubt
-        was_in_doubt, in_doubt = in_doubt, True
-        return await client.post(place, Content(markup), key, in_doubt=was_in_doubt, confirm=state.lease.confirm)
-
-    return await client.retry_until_done(attempt)
-
-
-async def permalink(state: ConversationState, ts: str) -> str:
-    """Return the address of a message in the conversation's channel; blank if Slack does not have it."""
-    arguments = {"channel": ThreadAddress.parse(state.id).channel, "message_ts": ts}
-    call = partial(state.workspace.background.client.call, "chat.getPermalink", arguments, CallSlot())
-    try:
-        return str((await state.workspace.background.client.retry_until_done(call)).get("permalink", ""))
-    except SlackCallFailed:
-        return ""

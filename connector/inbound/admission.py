@@ -196,6 +196,12 @@ class Admitter:
                 else:
                     await self.note_talk(reply)
 
+    async def admit_asked(self, message: SlackMessage, instance: str) -> None:
+        """Admit a message that the bot has posted for a person, as if the person had written it to the instance."""
+        routed = self._router.instance(instance), plain_text(message.text, self._bot_user)
+        async with self.in_order(message.place.conversation_id):
+            await self.admit(message, routed, Actor(message.user, message.channel, None, None), message.ts)
+
     async def admit_found(self, found: dict[str, Any], actor: Actor, *, with_replies: bool = False) -> bool:
         """Admit a message found by a look-up if it addresses the bot, has text or files, and its author is allowed.
 

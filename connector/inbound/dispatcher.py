@@ -25,6 +25,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.events import (
     ALLOW_ACTION,
+    ASK,
     DENY_ACTION,
     FEEDBACK,
     FORK,
@@ -35,6 +36,7 @@ from connector.events import (
     REQUEST_FORM,
     RERUN,
     STOP_ACTION,
+    SUMMARISE,
     Consent,
     clicked_of,
     deletion_of,
@@ -53,6 +55,7 @@ from connector.events import (
     view_of,
 )
 from connector.inbound.access_policy import Actor
+from connector.inbound.entry_points import action_of
 from connector.inbound.intake import NotNow
 from connector.records import UNREADABLE
 from connector.setup import ConnectionRefused
@@ -136,9 +139,9 @@ class Dispatcher:
             self._ours.action(action)(on_payload)
         for action in (OPTIONS_ACTION, *REQUEST_ACTIONS):
             self._ours.action(action)(on_payload)
-        for form in (FEEDBACK, REQUEST_FORM):
+        for form in (FEEDBACK, REQUEST_FORM, ASK, SUMMARISE):
             self._ours.view(form)(on_payload)
-        for callback_id in (FORK, RERUN):
+        for callback_id in (FORK, RERUN, ASK, SUMMARISE):
             self._ours.message_shortcut(callback_id)(on_payload)
 
         async def on_command(body: dict[str, Any]) -> BoltResponse:
@@ -300,6 +303,11 @@ def _handling(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of event
         case {"type": kind} if kind in _VIEWS:
             if (view := view_of(event)) is not None:
                 return intake.on_view(view, Actor(view.user, view.channel, None, is_shared))
+        case {"type": "message_action" | "view_submission"} if (
+            action := action_of(event, team, dm_threads=dm_threads)
+        ) is not None:
+            home = home_of({"team": event["user"].get("team_id")})
+            return intake.on_message_action(action, Actor(action.user, action.place.channel, home, None))
         case {"type": "block_actions"} if (clicked := clicked_of(event, team)) is not None:
             place, click = clicked
             home = home_of({"team": event["user"].get("team_id")})

@@ -20,6 +20,7 @@ from connector.events import RequestForm, StopRequest, ThreadAddress, is_direct,
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
 from connector.inbound.commands import ANSWER_REACTIONS, Commands
+from connector.inbound.entry_points import MessageActions
 from connector.message_text import read
 from connector.protocols import InboxEntry
 from connector.runs.request_view import form
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     )
     from connector.inbound.access_policy import Actor
     from connector.inbound.admission import Admitter, Routed
+    from connector.inbound.entry_points import MessageAction
     from connector.protocols import EntryKind, RunService, SlackOptions
     from connector.runs.workspace import WorkspaceContext
     from connector.slack_api.client import SlackClient
@@ -136,6 +138,7 @@ class Intake:
         self._admitter = admitter
         self.commands = Commands(workspace, admitter, conversations.step_of)
         self._home = workspace.home
+        self._message_actions = MessageActions(workspace, admitter)
         self._tasks = workspace.background
         self._router = workspace.router
         self._runs = runs
@@ -445,6 +448,12 @@ class Intake:
             if await self._admitter.is_allowed(actor):
                 await self.commands.on_shortcut(shortcut)
 
+    async def on_message_action(self, action: MessageAction, actor: Actor) -> None:
+        """Open the form of an action on a message, or store a submitted one."""
+        if self._conversations.is_closing:
+            raise NotNow
+        await self._message_actions.carry_out(action, await self._admitter.policy.refusal(actor))
+
     async def on_rating(self, rating: RatingClick, actor: Actor) -> None:
         """Store the rating of an answer; a bad one by a button opens a form for a comment."""
         async with self._in_order(rating.place.conversation_id):
@@ -507,7 +516,10 @@ class Intake:
         if self._conversations.is_closing:
             raise NotNow
         if await self._admitter.policy.refusal(actor) is None:
-            self._tasks.app_views.on_view(view, self.options.suggested_prompts)
+            place = ThreadAddress(self._router.team, view.channel, view.thread_ts)
+            agent = (await self._runs.thread_of(place.conversation_id)).agent if view.is_opened else None
+            prompts = self._router.prompts(agent, self.options.suggested_prompts)
+            self._tasks.app_views.on_view(view, prompts)
 
     async def on_home(self, opened: HomeOpened, actor: Actor) -> None:
         """Show a person their Home tab."""

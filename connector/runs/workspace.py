@@ -11,7 +11,7 @@ from connector.runs.run_slots import RunSlots
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from connector.events import StopRequest, ThreadAddress
+    from connector.events import SlackMessage, StopRequest, ThreadAddress
     from connector.protocols import ConversationHistory, PersonalRecords, RunService, SessionManager
     from connector.records import ThreadCatchUp
     from connector.routing import Router
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class WorkspaceContext:
     """The dependencies of the workers.
 
-    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` is as in `Admitter`. Without a
-    `history`, commands cannot change logs; without `records`, no runs of people are kept; without a `home`, no Home
+    `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` and `admit_asked` are as in
+    `Admitter`. Without a `history`, commands cannot change logs; without `records`, no runs of people are kept; without a `home`, no Home
     tabs are published.
     """
 
@@ -34,6 +34,7 @@ class WorkspaceContext:
     router: Router
     catch_up: Callable[[ThreadCatchUp], Awaitable[None]]
     stop_in_dm: Callable[[StopRequest, ThreadAddress], Awaitable[str]]
+    admit_asked: Callable[[SlackMessage, str], Awaitable[None]]
     slots: RunSlots = field(default_factory=RunSlots)
     observer: Observer = field(default_factory=Observer)
     history: ConversationHistory | None = None

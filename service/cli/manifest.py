@@ -14,7 +14,7 @@ from connector.setup import manifest as manifest_of
 from service.cli.setup import Setup, config_option
 from service.config.config import Environment
 from service.config.config_errors import ConfigError
-from service.config.slack import command_of
+from service.config.slack import command_of, pairs_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,9 @@ def manifest(config_path: Path | None, url: str | None, form: str) -> None:
         config = setup.load(config_path)
         # The display names in Slack; the first is the default agent.
         names = [each.persona.name.strip() or name for name, each in config.instances.items()]
-        made = manifest_of(names, _request_url(config, url), command_of(config.slack, next(iter(config.instances))))
+        given = (config.slack.suggested_prompts, *(each.suggested_prompts for each in config.instances.values()))
+        command = command_of(config.slack, next(iter(config.instances)))
+        made = manifest_of(names, _request_url(config, url), command, list(map(pairs_of, given)))
     if form == "json":
         click.echo(json.dumps(made, indent=2, ensure_ascii=False))
     else:

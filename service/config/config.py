@@ -23,7 +23,7 @@ from service.config.config_errors import ConfigError, sentence
 from service.config.observe import ObserveConfig
 from service.config.references import References
 from service.config.section import Section
-from service.config.slack import ChannelId, SlackConfig
+from service.config.slack import ChannelId, SlackConfig, SuggestedPrompts
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -177,6 +177,7 @@ class InstanceConfig(ParticipationConfig):
         orchestrator: module with the loop.
         context: module with the memory of a conversation; `context-stack` keeps it in the store.
         session: limits on hooks.
+        suggested_prompts: up to four prompts that people can send by a click where this agent answers direct messages.
     """
 
     persona: PersonaConfig
@@ -191,6 +192,7 @@ class InstanceConfig(ParticipationConfig):
     orchestrator: ModuleConfig = ModuleConfig(module="loop-interactive")
     context: ModuleConfig = ModuleConfig(module="context-stack")
     session: SessionConfig = SessionConfig()
+    suggested_prompts: SuggestedPrompts = ()
 
     @field_validator("context")
     @classmethod

@@ -76,6 +76,14 @@ class SuggestedPrompt(Section):
     message: str = Field(min_length=1, max_length=3000)
 
 
+SuggestedPrompts = Annotated[tuple[SuggestedPrompt, ...], Field(max_length=4)]
+
+
+def pairs_of(prompts: SuggestedPrompts) -> tuple[tuple[str, str], ...]:
+    """Return the titles and messages of prompts."""
+    return tuple((each.title, each.message) for each in prompts)
+
+
 class SlackConfig(Section):
     """Transport and access policy.
 
@@ -112,7 +120,7 @@ class SlackConfig(Section):
     stop_reaction: str = "x"
     status_interval_s: float = Field(default=2, ge=0.5, allow_inf_nan=False)
     dm: Literal["threads", "single"] = "threads"
-    suggested_prompts: tuple[SuggestedPrompt, ...] = Field(default=(), max_length=4)
+    suggested_prompts: SuggestedPrompts = ()
     command: str | None = Field(default=None, pattern=r"^/[a-z0-9_-]{1,31}$")
     feedback: bool = True
     listeners: tuple[Annotated[Any, BeforeValidator(_imported)], ...] = ()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from chat import Thread
+from chat import ALPHA, BETA, Thread
 from structlog.testing import capture_logs
 
 from connector.protocols import SlackOptions
@@ -223,6 +225,32 @@ async def test_an_app_without_suggested_prompts_is_asked_once(process, dm, error
             await chat.slack.until(lambda ws: any(m.text == "hi" for m in ws.messages(dm)))
         assert len(chat.calls(SUGGEST)) == 1
         assert [each["error"] for each in logs if each["event"] == "suggested_prompts.unavailable"] == [error]
+
+
+async def test_a_thread_suggests_the_prompts_of_its_agent_or_the_general_ones_or_those_of_the_first(process, dm):
+    alpha = replace(ALPHA, suggested_prompts=(("Of alpha", "a"),))
+    beta = replace(BETA, suggested_prompts=(("Of beta", "b"),))
+
+    async def suggested(chat, root: str = "") -> str:
+        await (chat.ana.open_thread("general", thread=root) if root else chat.ana.open_home())
+        session = await chat.slack.until(lambda ws: (found := ws.session(dm, root)) and found.prompts and found)
+        return session.prompts[0][0]
+
+    async with process(alpha, beta) as chat:
+        assert await suggested(chat) == "Of alpha"
+        thread = await chat.start("beta: hello", dm)
+        await thread.run.answer("hi")
+        chat.deliver(opened(chat, dm, thread.ts))
+        await chat.slack.until(lambda ws: ws.session(dm, thread.ts).prompts == beta.suggested_prompts)
+    async with process(alpha, replace(BETA, suggested_prompts=()), options=PROMPTS) as chat:
+        chat.deliver(opened(chat, dm, thread.ts))
+        await chat.slack.until(lambda ws: ws.session(dm, thread.ts).prompts == PROMPTS.suggested_prompts)
+
+
+def opened(chat, dm: str, root: str) -> dict:
+    """Return the event of an app with the older `assistant_view`: Ana opens a thread of her direct messages."""
+    thread = {"user_id": chat.ana.person.id, "channel_id": dm, "thread_ts": root, "context": {}}
+    return {"type": "assistant_thread_started", "assistant_thread": thread, "event_ts": "1.1"}
 
 
 async def test_without_configured_prompts_none_are_suggested(chat):

@@ -42,7 +42,7 @@ def test_the_manifest_has_the_structure_of_the_schema_of_slack(url):
                 "messages_tab_read_only_enabled": False,
             },
             "bot_user": {"display_name": "Alpha", "always_online": True},
-            "agent_view": {"agent_description": description},
+            "agent_view": {"agent_description": description, "actions": made["features"]["agent_view"]["actions"]},
             "shortcuts": made["features"]["shortcuts"],
             "slash_commands": made["features"]["slash_commands"],
         },
@@ -68,7 +68,33 @@ def test_the_manifest_offers_the_slash_command_and_the_actions_on_messages(url):
         assert shortcut["type"] == "message"
         assert len(shortcut["name"]) <= 24
         assert len(shortcut["description"]) <= 150
-    assert [shortcut["callback_id"] for shortcut in features["shortcuts"]] == ["fork", "rerun"]
+    assert [shortcut["callback_id"] for shortcut in features["shortcuts"]] == [
+        "ask",
+        "fork",
+        "rerun",
+        "summarise",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("A", "Ask A about this message"),
+        ("Amplifier", "Ask Amplifier about this"),
+        ("Amplifiers", "Ask Amplifiers"),
+        ("A very long name of an agent", "Ask A very long name of…"),
+    ],
+)
+def test_the_action_that_asks_has_the_name_of_the_first_agent_as_far_as_slack_permits(name, shown):
+    assert manifest([name, "Beta"])["features"]["shortcuts"][0]["name"] == shown
+
+
+def test_the_manifest_suggests_prompts_of_all_agents_up_to_the_limit_of_slack():
+    general, alpha, beta = [("G1", "g")], [("A1", "a"), ("A2", "a"), ("A3", "a")], [("B1", "b"), ("G1", "g")]
+    view = manifest(["Alpha", "Beta"], prompts=[general, alpha, beta])["features"]["agent_view"]
+    assert [each["title"] for each in view["suggested_prompts"]] == ["G1", "A1", "B1", "A2"]
+    assert view["suggested_prompts"][0] == {"title": "G1", "message": "g"}
+    assert all({"name", "description"} == each.keys() for each in view["actions"])
 
 
 def test_each_event_has_the_scope_that_slack_requires_for_it():

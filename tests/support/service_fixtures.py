@@ -15,6 +15,7 @@ from tool_gate import GATED_TOOL, ToolGate
 
 from connector import Instance, Persona, SlackCredentials, SocketTransport, connected
 from connector.protocols import SlackOptions
+from connector.setup import manifest
 from local_slack import LocalSlack, PersonClient, Workspace, WorkspaceMessage
 from orchestrator_interactive.interactions.stores import open_store, retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
@@ -118,8 +119,9 @@ async def service_fixture(
     **loop_options: Any,
 ) -> AsyncIterator[ServiceFixture]:
     """The environment must have the URL of the model. `people` are names and display names."""
+    app = manifest([ALPHA.name], command=command_of(slack_config, "alpha"))
     async with (
-        LocalSlack(**({"people": people} if people else {})) as slack,
+        LocalSlack(manifest=app, **({"people": people} if people else {})) as slack,
         ToolGate() as tests,
         ToolGate(is_open=True) as set_up,
     ):

@@ -31,6 +31,18 @@ def test_the_app_has_the_name_of_the_first_agent_and_its_description_names_all(r
     assert "From a manifest" in result.stderr
 
 
+def test_the_manifest_suggests_the_prompts_of_the_section_and_of_each_agent(config_file):
+    def prompt(title):
+        return f"suggested_prompts: [{{title: {title}, message: hi}}]"
+
+    owl, fox = "persona: {name: Wise Owl, emoji: ':owl:'}", "persona: {name: Fox, emoji: ':fox_face:'}"
+    agents = f"{{owl: {{{owl}, {prompt('Of the owl')}}}, fox: {{{fox}, {prompt('Of the fox')}}}}}"
+    config = config_file(f"slack: {{{prompt('Of all')}}}\ninstances: {agents}")
+    made = yaml.safe_load(run("manifest", "--config", str(config)).stdout)
+    suggested = made["features"]["agent_view"]["suggested_prompts"]
+    assert [each["title"] for each in suggested] == ["Of all", "Of the owl", "Of the fox"]
+
+
 def test_without_a_file_the_manifest_is_for_the_default_agent_in_both_formats():
     made = json.loads(run("manifest", "--format", "json").stdout)
     assert made == yaml.safe_load(run("manifest").stdout)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from service.config.config import load_config
 from service.config.config_errors import ConfigError
-from service.config.slack import address_of
+from service.config.slack import address_of, pairs_of
 
 
 def test_by_default_all_users_have_access_in_all_channels_over_socket_mode():
@@ -18,7 +18,10 @@ def test_by_default_all_users_have_access_in_all_channels_over_socket_mode():
 def test_direct_messages_are_threads_with_the_prompts_of_the_section(config_file):
     assert (load_config(None).slack.dm, load_config(None).slack.suggested_prompts) == ("threads", ())
     config = load_config(config_file("slack: {suggested_prompts: [{title: News, message: What is new}]}")).slack
-    assert [(each.title, each.message) for each in config.suggested_prompts] == [("News", "What is new")]
+    assert pairs_of(config.suggested_prompts) == (("News", "What is new"),)
+    prompts = "suggested_prompts: [{title: Plan, message: Plan my week}]"
+    config = load_config(config_file(f"instances: {{alpha: {{persona: {{name: A, emoji: ':a:'}}, {prompts}}}}}"))
+    assert pairs_of(config.instances["alpha"].suggested_prompts) == (("Plan", "Plan my week"),)
 
 
 def test_the_section_limits_users_and_channels(config_file):

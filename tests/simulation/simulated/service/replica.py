@@ -204,6 +204,7 @@ class Replica:
                     router,
                     (admitter := Admitter(tasks, router, runs, BOT)).catch_up,
                     admitter.stop_in_dm,
+                    admitter.admit_asked,
                     self.slots,
                 ),
                 runs,
