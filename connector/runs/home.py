@@ -131,9 +131,10 @@ class HomeTabs:
         for name, (run, entries) in (await sources.runs.at_work(self._team)).items():
             record = _run_in(run)
             if record is not None and not record.is_over:
-                if record.first.message.user == user:
-                    active.append(Active(name, record.first.prompt, float(record.first.written_s), record.id))
                 waiting = [each for each in record.requests.values() if each.answer is None]
+                if record.first.message.user == user:
+                    of_run = record.first.prompt, record.first.written_s, record.id, bool(waiting)
+                    active.append(Active(name, *of_run))
                 thread = await sources.runs.thread_of(name) if waiting else None
                 asked += [
                     Asked(name, record, each)

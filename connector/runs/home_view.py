@@ -22,21 +22,27 @@ if TYPE_CHECKING:
 
     Block = dict[str, Any]
 
-# Slack's limit is 100 blocks; a request takes three.
+# Slack's limit is 100 blocks; a request takes at most six.
 _MOST_BLOCKS = 100
 _MOST_ACTIVE, _MOST_ASKED, _MOST_RULES, _MOST_INSTANCES = 10, 8, 15, 15
 _TITLE_CHARS = 80
 _TOOLS_CHARS = 200
+# Requests with longer details are answered in their threads.
+_DETAILS_CHARS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """Work of this person in a conversation that runs, or waits for its run (`run` is blank)."""
+    """Work of this person in a conversation that runs, or waits for its run (`run` is blank).
+
+    `is_asking`: the run waits for an answer of people.
+    """
 
     conversation_id: str
     prompt: str
     since_s: float
     run: str = ""
+    is_asking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +126,9 @@ def _welcome(content: HomeContent) -> list[Block]:
 
 def _active(content: HomeContent) -> Iterator[Block]:
     for each in content.active[:_MOST_ACTIVE]:
-        sign = "⚙️" if each.run else "⏳"
+        sign = "✋" if each.is_asking else "⚙️" if each.run else "⏳"
         since = f"since {moment(each.since_s, '{time}')}" if each.run else "waits for its turn"
+        since = f"waits for an answer, {since}" if each.is_asking else since
         title = _link(content.url, each.conversation_id, each.prompt)
         block = section(f"{sign} {title} · {_where(each.conversation_id)} · {since}")
         if each.run:
@@ -132,12 +139,15 @@ def _active(content: HomeContent) -> Iterator[Block]:
 def _asked(content: HomeContent) -> Iterator[Block]:
     for each in content.asked[:_MOST_ASKED]:
         place, run = ThreadAddress.parse(each.conversation_id), each.run
-        owner = run.first.message.user
-        yield from waiting_content(
-            RequestAddress(place, run.id, each.request.key), each.request, owner, is_short=True
-        ).blocks
-        title = _link(content.url, each.conversation_id, run.first.prompt)
-        yield {"type": "context", "elements": [mrkdwn(f"for {title} · {_where(each.conversation_id)}")]}
+        owner, title = run.first.message.user, _link(content.url, each.conversation_id, run.first.prompt)
+        shown = waiting_content(RequestAddress(place, run.id, each.request.key), each.request, owner).blocks
+        if len(each.request.request.details) <= _DETAILS_CHARS:
+            yield from shown
+            hint = "for"
+        else:  # nobody is to allow what they have not read
+            yield shown[0]
+            hint = "It is long: read it in the thread, and answer there:"
+        yield {"type": "context", "elements": [mrkdwn(f"{hint} {title} · {_where(each.conversation_id)}")]}
 
 
 def _recent(content: HomeContent, names: dict[str, str]) -> Iterator[Block]:

@@ -33,11 +33,8 @@ _LABEL_CHARS = 70
 _REASON_CHARS = 1_000
 
 
-def waiting_content(address: RequestAddress, record: RequestRecord, owner: str, *, is_short: bool = False) -> Content:
-    """Return the message of a request that waits; `owner` is the user who began the run.
-
-    `is_short`: without the details, as in a list of requests.
-    """
+def waiting_content(address: RequestAddress, record: RequestRecord, owner: str) -> Content:
+    """Return the message of a request that waits; `owner` is the user who began the run."""
     request = record.request
     notes = [request.risk, f"{_who(request, owner)} may answer until {moment(record.deadline_s)}"]
     if request.default is not None and request.options:
@@ -47,8 +44,7 @@ def waiting_content(address: RequestAddress, record: RequestRecord, owner: str, 
     if request.takes_text:
         notes.append("or reply here in your own words")
     context = {"type": "context", "elements": [mrkdwn(" · ".join(filter(None, notes)))]}
-    body = _body(request, is_short=is_short)
-    return Content(_title(request), (*body, context, *_controls(str(address), record)))
+    return Content(_title(request), (*_body(request), context, *_controls(str(address), record)))
 
 
 def waiting_line(record: RequestRecord, owner: str) -> str:
@@ -124,9 +120,9 @@ def _title(request: PersonRequest) -> str:
     return f"{'✋' if request.is_approval else '❓'} {escape(one_line(request.title, _TITLE_CHARS))}"
 
 
-def _body(request: PersonRequest, *, is_short: bool = False) -> list[dict[str, Any]]:
+def _body(request: PersonRequest) -> list[dict[str, Any]]:
     title = section(f"*{_title(request)}*")
-    if is_short or not request.details or len(request.details) > MOST_DETAILS:
+    if not request.details or len(request.details) > MOST_DETAILS:
         return [title]
     return [title, *map(section, pieces(markdown_to_slack(request.details), _PIECE_CHARS)[:4])]
 

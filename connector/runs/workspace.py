@@ -24,8 +24,8 @@ class WorkspaceContext:
     """The dependencies of the workers.
 
     `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` and `admit_asked` are as in
-    `Admitter`. Without a `history`, commands cannot change logs; without `records`, no runs of people are kept; without a `home`, no Home
-    tabs are published.
+    `Admitter`. Without a `history`, commands cannot change logs; without `records`, no runs of people are kept; without
+    a `home`, no Home tabs are published.
     """
 
     runs: RunService
