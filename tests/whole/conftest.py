@@ -69,7 +69,13 @@ async def page(
     """The page of the playground, whose agent also has the tool `run_tests`."""
     config = play_config(tmp_path)
     tool = f"{{module: gated-tool, source: {GATED_TOOL}, config: {{port: {tests_tool.port}}}}}"
-    config.write_text(config.read_text().replace("\nworkspace:", f"    tools: [tool-filesystem, {tool}]\n\nworkspace:"))
+    allowed = "config: {rules: [{tool: run_tests, level: allow}]}"
+    changes = {"{module: tool-todo}": tool, "{module: hooks-approval}": f"{{module: hooks-approval, {allowed}}}"}
+    text = config.read_text()
+    for part, changed in changes.items():
+        assert part in text
+        text = text.replace(part, changed)
+    config.write_text(text)
     async with environment.serving("--config", str(config), **model.env) as service:
         await service.says("service.ready")
         yield await SlackPage.open(browser, environment.slack.url)

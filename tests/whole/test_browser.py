@@ -146,3 +146,38 @@ async def test_a_prompt_in_direct_messages_is_answered_in_its_thread_by_an_agent
     note, prompt = (each["text"] for each in model.bodies[0]["messages"][-1]["content"][-2:])
     assert "The author of the next message looks at the channel C0GENERAL, next to this conversation." in note
     assert prompt == "Ana (U0ANA): help"
+
+
+async def test_an_approval_is_given_at_home_a_question_in_the_thread_and_text_approves_nothing(page, model):
+    model.reply(tool_call("write_file", {"path": "plan.md", "content": "# Plan\n"}), stop_reason="tool_use")
+    await page.write(page.channel, "@alpha plan the launch")
+    question = await page.see(page.thread, "Allow write_file?")
+    await expect(question).to_contain_text("+# Plan")
+    await page.see(page.thread, "Waiting for your answer")
+    await page.screenshot("approval")
+    model.reply(text("I wait for your click."))
+    await page.write(page.thread, "yes, approved")
+    await page.see(page.thread, "I wait for your click.")
+    await expect(page.by("action-request_choose_0")).to_be_visible()
+
+    await page.by("dm-alpha").click()
+    await page.by("tab-home").click()
+    home = page.by("home")
+    await expect(home).to_contain_text("Allow write_file?")
+    await expect(home).to_contain_text("waits for an answer")
+    await page.screenshot("home")
+    await page.by("action-request_choose_0", home).click()
+    await expect(home).to_contain_text("1 run,")
+    await expect(page.by("action-request_choose_0", home)).to_have_count(0)
+
+    await page.by("channel-general").click()
+    await page.by("thread-summary", page.message(page.channel, "plan the launch")).click()
+    await page.see(page.thread, "Ana allowed it")
+    ask = {"question": "Which date?", "options": ["3 May", "10 May"]}
+    model.reply(tool_call("ask_user", ask), stop_reason="tool_use")
+    await page.write(page.thread, "and choose a date")
+    await page.see(page.thread, "Which date?")
+    await page.screenshot("question")
+    await page.by("action-request_choose_1", page.thread).click()
+    await page.see(page.thread, "Ana: 10 May")
+    assert "10 May" in str(model.bodies[-1]["messages"][-1]["content"])
