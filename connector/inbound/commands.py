@@ -177,7 +177,7 @@ class Commands:
         elif refusal := self.refusal(shortcut.user, shortcut.at, place, thread):
             self.whisper(place, shortcut.user, refusal, **reply)
         elif shortcut.kind == FORK:
-            text = plain_text(shortcut.text, "")
+            text = plain_text(shortcut.text, self._workspace.router.bot_user)
             prompt_id = "" if shortcut.is_ours else message_id
             command = LogCommand(FORK, shortcut.user, shortcut.at, thread.agent, text, shortcut.ts, prompt_id)
             await self._admit(f"{message_id}:{FORK}:{shortcut.at}", place, command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -131,7 +131,8 @@ class MessageActions:
         names = router.names(instance.name)
         if not action.form:
             personas = {name: router.instance(name).persona.name.strip() or name for name in names[:_MOST_OPTIONS]}
-            background.spawn(self._open(action, form(action, personas)))
+            quote = action.quote.removeprefix(f"@{router.bot_user}").strip()
+            background.spawn(self._open(action, form(replace(action, quote=quote), personas)))
             return
         chosen = action.instance if action.instance in names else instance.name
         argument = action.question or texts.ABOUT_THIS

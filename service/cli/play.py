@@ -35,14 +35,17 @@ def play(port: int, folder: Path, config: Path | None) -> None:
 
     It needs no key: without ANTHROPIC_API_KEY the agent is an offline demo. Each play begins anew.
     """
+    from connector.setup import manifest  # noqa: PLC0415 - it takes long
+
     folder = folder.expanduser().absolute()
     bot, to, command = (
         ("alpha", "the agent: the first message is suggested", "/alpha") if config is None else _addressed(config)
     )
     held = _locked(folder, port)
     options: tuple[str, ...] = ("--port", str(port), "--bot", bot, "--hint", _HINT.format(to=to))
-    options += ("--command", command, "--shortcut", "fork:message:Fork from here")
-    options += ("--shortcut", "rerun:message:Run again from here")
+    options += ("--command", command)
+    for each in manifest([bot.capitalize()])["features"]["shortcuts"]:
+        options += ("--shortcut", f"{each['callback_id']}:{each['type']}:{each['name']}")
     for suffix in ("", "-wal", "-shm"):
         (folder / f"play.db{suffix}").unlink(missing_ok=True)
     if config is None:
