@@ -97,7 +97,7 @@ class Instance:
 
     Args:
         suggested_prompts: as in `SlackOptions`, where this agent answers.
-        description: a sentence about what it is for.
+        description: its purpose, in a sentence.
         tools: names of its tool modules.
     """
 
@@ -768,7 +768,7 @@ class AlwaysRule:
 
 
 class PersonalRecords(Protocol):
-    """What is kept of each person in a workspace, for their Home tab.
+    """The runs, rules and visits of each person in a workspace, for their Home tab.
 
     All methods wait while the store is unavailable.
     """

@@ -1,4 +1,4 @@
-"""The Home tab of each person: what works and waits for them, and what they have used."""
+"""The Home tab of each person: their active runs, pending approvals, recent conversations, rules and usage."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOST_PEOPLE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class HomeSources:
-    """What the Home tabs show. `url`: of the workspace, with a slash at its end."""
+    """The sources of the Home tabs. `url`: of the workspace, with a slash at its end."""
 
     runs: RunService
     router: Router
@@ -78,13 +78,13 @@ class HomeTabs:
         await self._publish(user)
 
     async def revoke(self, click: HomeClick) -> None:
-        """Delete a rule that a person has made. A rule of somebody else stays as it is."""
+        """Delete a rule that a person has made. A rule of another person stays as it is."""
         if await self._sources.records.revoke(self._team, click.user, click.rule):
             log.info("rule.revoked", rule=click.rule, by=click.user)
         self.changed(click.user)
 
     def changed(self, *users: str) -> None:
-        """Publish the tabs of these people again, if they are open; this process need not have seen that."""
+        """Publish the tabs of some people again, if they are open: another process may have seen the visit."""
         for user in users:
             if user and user not in self._outdated and len(self._outdated) < _MOST_PEOPLE:
                 self._outdated.add(user)

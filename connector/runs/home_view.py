@@ -66,7 +66,7 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class HomeContent:
-    """What the Home tab of one person shows; times in seconds since the epoch, `url` of the workspace."""
+    """The content of one person's Home tab; times in seconds since the epoch, `url` of the workspace."""
 
     bot_user: str
     url: str
@@ -99,7 +99,7 @@ def home_view(content: HomeContent) -> Block:
 
 
 def refused_view(refusal: str) -> Block:
-    """Return the view for a person who may not use the bot."""
+    """Return the view for a person without access."""
     return {"type": "home", "blocks": [section(refusal)]}
 
 
@@ -144,7 +144,7 @@ def _asked(content: HomeContent) -> Iterator[Block]:
         if len(each.request.request.details) <= _DETAILS_CHARS:
             yield from shown
             hint = "for"
-        else:  # nobody is to allow what they have not read
+        else:  # an approval without its details would be blind
             yield shown[0]
             hint = "It is long: read it in the thread, and answer there:"
         yield {"type": "context", "elements": [mrkdwn(f"{hint} {title} · {_where(each.conversation_id)}")]}

@@ -169,7 +169,7 @@ class InstanceConfig(ParticipationConfig):
 
     Args:
         persona: how it appears in Slack.
-        description: a sentence about what it is for, on the Home tab.
+        description: its purpose, in a sentence for the Home tab.
         instructions: the system prompt.
         providers: modules that call a model, in order of preference. Default: Claude if a key is set, else the demo.
         tools: modules with actions that the model can call.

@@ -25,7 +25,7 @@ ALLOW, ALWAYS, STOP, REVOKE = "request_choose_0", "request_always", "home_stop",
 
 
 class Homes:
-    """The Home tabs that people see, and what they do there."""
+    """The Home tabs of people, and their clicks there."""
 
     def __init__(self, slack, environment):
         self.slack, self.environment = slack, environment
@@ -92,7 +92,7 @@ async def test_a_tab_follows_runs_and_counts_their_usage_once(serve, homes, mode
             without=("At work", "Waiting for an answer", "Welcome"),
         )
         assert await service.ended(signal.SIGTERM) == 0
-    async with serve() as service:  # what is kept outlives the process
+    async with serve() as service:  # runs are kept beyond the process
         await service.says("service.ready")
         await homes.ana.say("general", "again", thread=root)
         await homes.shows(homes.ana, "*Today:* 2 runs,", "*This month:* 2 runs,")

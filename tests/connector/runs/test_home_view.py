@@ -55,6 +55,6 @@ async def test_slack_accepts_the_tab_with_any_amount_of_any_text():
 
 def test_what_is_left_out_is_counted():
     shown = str(home_view(content(40)))
-    assert "30 more." in shown  # 40 at work, of which 10 are shown
+    assert "30 more." in shown  # 10 are shown
     assert "13 more. Write `!approvals` in a thread." in shown
     assert "40 runs, 40,000,000,000 tokens read" in shown
