@@ -126,7 +126,7 @@ async def test_a_failing_side_ends_the_command_and_is_named():
 async def test_an_unknown_benchmark_is_an_error_with_the_available_ones():
     code, _, errors = await bench("no_such_benchmark")
     assert code == 2
-    assert "unknown benchmark 'no_such_benchmark'; available: benchmarks.loop, benchmarks.compression" in errors
+    assert "unknown benchmark 'no_such_benchmark'; available: benchmarks.loop, benchmarks.approvals" in errors
 
 
 async def test_the_command_writes_the_page(tmp_path):
