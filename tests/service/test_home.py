@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+from itertools import count
 
 import pytest
 from anthropic_server import tool_call
 
 from local_slack import ErrorResponse
+from local_slack.delivery.delivery import Envelope
 
 CONFIG = """\
 instances:
@@ -22,6 +24,7 @@ workspace: {root: files}
 """
 PLAN = {"path": "plan.md", "content": "# Plan\n"}
 ALLOW, ALWAYS, STOP, REVOKE = "request_choose_0", "request_always", "home_stop", "home_revoke"
+_NUMBERS = count(1)
 
 
 class Homes:
@@ -47,6 +50,22 @@ class Homes:
     async def open(self, who):
         await self.slack.until(lambda ws: ws.bot_online)
         await who.open_home("home")
+
+    def forge(self, who, action_id, value):
+        """Deliver a click on a button of a Home tab that no one was shown."""
+        at = f"{1_795_000_000 + next(_NUMBERS)}.000000"
+        action = {"type": "button", "action_id": action_id, "value": value, "action_ts": at}
+        payload = {
+            "type": "block_actions",
+            "team": {"id": self.slack.team_id},
+            "user": {"id": who.person.id, "team_id": self.slack.team_id},
+            "container": {"type": "view", "view_id": "V0FORGED"},
+            "actions": [action],
+        }
+        self.slack.socket_mode.delivery.offer(Envelope(f"forged-{at}", "interactive", payload))
+
+    async def delivered(self):
+        await self.slack.until(lambda _: not self.slack.socket_mode.delivery.outstanding)
 
     def published(self):
         return [each for each in self.slack.record if each.get("method") == "views.publish"]
@@ -125,6 +144,23 @@ async def test_a_run_is_stopped_from_the_tab(serve, homes, model):
         await homes.open(homes.ana)
         model.reply(tool_call("write_file", PLAN))
         root = await homes.ana.say("general", "@alpha plan it")
+        blocks = await homes.shows(homes.ana, STOP)
+        value = next(each["accessory"]["value"] for each in blocks if each.get("accessory"))
+        place, run = value.split(" ")
+        for forged in (
+            "",
+            run,
+            place,
+            f"{place} ",
+            f"T0OTHER{place[place.index(':') :]} {run}",
+            f"{value} x",
+            "\0",
+            None,
+        ):
+            homes.forge(homes.ana, STOP, forged)
+        homes.forge(homes.chloe, STOP, value)  # she has no access
+        await homes.delivered()
+        await homes.open(homes.ana)
         await homes.shows(homes.ana, STOP)
         await homes.ana.click_home(STOP)
         await homes.slack.until(lambda _: homes.environment.found(root, "Stopped by Ana"))
@@ -141,9 +177,15 @@ async def test_a_rule_is_revoked_by_the_person_who_made_it(serve, homes, model):
         blocks = await homes.shows(homes.ana, ALWAYS)
         menu = next(each for block in blocks for each in block.get("elements", ()) if each.get("action_id") == ALWAYS)
         await homes.ana.click_home(ALWAYS, menu["options"][0]["value"])
-        await homes.shows(homes.ana, "Always allowed", "`write_file` by Alpha", "this conversation")
+        blocks = await homes.shows(homes.ana, "Always allowed", "`write_file` by Alpha", "this conversation")
         await homes.open(homes.ben)
         await homes.shows(homes.ben, "Agents", without=("Always allowed",))
+        rule = next(each["accessory"]["value"] for each in blocks if each.get("accessory"))
+        for forged in (rule, "no-such-rule", "", "a" * 3000, "<!channel>", None):
+            homes.forge(homes.ben, REVOKE, forged)
+        await homes.delivered()
+        await homes.open(homes.ana)
+        await homes.shows(homes.ana, "Always allowed")
         await homes.ana.click_home(REVOKE)
         await homes.shows(homes.ana, "Usage", without=("Always allowed",))
         model.reply(tool_call("write_file", PLAN))
