@@ -118,6 +118,22 @@ async def test_a_tab_follows_runs_and_counts_their_usage_once(serve, homes, mode
         assert await service.ended(signal.SIGTERM) == 0
 
 
+async def test_a_run_that_a_kill_interrupts_counts_once_with_its_whole_usage(serve, homes, model):
+    async with serve() as service:
+        await service.says("service.ready")
+        await homes.open(homes.ana)
+        model.reply(tool_call("write_file", PLAN))
+        await homes.ana.say("general", "@alpha plan it")
+        await homes.shows(homes.ana, ALLOW)
+        assert await service.ended(signal.SIGKILL) == -signal.SIGKILL
+    async with serve() as service:
+        await service.says("run.taken_over")
+        await homes.slack.until(lambda ws: ws.bot_online)
+        await homes.ana.click_home(ALLOW)
+        await homes.shows(homes.ana, "*Today:* 1 run, 20 tokens read, 10 written", without=(ALLOW,))  # of two calls
+        assert await service.ended(signal.SIGTERM) == 0
+
+
 async def test_a_request_is_answered_from_the_tab_of_those_who_may(serve, homes, model, tmp_path):
     async with serve() as service:
         await service.says("service.ready")
