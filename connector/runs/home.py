@@ -16,6 +16,7 @@ from connector.runs.home_view import Active, Asked, HomeContent, Recent, home_vi
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from connector.events import HomeClick, HomeOpened
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     )
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
+
+    # By conversation: the stored run, and the pending entries.
+    Work = Mapping[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]
 
 log = structlog.get_logger(__name__)
 
@@ -61,10 +65,15 @@ class HomeTabs:
     def __init__(self, background: BackgroundTasks, sources: HomeSources) -> None:
         self._background = background
         self._sources = sources
-        # People whose tab is to be published again; and when it was last published, in the event loop's time.
-        self._outdated: set[str] = set()
+        # By person whose tab is to be published again: when it last changed, in the event loop's time.
+        self._outdated: dict[str, float] = {}
+        # People whose tab is being published.
+        self._publishing: set[str] = set()
+        # When the tab of a person was last published, in the event loop's time.
         self._published_s: dict[str, float] = {}
-        self._one_at_a_time: dict[str, asyncio.Lock] = {}
+        # The work of the whole workspace, and when it was read: many tabs share it.
+        self._work: tuple[float, Work] = (-1.0, {})
+        self._reading = asyncio.Lock()
 
     def open(self, opened: HomeOpened, refusal: str | None) -> None:
         """Publish the tab for a person who opens it; `refusal`: why they cannot use the bot."""
@@ -75,7 +84,7 @@ class HomeTabs:
 
     async def _open(self, user: str) -> None:
         await self._sources.records.opened_home(self._team, user, self._background.now_s())
-        await self._publish(user)
+        await self._publish(user, asyncio.get_running_loop().time())
 
     async def revoke(self, click: HomeClick) -> None:
         """Delete a rule that a person has made. A rule of another person stays as it is."""
@@ -85,9 +94,12 @@ class HomeTabs:
 
     def changed(self, *users: str) -> None:
         """Publish the tabs of some people again, if they are open: another process may have seen the visit."""
+        now_s = asyncio.get_running_loop().time()
         for user in users:
-            if user and user not in self._outdated and len(self._outdated) < _MOST_PEOPLE:
-                self._outdated.add(user)
+            if user in self._outdated:
+                self._outdated[user] = now_s
+            elif user and len(self._outdated) < _MOST_PEOPLE:
+                self._outdated[user] = now_s
                 self._background.spawn(self._publish_again(user))
 
     def asked(self, record: RunRecord, conversation_id: str) -> None:
@@ -99,24 +111,32 @@ class HomeTabs:
         self._background.spawn(changed())
 
     async def _publish_again(self, user: str) -> None:
-        now_s = asyncio.get_running_loop().time()
+        now_s, published_s = asyncio.get_running_loop().time(), self._published_s.get(user, 0.0)
         try:
-            since_s = self._published_s.get(user, 0.0)
-            await self._background.sleep_until(max(now_s + _COLLECT_S, since_s + _INTERVAL_S))
+            await self._background.sleep_until(max(now_s + _COLLECT_S, published_s + _INTERVAL_S))
         finally:
-            self._outdated.discard(user)
+            changed_s = self._outdated.pop(user)
         opened_s = await self._sources.records.home_opened_s(self._team, user)
         if opened_s > self._background.now_s() - _WATCHED_S:
-            await self._publish(user)
+            await self._publish(user, changed_s)
 
-    async def _publish(self, user: str) -> None:
-        lock = self._one_at_a_time.setdefault(user, asyncio.Lock())
+    async def _publish(self, user: str, changed_s: float) -> None:
+        """Publish the state of this time, in the event loop's time, or a later one."""
+        if user in self._publishing:
+            self.changed(user)
+            return
+        self._publishing.add(user)
         try:
-            async with lock:
-                await self._send(user, home_view(await self._content(user)))
+            await self._send(user, home_view(await self._content(user, changed_s)))
         finally:
-            if not lock.locked():
-                self._one_at_a_time.pop(user, None)
+            self._publishing.discard(user)
+
+    async def _at_work(self, changed_s: float) -> Work:
+        async with self._reading:
+            if self._work[0] < changed_s:
+                began_s = asyncio.get_running_loop().time()
+                self._work = began_s, await self._sources.runs.at_work(self._team)
+            return self._work[1]
 
     async def _send(self, user: str, view: dict[str, Any]) -> None:
         self._published_s.pop(user, None)
@@ -126,9 +146,9 @@ class HomeTabs:
         arguments = {"user_id": user, "view": json.dumps(view)}
         await self._background.client.call("views.publish", arguments, CallSlot(Priority.LOOK_UP))
 
-    async def _content(self, user: str) -> HomeContent:
+    async def _content(self, user: str, changed_s: float) -> HomeContent:
         sources, active, asked = self._sources, list[Active](), list[Asked]()
-        for name, (run, entries) in (await sources.runs.at_work(self._team)).items():
+        for name, (run, entries) in (await self._at_work(changed_s)).items():
             record = _run_in(run)
             if record is not None and not record.is_over:
                 waiting = [each for each in record.requests.values() if each.answer is None]
