@@ -196,6 +196,9 @@ def consented(owner: str, name: str, *, allows: bool) -> str:
     return f"🙋 {owner} lets {name} steer this run." if allows else f"🙋 {owner} keeps this run: I read {name} next."
 
 
+PRIVATE = "a private question"
+
+
 def asked_privately(name: str) -> str:
     return f"🔒 I have asked {name} privately, and wait for the answer."
 

@@ -116,14 +116,18 @@ class Commands:
         )
         return " ".join(filter(None, parts))
 
-    async def approvals(self, channel: str, conversation_id: str | None = None) -> str:
-        """Return what waits for an answer in a channel (`team:channel`), or in one conversation, in Slack's markup."""
+    async def approvals(self, user: str, channel: str, conversation_id: str | None = None) -> str:
+        """Return the pending requests of a channel (`team:channel`), or of one conversation, in Slack's markup.
+
+        Private ones are only for the user that is asked.
+        """
         lines: list[str] = []
         for name, (run, _) in (await self._workspace.runs.at_work(channel)).items():
             with suppress(UnreadableEntry):
                 record = parse_run_record(run or {})
                 if isinstance(record, RunRecord) and conversation_id in (None, name):
-                    waiting = (each for each in record.requests.values() if each.answer is None)
+                    waiting = [each for each in record.requests.values() if each.answer is None]
+                    waiting = [each for each in waiting if each.request.person in {"", user}]
                     lines += [waiting_line(each, record.first.message.user) for each in waiting]
         return "\n".join(lines) or NO_APPROVALS
 
@@ -149,7 +153,7 @@ class Commands:
                 stop = StopRequest(command.id, command.user, command.at)
                 return escape(await self._admitter.stop_in_dm(stop, place))
             case "approvals":
-                return await self.approvals(channel)
+                return await self.approvals(command.user, channel)
             case "cost":
                 found = await self._workspace.runs.at_work(channel)
                 agents = {name: (await self._workspace.runs.thread_of(name)).agent for name in found}
@@ -264,7 +268,9 @@ class Commands:
                     agent = thread.agent or self._workspace.router.names()[0]
                     self._answer(message, await self.cost(agent, conversation_id))
                 case "approvals":
-                    self._answer(message, await self.approvals(f"{place.team}:{place.channel}", conversation_id))
+                    self._answer(
+                        message, await self.approvals(message.user, f"{place.team}:{place.channel}", conversation_id)
+                    )
 
     def _answer(self, message: SlackMessage, text: str) -> None:
         """Answer the author of a message in private, once."""

@@ -143,7 +143,7 @@ class RunStatus:
     def show_waiting(self, requests: Sequence[RequestRecord]) -> None:
         """Show for which answers of people the run waits, if it does."""
         was_waiting, self._is_waiting = self._is_waiting, bool(requests)
-        self._activity.wait_for([each.request.title for each in requests])
+        self._activity.wait_for([texts.PRIVATE if each.request.person else each.request.title for each in requests])
         self._changed.set()
         if was_waiting != self._is_waiting and not self._is_over:
             self._at_work.set()

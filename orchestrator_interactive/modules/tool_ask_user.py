@@ -78,6 +78,8 @@ class AskUserTool:
 
     def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
         question = input.get("question") if isinstance(input, dict) else None
+        if isinstance(input, dict) and input.get("private_to"):
+            return "Asking one person in private"
         return f"Asking: {question}" if isinstance(question, str) else "Asking a question"
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's

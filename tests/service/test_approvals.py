@@ -269,11 +269,17 @@ async def test_several_options_and_a_private_question(serve, thread, model):
         await thread.ana.click("general", asked.ts, "request_send", request_options=["0", "2"])
         whisper = await thread.until_whispered("Your salary?")
         assert "Ana answered: Mo, We" in results(model.bodies[-1])
+        await thread.until_said("Waiting for your answer: a private question")
+        await thread.ana.say("general", "!approvals", thread=thread.root)
+        await thread.until_whispered("Nothing waits for an answer here.")
         await thread.ben.click("general", whisper.ts, "request_write")
         await thread.slack.until(lambda _: thread.ben.modal)
         await thread.ben.submit(request_text="none of your business")
         await thread.answered()
         assert "Ben answered: none of your business" in results(model.bodies[-1])
+        public = [each for each in thread.slack.record if each.get("method") in {"chat.postMessage", "chat.update"}]
+        assert "Waiting for your answer: a private question" in str(public)
+        assert "salary" not in str(public)
         assert await service.ended(signal.SIGTERM) == 0
 
 

@@ -18,10 +18,22 @@ log = structlog.get_logger(__name__)
 
 _SHORT_CHARS = 80
 _TICKS = re.compile(r"`+")
+# Characters that a person does not see, or that change the order in which a text is shown.
+_UNSEEN = re.compile(
+    r"\r(?!\n)|"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
 
 
 async def preview(tool: Tool | None, arguments: dict[str, Any]) -> str:
-    """Return the arguments of a call as Markdown. A tool's own `preview(arguments)` comes first, such as a diff."""
+    """Return the arguments of a call as Markdown. A tool's own `preview(arguments)` comes first, such as a diff.
+
+    Characters that people would not see are shown by their numbers.
+    """
+    return _UNSEEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", await _shown(tool, arguments))
+
+
+async def _shown(tool: Tool | None, arguments: dict[str, Any]) -> str:
     own = getattr(tool, "preview", None)
     if callable(own):
         with ErrorBoundary(log, "tool.preview_failed", tool=getattr(tool, "name", "")):

@@ -135,6 +135,9 @@ async def test_the_log_keeps_each_decision() -> None:
         ({"n": 3, "on": True, "list": [1]}, "*n*: `3`\n*on*: `true`\n*list*:\n```\n[\n  1\n]\n```"),
         ({"a b": " "}, '"a b": (blank)'),
         ({}, "(It has no arguments.)"),
+        ({"command": "ls \u202e# fr mr"}, r"*command*: `ls \u{202e}# fr mr`"),
+        ({"command": "ls\u200b\x1b[8m\U000e0041"}, r"*command*: `ls\u{200b}\u{1b}[8m\u{e0041}`"),
+        ({"text": "a\r\nb\rc"}, "*text*:\n```\na\r\nb\\u{d}c\n```"),
     ],
 )
 async def test_arguments_are_shown_in_readable_form(arguments: dict[str, Any], shown: str) -> None:
