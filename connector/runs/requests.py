@@ -110,6 +110,8 @@ class Requests:
         for each in voided:
             if each.answer is None:
                 self._void(each, texts.CHANGED_REQUEST)
+        if self._record().first.message.bot and request.approvers == ("owner",):  # a bot answers nothing
+            request = replace(request, approvers=("participants",))
         record = RequestRecord(key, request, self._background.now_s() + request.timeout_s)
         self._set(record)
         part = f"{_PART}{key}"
@@ -211,8 +213,7 @@ class Requests:
     async def _may_answer(self, request: PersonRequest, click: RequestClick) -> bool:
         if request.person:
             return click.by == request.person
-        first = self._record().first.message
-        approvers = {"participants"} if first.bot and request.approvers == ("owner",) else set(request.approvers)
+        approvers = set(request.approvers)
         if "anyone" in approvers or click.by in approvers or ("owner" in approvers and click.by == self.owner):
             return True
         if "participants" not in approvers:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 from chat import ALPHA, Thread
 
 from connector import AccessRules, BotRules, ChannelRules, Participation, SlackOptions
+from connector.protocols import PersonRequest
 
 ALERT = [{"fallback": "disk full", "text": "disk full", "fields": [{"title": "Severity", "value": "critical"}]}]
 
@@ -124,3 +126,22 @@ async def test_a_bots_edit_of_a_waiting_message_counts(with_pager, pager, mentio
         where = {"channel": chat.general, "ts": ts}
         await pager.call("chat.update", **where, text=f"{mention} green")
         await thread.run.until(lambda run: "green" in run.texts)
+
+
+async def test_people_who_take_part_answer_the_approvals_of_a_run_that_a_bot_began(with_pager, pager, mention):
+    async with with_pager() as chat:
+        thread = Thread(chat, await pager.post("general", f"{mention} clean up"))
+        run = await thread.next_run()
+        answer = asyncio.ensure_future(run.people.ask(PersonRequest("c1", "d", "Allow rm?")))
+        asked = await chat.slack.until(
+            lambda _: next((each for each in thread.posts if each.text.startswith("✋ Allow rm?")), None)
+        )
+        assert "Everyone who takes part here may answer" in str(asked.blocks)
+        await chat.ben.click("general", asked.ts, "request_choose_0")
+        whispers = chat.slack.workspace.whispers
+        await chat.slack.until(lambda _: any("You may not answer" in each.text for each in whispers(asked.channel)))
+        await thread.inject("@alpha go on", "ben")
+        await chat.ben.click("general", asked.ts, "request_choose_0")
+        assert (await answer).names == ("Ben",)
+        await run.answer("cleaned")
+        await thread.contains("cleaned")
