@@ -62,11 +62,15 @@ Ts = Annotated[str, AfterValidator(checked_ts)]
 
 @dataclass(frozen=True, slots=True)
 class ThreadAddress:
-    """The place of a conversation: a thread, or a whole direct message channel (`thread_ts` is `None`)."""
+    """The place of a conversation: a thread, or a whole direct message channel (`thread_ts` is `None`).
+
+    `worker`: id of the worker whose conversation it is, which posts in the thread; blank: it is the thread's own.
+    """
 
     team: str
     channel: str
     thread_ts: str | None
+    worker: str = ""
 
     @classmethod
     def of(cls, team: str, channel: str, ts: str, thread_ts: str | None = None, *, dm_threads: bool) -> Self:
@@ -82,26 +86,34 @@ class ThreadAddress:
         """Return the place of the conversation with this id.
 
         Raises:
-            ValueError: it is no id of the form `team:channel:thread_ts` or `team:channel:dm`.
+            ValueError: it is no id of the form `team:channel:thread_ts` or `team:channel:dm`. That of a worker has
+                `:worker` at its end.
         """
         match conversation_id.split(":"):
-            case [team, channel, thread]:
-                return cls(_id(team), _id(channel), None if thread == "dm" else checked_ts(thread))
-        raise ValueError(f"{conversation_id!r} has not three parts")
+            case [team, channel, thread, *worker] if len(worker) < 2:
+                thread_ts = None if thread == "dm" else checked_ts(thread)
+                return cls(_id(team), _id(channel), thread_ts, *map(_id, worker))
+        raise ValueError(f"{conversation_id!r} has neither three parts nor four")
 
     @property
     def conversation_id(self) -> str:
-        return f"{self.team}:{self.channel}:{self.thread_ts or 'dm'}"
+        thread = f"{self.team}:{self.channel}:{self.thread_ts or 'dm'}"
+        return f"{thread}:{self.worker}" if self.worker else thread
 
     @property
     def of_channel(self) -> ThreadAddress:
         """The conversation of the whole direct message channel."""
-        return replace(self, thread_ts=None)
+        return replace(self, thread_ts=None, worker="")
+
+    @property
+    def thread(self) -> ThreadAddress:
+        """The thread's own conversation."""
+        return replace(self, worker="")
 
     def message(self, ts: str, text: str = "") -> SlackMessage:
         """Return a placeholder message without an author, which gives a notice or a note this place."""
         thread_ts, direct = self.thread_ts, is_direct(self.channel)
-        return SlackMessage(self.team, self.channel, ts, thread_ts, "", text, (), direct=direct)
+        return SlackMessage(self.team, self.channel, ts, thread_ts, "", text, (), direct=direct, worker=self.worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +128,8 @@ class SlackMessage:
         unreadable: its parts without text, in words for people.
         dm_threads: whether a top-level direct message began a thread when it arrived; later settings do not move it.
         bot: id of the bot that posted it, `B…`, and `app` its name; both blank: a person did.
+        worker: as of `ThreadAddress`.
+        key: identity of a message that is not in Slack, such as the order for a worker; blank: it is posted.
     """
 
     team: str
@@ -131,10 +145,12 @@ class SlackMessage:
     dm_threads: bool = False
     bot: str = ""
     app: str = ""
+    worker: str = ""
+    key: str = ""
 
     @property
     def id(self) -> str:
-        return f"{self.team}:{self.channel}:{self.ts}"
+        return f"{self.team}:{self.channel}::{self.key}" if self.key else f"{self.team}:{self.channel}:{self.ts}"
 
     @property
     def begins_dm_thread(self) -> bool:
@@ -142,7 +158,8 @@ class SlackMessage:
 
     @property
     def place(self) -> ThreadAddress:
-        return ThreadAddress.of(self.team, self.channel, self.ts, self.thread_ts, dm_threads=self.dm_threads)
+        place = ThreadAddress.of(self.team, self.channel, self.ts, self.thread_ts, dm_threads=self.dm_threads)
+        return replace(place, worker=self.worker) if self.worker else place
 
     def mentions(self, user: str) -> bool:
         return f"<@{user}>" in self.text or f"<@{user}|" in self.text

@@ -33,6 +33,7 @@ from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
 from service.runs import StoredRuns
+from service.sessions.host import NOTIFY, LocalHost
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
@@ -246,7 +247,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             config.idle_evict_s,
             secrets=secrets(environment, config),
             anthropic_api_key=environment.anthropic_key,
-            notify=(notes := Notes(runs.admit, names)).store,
+            host=LocalHost({NOTIFY: (notes := Notes(runs.admit, names)).of_session}),
             observe=observation.sessions,
             rules=(rules := AlwaysRules(store, retry)),
         ) as sessions,

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from connector.notes import admit_note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from connector.notes import Admit
+    from orchestrator_interactive.interactions.records import Key
 
 
 _inboxes: list[Notes] = []
@@ -51,6 +53,11 @@ class Notes:
             yield
         finally:
             _inboxes.remove(self)
+
+    async def of_session(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Store a note by a session for its own conversation: a host function with `text` and, optionally, `id`."""
+        await self.store(key.agent_id, key.conversation_id, arguments["text"], arguments.get("id"))
+        return {}
 
     async def store(self, instance: str, conversation: str, text: str, note_id: str | None = None) -> None:
         """Store a note.

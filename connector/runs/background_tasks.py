@@ -193,12 +193,14 @@ class BackgroundTasks:
 
     def mark_accepted(self, message: SlackMessage) -> None:
         """Add 📨: the message is accepted. Slack's limit on reactions leaves no room for a second call."""
-        if not self._reactions.has(envelope := ReactionKey(message.channel, message.ts, ENVELOPE)):
+        envelope = ReactionKey(message.channel, message.ts, ENVELOPE)
+        if not (message.key or self._reactions.has(envelope)):
             self.spawn(self._reactions.add(envelope, message.user))
 
     def unmark_accepted(self, message: SlackMessage) -> None:
         """Remove 📨: the message is withdrawn or refused."""
-        self.spawn(self._reactions.remove(ReactionKey(message.channel, message.ts, ENVELOPE)))
+        if not message.key:
+            self.spawn(self._reactions.remove(ReactionKey(message.channel, message.ts, ENVELOPE)))
 
     def mark_delivered(self, message_id: str) -> None:
         """Add 👀: the message is delivered. Ignore ids of another form, which modules inject."""
@@ -210,8 +212,10 @@ class BackgroundTasks:
     def reserve_hourglass(self, message: SlackMessage) -> bool:
         """Reserve one of the ten ⏳ reactions for the run that begins with this message.
 
-        Returns False if all are in use; then only the status message shows the run.
+        Returns False if all are in use, or the message is not in Slack; then only the status message shows the run.
         """
+        if message.key:
+            return False
         # The status message replaces a queued 📨.
         self._reactions.cancel(ReactionKey(message.channel, message.ts, ENVELOPE))
         is_room = len(self._hourglasses) < _MOST_HOURGLASSES

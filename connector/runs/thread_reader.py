@@ -60,7 +60,7 @@ class ThreadReader:
     async def before(self, inbound: PendingMessage, within_s: float = _WITHIN_S) -> ThreadTalk:
         """Return the talk before a message that the instance is about to read; each message is returned once."""
         message, conversation_id = inbound.message, self._lease.conversation_id
-        if message.direct or inbound.is_late_change:
+        if message.direct or message.worker or inbound.is_late_change:
             return NO_TALK
         async with self._reading:
             with error_boundary("thread.not_read", conversation=conversation_id):

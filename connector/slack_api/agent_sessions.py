@@ -63,9 +63,10 @@ class AgentSessions:
         With a persona, Slack names it as the one that works, not the app.
 
         Slack ignores the title of a session that exists, so a title that a person has set stays. Returns a task that
-        ends once Slack has the latest status; `None`: no thread, or the app has no agent sessions.
+        ends once Slack has the latest status; `None`: no thread, the conversation of a worker, or the app has no agent
+        sessions.
         """
-        if self._scope.is_cancelled or place.thread_ts is None:
+        if self._scope.is_cancelled or place.thread_ts is None or place.worker:
             return None
         (self._processing.add if status == PROCESSING else self._processing.discard)(place)
         more = {"title": title} if title else {}

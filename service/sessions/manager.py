@@ -20,6 +20,7 @@ from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.logging import hide_known, hide_secrets
 from service.sessions.foreign_loop import execute
 from service.sessions.history import LogHistory
+from service.sessions.host import NOTIFY
 from service.sessions.logged_ids import DeliveredIds
 from service.sessions.mount_plan import keeps_log, mount_plan, new_session
 from service.sessions.people import SessionPeople
@@ -36,10 +37,9 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
     from service.observe.sessions import SessionObserver
+    from service.sessions.host import SessionHost
     from service.sessions.people import AlwaysRules
     from service.sessions.workspaces import Workspaces
-
-    Notify = Callable[..., Coroutine[Any, Any, None]]
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ class InProcessSessionManager:
         secrets: texts to hide from models and users.
         anthropic_api_key: key for each Anthropic provider without its own.
         observe: follows the model and tool calls of every session.
-        notify: stores a note for an instance (its name), a conversation (its id), with a text; see `service.notify`.
+        host: the functions that sessions may call, such as `service.notify`; `None`: none.
         rules: the rules that people made by “Always allow”; `None`: sessions cannot ask people.
     """
 
@@ -71,14 +71,14 @@ class InProcessSessionManager:
         *,
         secrets: tuple[str, ...] = (),
         anthropic_api_key: str = "",
-        notify: Notify | None = None,
+        host: SessionHost | None = None,
         observe: SessionObserver | None = None,
         rules: AlwaysRules | None = None,
     ) -> None:
-        self._notify = notify
+        self._host = host
         self._observe = observe
         self._rules = rules
-        self._noting: set[asyncio.Task[None]] = set()
+        self._noting: set[asyncio.Task[Mapping[str, Any]]] = set()
         self._secrets = secrets
         self._anthropic_api_key = anthropic_api_key
         self._instances = instances
@@ -313,8 +313,9 @@ class InProcessSessionManager:
         if self._rules is not None:
             people = SessionPeople(key, partial(self._people, key), self._rules, self._without_secrets)
             people.register(session.coordinator)
-        if self._notify is not None:
-            session.coordinator.register_capability("service.notify", partial(self._note, key))
+        for name in self._host.names if self._host is not None else ():
+            call = self._note if name == NOTIFY else partial(self._call_host, name)
+            session.coordinator.register_capability(name, partial(call, key))
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         if self._observe is not None:
             self._observe.attach(session.coordinator, key)
@@ -324,13 +325,16 @@ class InProcessSessionManager:
         run = self._runs.get(key)
         return None if run is None else run.people
 
-    def _note(self, key: Key, text: str, note_id: str | None = None) -> asyncio.Task[None]:
+    def _note(self, key: Key, text: str, note_id: str | None = None) -> asyncio.Task[Mapping[str, Any]]:
         """Start to store a note; it is durable once the task is done."""
-        assert self._notify is not None  # noqa: S101 - the capability exists only then
-        task = asyncio.create_task(self._notify(key.agent_id, key.conversation_id, text, note_id))
+        task = asyncio.create_task(self._call_host(NOTIFY, key, text=text, id=note_id))
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
         return task
+
+    async def _call_host(self, name: str, key: Key, **arguments: Any) -> Mapping[str, Any]:
+        assert self._host is not None  # noqa: S101 - the capability exists only then
+        return await self._host.call(key, name, arguments)
 
     def _plan(self, instance: InstanceConfig, folder: Path, key: Key | None = None) -> dict[str, Any]:
         limits = self._workspaces.limits

@@ -13,6 +13,7 @@ import structlog
 from connector.protocols import ALLOW, DENY, PersonRequest
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.tool_support import current_call
+from service.store.base import thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,7 +48,8 @@ class AlwaysRules:
         return [
             rule
             for rule in await self.all(key.conversation_id.partition(":")[0])
-            if rule.get("instance") == key.agent_id and rule.get("conversation") in (None, key.conversation_id)
+            if rule.get("instance") == key.agent_id
+            and rule.get("conversation") in (None, thread_of(key.conversation_id))
         ]
 
     async def all(self, team: str) -> list[dict[str, Any]]:
@@ -57,7 +59,7 @@ class AlwaysRules:
 
     async def add(self, key: Key, tool: str, answer: PersonAnswer, name: str) -> None:
         """Store the rule that an answer makes; `name` is the same if this is repeated."""
-        in_conversation = {"conversation": key.conversation_id} if answer.always == "conversation" else {}
+        in_conversation = {"conversation": thread_of(key.conversation_id)} if answer.always == "conversation" else {}
         rule = {
             "tool": tool,
             "instance": key.agent_id,
@@ -108,7 +110,7 @@ class SessionPeople:
         coordinator.register_capability("people.ask", self._ask)
 
     def _facts(self) -> dict[str, str]:
-        _, channel, _ = self._key.conversation_id.split(":")
+        channel = self._key.conversation_id.split(":")[1]
         people = self._people()
         person = "" if people is None else people.owner
         return {

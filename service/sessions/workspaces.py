@@ -19,6 +19,7 @@ import structlog
 
 from orchestrator_interactive.modules.tool_filesystem.quota import MB, NoRoom, free_bytes, is_left_behind
 from service.config.config_errors import ConfigError
+from service.store.base import thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +67,8 @@ class Workspaces:
         await asyncio.to_thread(self._check, creates)
 
     def folder(self, conversation_id: str) -> Path:
-        return self._config.root / re.sub(r"[^\w.-]", "-", conversation_id)
+        """Return the folder of a thread, which its workers share."""
+        return self._config.root / re.sub(r"[^\w.-]", "-", thread_of(conversation_id))
 
     async def prepare(self, conversation_id: str) -> None:
         """Create the conversation's folder if it does not exist.
@@ -84,7 +86,9 @@ class Workspaces:
             raise
 
     async def remove(self, conversation_id: str) -> None:
-        """Delete the conversation's folder, if there is one."""
+        """Delete the conversation's folder, if there is one and it is not that of a worker's thread."""
+        if thread_of(conversation_id) != conversation_id:
+            return
         await asyncio.to_thread(shutil.rmtree, self.folder(conversation_id), ignore_errors=True)
 
     def _check(self, creates: bool) -> None:

@@ -123,6 +123,11 @@ def workspace_of(conversation_id: str) -> str:
     return conversation_id.partition(":")[0]
 
 
+def thread_of(conversation_id: str) -> str:
+    """Return the conversation of the thread in which a worker's conversation posts; of another one, its own id."""
+    return ":".join(conversation_id.split(":")[:3])
+
+
 class RunStore(Protocol):
     """Every method is atomic and safe to call concurrently, from several tasks and processes.
 

@@ -23,6 +23,7 @@ from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, S
 from service.config.slack import SlackConfig, command_of
 from service.notes import Notes
 from service.runs import StoredRuns
+from service.sessions.host import NOTIFY, LocalHost
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.workspaces import Workspaces
 from service.store import open_run_store
@@ -50,7 +51,7 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options
             "provider-anthropic",
             Workspaces(config.workspace),
             retrying(logs, patience),
-            notify=(notes := Notes(runs.admit, tuple(config.instances))).store,
+            host=LocalHost({NOTIFY: (notes := Notes(runs.admit, tuple(config.instances))).of_session}),
         ) as sessions,
         connected(
             access,
