@@ -251,6 +251,11 @@ class InteractionStack:
             self._fence, self._is_read = token, False
             await self._store.fence(self.key, token)
 
+    @property
+    def fencing_token(self) -> int | None:
+        """The token under which this stack writes; `None`: it has none."""
+        return self._fence
+
     async def current(self) -> BaseState | None:
         """Return the last state; `None` if the conversation is empty.
 

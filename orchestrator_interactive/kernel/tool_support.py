@@ -242,12 +242,15 @@ class CallContext:
 
     @property
     def is_awaiting(self) -> bool:
-        """Whether the call waits for a person. Messages do not wait for such a call."""
+        """Whether the call waits for a person or another agent.
+
+        Messages do not wait for such a call, and a suspended run leaves it to its next owner, which repeats it.
+        """
         return self._waits > 0
 
     @contextlib.contextmanager
-    def awaiting_person(self, on_message: Callable[[], object] | None = None) -> Iterator[None]:
-        """Report that the enclosed code waits for a person.
+    def awaiting_others(self, on_message: Callable[[], object] | None = None) -> Iterator[None]:
+        """Report that the enclosed code waits for a person or another agent.
 
         `on_message` is called if a message to the agent arrives in that time: it is the awaited answer.
         """

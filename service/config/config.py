@@ -32,6 +32,10 @@ _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
 _DEFAULT_STORE = "sqlite:~/.local/share/amplifier-slack/conversations.db"
 # Instance names that a message can address.
 _INSTANCE_NAME = re.compile(r"\w[\w-]*")
+# `self` is the agent itself; an id follows the name with a hyphen.
+AgentName = Annotated[str, Field(pattern=r"^(?!self$)[A-Za-z_]\w{0,39}$")]
+# The lists of modules that a sub-agent may have of its own.
+AGENT_PARTS = ("providers", "tools", "hooks")
 # Options of `context-stack` that the service sets.
 _SET_BY_SERVICE = frozenset({"store", "conversation_id", "agent_id"})
 
@@ -164,6 +168,24 @@ class ChannelConfig(ParticipationConfig):
         return re.compile("|".join(either), re.IGNORECASE) if either else None
 
 
+class AgentConfig(Section):
+    """A sub-agent, to which the agent of an instance delegates. What is not set here is as in the instance.
+
+    Args:
+        description: its purpose, for the agent that chooses it.
+        instructions: its system prompt.
+        providers, tools, hooks: modules in place of those of the instance.
+        orchestrator: options of the loop, such as `max_iterations`.
+    """
+
+    description: str = Field(min_length=1, max_length=300)
+    instructions: str = Field(min_length=1)
+    providers: tuple[ModuleConfig, ...] | None = None
+    tools: tuple[ModuleConfig, ...] | None = None
+    hooks: tuple[ModuleConfig, ...] | None = None
+    orchestrator: dict[str, Any] = Field(default_factory=dict)
+
+
 class InstanceConfig(ParticipationConfig):
     """One agent.
 
@@ -178,6 +200,7 @@ class InstanceConfig(ParticipationConfig):
         context: module with the memory of a conversation; `context-stack` keeps it in the store.
         session: limits on hooks.
         suggested_prompts: up to four prompts that people can send by a click where this agent answers direct messages.
+        agents: sub-agents by their names, for `tool-delegate` and `tool-dispatch-worker`.
     """
 
     persona: PersonaConfig
@@ -193,6 +216,7 @@ class InstanceConfig(ParticipationConfig):
     context: ModuleConfig = ModuleConfig(module="context-stack")
     session: SessionConfig = SessionConfig()
     suggested_prompts: SuggestedPrompts = ()
+    agents: dict[AgentName, AgentConfig] = Field(default_factory=dict)
 
     @field_validator("context")
     @classmethod
@@ -206,7 +230,10 @@ class InstanceConfig(ParticipationConfig):
         return context
 
     def modules(self) -> tuple[ModuleConfig, ...]:
-        return (self.orchestrator, self.context, *(self.providers or ()), *self.tools, *self.hooks)
+        of_agents = [
+            each for agent in self.agents.values() for part in AGENT_PARTS for each in getattr(agent, part) or ()
+        ]
+        return (self.orchestrator, self.context, *(self.providers or ()), *self.tools, *self.hooks, *of_agents)
 
 
 class WorkspaceConfig(Section):

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions.errors import NewerState, UnknownState, UnreadableState
+from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.interactions.rows import RowState, row_of
 from orchestrator_interactive.interactions.serializers import decode
-from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
+from orchestrator_interactive.interactions.states import (
+    AgentCallState,
+    AgentResultState,
+    UserMessageState,
+    UserResponseState,
+)
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.interactions.records import Node
     from orchestrator_interactive.interactions.stores import LogStore
+    from orchestrator_interactive.interactions.tree import Segment
 
 # Number of states per read.
 _PAGE = 500
 # Maximum number of logs in the cache; the least recently used ones are dropped.
 _CACHED_LOGS = 100
 # The types of states that can contain a message's row.
-_WITH_IDS = frozenset(kind.__name__ for kind in (UserMessageState, UserResponseState, RowState))
+_WITH_IDS = frozenset(
+    kind.__name__ for kind in (UserMessageState, UserResponseState, RowState, AgentCallState, AgentResultState)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,7 @@ class LoggedIds:
     """The ids of messages in a log.
 
     Args:
-        every: the ids on all branches, including abandoned ones.
+        every: the ids on all branches, including abandoned ones, and those of messages that sub-agents have read.
         talk: those of talk among people.
         branches: the ids in log order, by branch name.
         is_whole: whether no segment was pruned and all state types are known, so that no id can be missing.
@@ -77,6 +86,7 @@ async def logged_ids(store: LogStore, key: Key) -> LoggedIds | None:
         if found.damaged
     }
     every = frozenset(id_ for found in segments.values() for ids in found.ids.values() for id_ in ids)
+    every |= {id_ for found in segments.values() for id_ in found.by_agents}
     talk = frozenset(id_ for found in segments.values() for id_ in found.talk)
     is_whole = is_whole and not any(each.has_unknown for each in segments.values())
     return LoggedIds(every, talk, branches, is_whole, damaged)
@@ -88,6 +98,7 @@ class _Segment:
 
     ids: dict[int, tuple[str, ...]] = field(default_factory=dict)
     talk: set[str] = field(default_factory=set)
+    by_agents: set[str] = field(default_factory=set)  # read by sub-agents
     damaged: list[int] = field(default_factory=list)
     has_unknown: bool = False
 
@@ -99,13 +110,16 @@ async def _read_segment(store: LogStore, key: Key, segment: int, base: int, end:
         nodes = {node.index: node for node in await store.read(key, segment, start, stop)}
         for index in range(start, stop):
             try:
-                row = row_of(decode(nodes[index].envelope))
+                state = decode(nodes[index].envelope)
+                row = row_of(state)
             except (UnknownState, NewerState):
                 found.has_unknown = True
             except (UnreadableState, KeyError):
                 found.damaged.append(index)
             else:
                 found.ids[index] = tuple(delivered_ids_in(row))
+                if isinstance(state, AgentResultState):
+                    found.by_agents.update(delivered_to_agent(state.result))
                 found.talk.update(talk_ids_in(row))
     return found
 
@@ -117,6 +131,20 @@ class _ReadRange:
     start: int
     stop: int
     ids: set[str] = field(default_factory=set)
+    # Sub-agents and the ids of their logs: those that were asked, and those whose answer names what they have read.
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+
+    def add(self, node: Node) -> None:
+        with suppress(UnreadableState):
+            match decode(node.envelope):
+                case AgentCallState(agent_id, _, correlation_id):
+                    self.asked.add((agent_id, correlation_id))
+                case AgentResultState(correlation_id, result):
+                    self.ended.add(correlation_id)
+                    self.ids.update(delivered_to_agent(result))
+                case state:
+                    self.ids.update(delivered_ids_in(row_of(state)))
 
 
 class DeliveredIds:
@@ -151,19 +179,42 @@ class DeliveredIds:
             if found is None or found.start < segment.base or segment.end < found.stop:
                 found = _ReadRange(segment.end, segment.end)
             ranges[number, segment.created] = found
-            while missing := missing - found.ids:
-                if found.stop < segment.end:
-                    start, stop = found.stop, min(found.stop + _PAGE, segment.end)
-                elif segment.base < found.start:
-                    start, stop = max(found.start - _PAGE, segment.base), found.start
-                else:
-                    break
-                for node in await self._store.read(key, number, start, stop):
-                    if node.envelope["t"] in _WITH_IDS:
-                        with suppress(UnreadableState):
-                            found.ids.update(delivered_ids_in(row_of(decode(node.envelope))))
-                found.start, found.stop = min(start, found.start), max(stop, found.stop)
+            missing = await self._search(key, number, segment, found, missing)
         self._ranges[key] = ranges
         if len(self._ranges) > _CACHED_LOGS:
             del self._ranges[next(iter(self._ranges))]
-        return wanted - missing
+        return wanted - (await self._not_in_children(key, ranges.values(), missing) if missing else missing)
+
+    async def _search(
+        self, key: Key, number: int, segment: Segment, found: _ReadRange, missing: frozenset[str]
+    ) -> frozenset[str]:
+        """Read a segment backwards until it has all the ids, and return those that it does not have."""
+        while missing := missing - found.ids:
+            if found.stop < segment.end:
+                start, stop = found.stop, min(found.stop + _PAGE, segment.end)
+            elif segment.base < found.start:
+                start, stop = max(found.start - _PAGE, segment.base), found.start
+            else:
+                break
+            for node in await self._store.read(key, number, start, stop):
+                if node.envelope["t"] in _WITH_IDS:
+                    found.add(node)
+            found.start, found.stop = min(start, found.start), max(stop, found.stop)
+        return missing
+
+    async def _not_in_children(
+        self, key: Key, ranges: Collection[_ReadRange], missing: frozenset[str]
+    ) -> frozenset[str]:
+        """Return the ids that the logs of unfinished sub-agents do not have either."""
+        ended = {each for found in ranges for each in found.ended}
+        for agent_id, request in {each for found in ranges for each in found.asked}:
+            if request not in ended and missing:
+                child = Key(f"{key.conversation_id}/{request.partition('/')[0]}", agent_id)
+                missing -= await self.of(child, missing)
+        return missing
+
+
+def delivered_to_agent(result: Any) -> tuple[str, ...]:
+    """Return the ids of the messages of people that a sub-agent has read, by its logged result."""
+    ids = result.get("delivered") if isinstance(result, dict) else None
+    return tuple(each for each in ids if isinstance(each, str)) if isinstance(ids, list) else ()

@@ -11,6 +11,7 @@ import structlog
 
 from connector.protocols import NO_TALK, QueueFull, Refused, RunFailed
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished, Talk
+from orchestrator_interactive.delegation.child_sessions import CHILDREN, ChildSessions
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
@@ -212,8 +213,11 @@ class InProcessSessionManager:
         offer = self._capability(instance_name, conversation_id, "orchestrator.inject_message")
         if offer is None:
             return False
+        injection = Injection(prompt, message_id, _author(author), files, written_s, _talk(talk))
+        children: ChildSessions | None = self._capability(instance_name, conversation_id, CHILDREN)
         try:
-            offer(Injection(prompt, message_id, _author(author), files, written_s, _talk(talk)))
+            if children is None or children.inject(injection) is None:
+                offer(injection)
         except RunFinished:
             return False
         except InjectionQueueFull as e:
@@ -228,20 +232,31 @@ class InProcessSessionManager:
         Raises:
             Refused: the text is blank.
         """
-        edit = self._capability(instance_name, conversation_id, "orchestrator.edit_message")
+        edit, children = (
+            self._capability(instance_name, conversation_id, each) for each in ("orchestrator.edit_message", CHILDREN)
+        )
         try:
-            return bool(edit(message_id, text)) if edit else False
+            return bool((edit and edit(message_id, text)) or (children and children.edit(message_id, text)))
         except ValueError as e:
             raise Refused(str(e)) from e
 
     def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         """Withdraw a pending injection from the running loop. Return whether it was pending."""
-        withdraw = self._capability(instance_name, conversation_id, "orchestrator.withdraw_message")
-        return bool(withdraw(message_id)) if withdraw else False
+        withdraw, children = (
+            self._capability(instance_name, conversation_id, each)
+            for each in ("orchestrator.withdraw_message", CHILDREN)
+        )
+        return bool((withdraw and withdraw(message_id)) or (children and children.withdraw(message_id)))
 
-    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
-        """Stop the active run, gracefully or immediately. Return whether this changed its state."""
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False, agent: str = "") -> bool:
+        """Stop the active run, gracefully or immediately, or only its sub-agents of a name.
+
+        Return whether this changed anything.
+        """
         run = self._runs.get(Key(conversation_id, instance_name))
+        if run is not None and agent:
+            children: ChildSessions | None = run.capability(CHILDREN)
+            return children is not None and children.stop(agent, immediate=immediate)
         return run.stop(immediate=immediate) if run else False
 
     def suspend(self, instance_name: str, conversation_id: str) -> bool:
@@ -282,6 +297,8 @@ class InProcessSessionManager:
                 try:
                     if run.is_aborted:
                         return await run.emit_aborted(progress)
+                    if (children := session.coordinator.get_capability(CHILDREN)) is not None:
+                        children.on_progress = progress
                     return await run.run_to_end(session, work(session, progress))
                 finally:
                     await self._pool.give_back(key, session)
@@ -310,8 +327,15 @@ class InProcessSessionManager:
         session = new_session(plan, self._store, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability(_INSTANCE, instance)
         session.coordinator.register_capability("secrets.filter", self._without_secrets)
+        await self._prepare(key, session)
+        ChildSessions(session, plan, partial(self._prepare, key)).register()
+        return session
+
+    async def _prepare(self, key: Key, session: AmplifierSession, child_id: str = "") -> None:
+        """Connect a session of a conversation, or a child of it, with the service."""
         if self._rules is not None:
-            people = SessionPeople(key, partial(self._people, key), self._rules, self._without_secrets)
+            scope = f"{child_id}/" if child_id else ""
+            people = SessionPeople(key, partial(self._people, key), self._rules, self._without_secrets, scope)
             people.register(session.coordinator)
         for name in self._host.names if self._host is not None else ():
             call = self._note if name == NOTIFY else partial(self._call_host, name)
@@ -319,7 +343,6 @@ class InProcessSessionManager:
         session.coordinator.hooks.register(events.MODULE_LOAD_FAILED, _log_load_failure)
         if self._observe is not None:
             self._observe.attach(session.coordinator, key)
-        return session
 
     def _people(self, key: Key) -> People | None:
         run = self._runs.get(key)

@@ -13,10 +13,10 @@ from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.kernel.contracts.errors import ModuleNotFoundError  # noqa: A004 - the contract's name
 from orchestrator_interactive.kernel.loading.loader import ModuleLoader
-from service.config.config import ModuleConfig
+from service.config.config import AGENT_PARTS, ModuleConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
@@ -51,23 +51,33 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
         context_options["system_prompt"] = instance.instructions
     if keeps_log(instance) and conversation is not None:
         context_options |= {"conversation_id": conversation.conversation_id, "agent_id": conversation.agent_id}
-    providers = [_entry(each) for each in instance.providers or [ModuleConfig(module=default_provider)]]
-    for each in providers:
-        if each["module"] == _OF_ANTHROPIC and anthropic_api_key and not each["config"].get("api_key"):
-            each["config"]["api_key"] = anthropic_api_key  # it was removed from the environment
-    tools = [_entry(tool) for tool in instance.tools]
-    for each in tools:
-        if each["module"] == "tool-filesystem" and each["config"].keys().isdisjoint({"root", "working_dir"}):
-            each["config"] = {"root": str(workspace), **(limits or {}), **each["config"]}
+
+    def entries(modules: Iterable[ModuleConfig]) -> list[dict[str, Any]]:
+        found = [_entry(each) for each in modules]
+        for each in found:
+            options = each["config"]
+            if each["module"] == _OF_ANTHROPIC and anthropic_api_key and not options.get("api_key"):
+                options["api_key"] = anthropic_api_key  # it was removed from the environment
+            if each["module"] == "tool-filesystem" and options.keys().isdisjoint({"root", "working_dir"}):
+                each["config"] = {"root": str(workspace), **(limits or {}), **options}
+        return found
+
+    agents = {}
+    for name, agent in instance.agents.items():
+        own = {part: entries(modules) for part in AGENT_PARTS if (modules := getattr(agent, part)) is not None}
+        options = {"session": {"orchestrator": {"config": agent.orchestrator}}} if agent.orchestrator else {}
+        facts = {"description": agent.description, "instructions": agent.instructions, "replace": list(own)}
+        agents[name] = {**facts, **own, **options}
     return {
         "session": {
             "orchestrator": _entry(instance.orchestrator),
             "context": _entry(instance.context, context_options),
             **instance.session.model_dump(exclude_none=True),
         },
-        "providers": providers,
-        "tools": tools,
-        "hooks": [_entry(hook) for hook in instance.hooks],
+        "providers": entries(instance.providers or [ModuleConfig(module=default_provider)]),
+        "tools": entries(instance.tools),
+        "hooks": entries(instance.hooks),
+        "agents": agents,
     }
 
 

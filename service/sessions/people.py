@@ -87,18 +87,25 @@ class SessionPeople:
         people: returns the people of the active run; `None`: no one can be asked.
         rules: the rules of all workspaces.
         without_secrets: removes secrets from a text for people.
+        scope: prefix of the ids of its calls in requests: those of a sub-agent may be the same as its parent's.
     """
 
     # Requests survive the process, and so do their deadlines.
     keeps_deadline = True
 
     def __init__(
-        self, key: Key, people: Callable[[], People | None], rules: AlwaysRules, without_secrets: Callable[[str], str]
+        self,
+        key: Key,
+        people: Callable[[], People | None],
+        rules: AlwaysRules,
+        without_secrets: Callable[[str], str],
+        scope: str = "",
     ) -> None:
         self._key = key
         self._people = people
         self._rules = rules
         self._without_secrets = without_secrets
+        self._scope = scope
 
     def register(self, coordinator: ModuleCoordinator) -> None:
         """Register the approval system and the capabilities."""
@@ -125,11 +132,11 @@ class SessionPeople:
 
     def _is_waiting(self, call_id: str) -> bool:
         people = self._people()
-        return people is not None and people.is_waiting(call_id)
+        return people is not None and people.is_waiting(f"{self._scope}{call_id}")
 
     async def _start_call(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> str | None:
         people = self._people()
-        return None if people is None else await people.start(call_id, _digest(tool, arguments))
+        return None if people is None else await people.start(f"{self._scope}{call_id}", _digest(tool, arguments))
 
     async def request_approval(
         self,
@@ -157,7 +164,7 @@ class SessionPeople:
         if call is None:
             answer = await people.ask(request)
         else:
-            with call.awaiting_person():
+            with call.awaiting_others():
                 answer = await people.ask(request)
             call.decision = {**(call.decision or {}), **_decision(answer)}
             if answer.allows and answer.always in _SCOPES:
@@ -172,11 +179,13 @@ class SessionPeople:
         if call is None or details is None:  # by another hook
             title, _, details_text = self._without_secrets(prompt).partition("\n")
             digest = sha256(prompt.encode()).hexdigest() if call is None else _digest(call.name, call.arguments)
-            return PersonRequest(_about(call, prompt), digest, title, details_text, timeout_s=timeout_s, default=place)
+            return PersonRequest(
+                f"{self._scope}{_about(call, prompt)}", digest, title, details_text, timeout_s=timeout_s, default=place
+            )
         call.approval = None  # it is for this request only
         scopes = tuple((each, _SCOPES[each].format(instance=self._key.agent_id)) for each in details.always)
         return PersonRequest(
-            call.id,
+            f"{self._scope}{call.id}",
             _digest(call.name, call.arguments),
             f"Allow {call.name}?",
             self._without_secrets(await details.render(call.arguments)),
@@ -203,8 +212,9 @@ class SessionPeople:
         people, call = self._people(), current_call.get()
         if people is None or call is None:
             return "No one can be asked now. Decide yourself, and say in your answer what you assumed."
+        request_id = f"{self._scope}{call.id}"
         request = PersonRequest(
-            call.id,
+            request_id,
             _digest(_QUESTION, {"question": question, "options": options}),
             self._without_secrets(question),
             options=tuple(self._without_secrets(each) for each in options),
@@ -216,8 +226,8 @@ class SessionPeople:
             takes_text=takes_text,
             person=person,
         )
-        on_message = (lambda: people.answer_by_message(call.id)) if takes_text and not person else None
-        with call.awaiting_person(on_message):
+        on_message = (lambda: people.answer_by_message(request_id)) if takes_text and not person else None
+        with call.awaiting_others(on_message):
             answer = await people.ask(request)
         call.decision = _decision(answer)
         return _answer_text(answer, options)

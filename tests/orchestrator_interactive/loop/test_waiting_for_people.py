@@ -40,7 +40,7 @@ class Asking:
         assert context is not None
         self.calls += 1
         on_message = (lambda: self.answer.done() or self.answer.set_result("see below")) if self._takes_text else None
-        with context.awaiting_person(on_message):
+        with context.awaiting_others(on_message):
             self.is_asking.set()
             return ToolResult(output=await asyncio.shield(self.answer))
 
