@@ -88,8 +88,8 @@ class BusySessions:
         del instance_name, conversation_id, message_id
         return True
 
-    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
-        del instance_name, conversation_id, immediate
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False, agent: str = "") -> bool:
+        del instance_name, conversation_id, immediate, agent
         return False
 
     def suspend(self, instance_name: str, conversation_id: str) -> bool:

@@ -519,6 +519,8 @@ class SessionManager(Protocol):
       end, its `success`. The `args` of a tool `todo` contain the agent's whole to-do list, which is shown once the call
       succeeds: `items`, each with a `text` and a `status` (pending, in_progress, done). With an `action` other than
       `set`, the call only reads the list
+    - `agent`: a sub-agent of the run: its `id`, `name`, the id of the sub-agent above it (`parent`; blank: none), its
+      current step (`text`; blank: it thinks), and its `state`: running, or that it has ended
     - `injection:applied`: the injections with these `ids` are delivered
     - `text`: an interim answer. `part` is its number among the texts of the run, from 1. A resumed run repeats earlier
       texts with the same numbers
@@ -617,8 +619,11 @@ class SessionManager(Protocol):
     def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         """Withdraw a pending injection. Returns False if it is delivered or unknown."""
 
-    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
-        """Stop the active run, if any. Returns whether that changed anything; later runs are not affected."""
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False, agent: str = "") -> bool:
+        """Stop the active run, if any, or only its sub-agents with this name or id.
+
+        Returns whether that changed anything; later runs are not affected.
+        """
 
     def suspend(self, instance_name: str, conversation_id: str) -> bool:
         """End the active run at its next boundary, so that another process can resume it.

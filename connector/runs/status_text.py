@@ -28,6 +28,8 @@ _UNKNOWN_TROUBLE = "The model's service failed"
 _TODO_TOOL = "todo"
 _MARKS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 _MOST_LINES = 8
+# Slack removes spaces at the beginning of a line.
+_INDENT = "\u2003"
 # Number of items shown before the current one if the list is too long.
 _DONE_BEFORE = 2
 # The elapsed time is shown in these steps, in minutes, then in hours. Each step costs an edit.
@@ -90,6 +92,14 @@ class _Tool(NamedTuple):
         return f"{' — '.join(parts)}…"
 
 
+class _Agent(NamedTuple):
+    """A sub-agent at work: its name, the id of the one above it (blank: the run's own), and its current step."""
+
+    name: str
+    parent: str
+    text: str
+
+
 @dataclass(slots=True)
 class _Note:
     """A text that is shown while it applies, and at least once."""
@@ -118,6 +128,7 @@ class Activity:
     todo: TodoList = ()
     worker: str = ""
     _tools: dict[str, _Tool] = field(default_factory=dict)
+    _agents: dict[str, _Agent] = field(default_factory=dict)
     _latest: _Tool | None = None
     _is_thinking: bool = False
     _is_writing: bool = False
@@ -147,16 +158,14 @@ class Activity:
                 _end(self._trouble)
             case "tool:start" | "tool:progress" | "tool:end":
                 self._on_tool_event(event, data.get("id", data["tool"]), data)
+            case "agent":
+                self._on_agent(data)
             case "injection:applied":
                 self._injected = _Note("Incorporating your input…")
                 self._read += len(data.get("ids", ()))
-            case "retrying":
-                self._trouble = _Note(_retrying(data))
-                self._retries += 1
-            case "fallback":
-                self._trouble = _Note(f"Switching to {one_line(str(data['to']), _LABEL_CHARS)}…")
-            case "compacting":
-                self._trouble = _Note("Summarizing the conversation so far…")
+            case "retrying" | "fallback" | "compacting":
+                self._trouble = _Note(_trouble(event, data))
+                self._retries += event == "retrying"
 
     def wait_for(self, titles: Sequence[str]) -> None:
         """Record for which answers of people the run waits."""
@@ -197,6 +206,21 @@ class Activity:
         if not parts:
             worker = [f"{self.worker} is working…" if self.worker else "Working…"]
         return one_line(" ".join([_GEAR, *worker, *parts]), _PHRASE_CHARS)
+
+    def _on_agent(self, data: dict[str, Any]) -> None:
+        if data["state"] == "running":
+            self._agents[data["id"]] = _Agent(data["name"], data["parent"], data["text"])
+        else:
+            self._agents.pop(data["id"], None)
+
+    def agent_lines(self, parent: str = "", level: int = 0) -> list[str]:
+        """Return the tree of the sub-agents at work, a line each; a sub-agent of another one is indented."""
+        lines: list[str] = []
+        for agent_id, agent in self._agents.items():
+            if agent.parent == parent or (not level and agent.parent not in self._agents):
+                step = one_line(agent.text or "Thinking", _LABEL_CHARS).rstrip(".…")
+                lines += [f"{_INDENT * level}↳ {agent.name}: {step}…", *self.agent_lines(agent_id, level + 1)]
+        return lines if level else _bounded(lines)
 
     def account(self, elapsed_s: float) -> str:
         """Return the elapsed time, and counts of finished steps, messages read and retries; blank: nothing yet.
@@ -244,12 +268,21 @@ class Activity:
             self.todo = ended.todo
 
 
+def _bounded(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], f"… {more} more"] if more > 0 else lines
+
+
 def _end(*notes: _Note | None) -> None:
     for note in filter(None, notes):
         note.is_over = True
 
 
-def _retrying(data: dict[str, Any]) -> str:
+def _trouble(event: str, data: dict[str, Any]) -> str:
+    if event == "fallback":
+        return f"Switching to {one_line(str(data['to']), _LABEL_CHARS)}…"
+    if event == "compacting":
+        return "Summarizing the conversation so far…"
     trouble = _TROUBLE.get(str(data.get("reason")), _UNKNOWN_TROUBLE)
     in_s = math.ceil(data["delay_s"])
     when = f" in {in_s} s" if in_s > 0 else ""
@@ -262,10 +295,10 @@ def status_content(activity: Activity, run_id: str, elapsed_s: float, *, is_plai
     `is_plain`: without blocks, for when Slack rejects them.
     """
     phrase, todo = escape(activity.phrase()), [escape(line) for line in todo_lines(activity.todo)]
-    account = escape(activity.account(elapsed_s))
+    account, agents = escape(activity.account(elapsed_s)), [escape(line) for line in activity.agent_lines()]
     if is_plain:
-        return Content(_fitting([line for line in (phrase, *todo, account) if line]))
-    blocks = [section(phrase)]
+        return Content(_fitting([line for line in (phrase, *agents, *todo, account) if line]))
+    blocks = [section(_fitting([phrase, *agents]))]
     if todo:
         blocks.append(section(_fitting([f"*{todo[0]}*", *todo[1:]])))
     if account:

@@ -23,8 +23,9 @@ from orchestrator_interactive.transcript.rows import delivered_ids_in
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from orchestrator_interactive.interactions import InteractionStack
     from orchestrator_interactive.kernel.contracts.protocols import ProgressCallback
-    from orchestrator_interactive.loop.injection_queue import Injection, Receipt
+    from orchestrator_interactive.loop.injection_queue import Injection
 
 # Called with the session of a child before its modules are mounted, and with its id.
 Prepare = Callable[[AmplifierSession, str], Awaitable[None]]
@@ -77,6 +78,9 @@ class ChildSessions:
         self._prepare = prepare
         self._level = level
         self._live: dict[str, _Child] = {}
+        # The names of agents that are about to work, and the messages that wait for them, by id.
+        self._expected: set[str] = set()
+        self._held: dict[str, Injection] = {}
         # Receives the progress of the children; see `_on_progress`. `None`: nobody listens.
         self.on_progress: ProgressCallback | None = None
 
@@ -143,6 +147,7 @@ class ChildSessions:
         if self._level >= MOST_LEVELS:
             raise ValueError(f"Sub-agents work at most {MOST_LEVELS} levels deep: do this yourself.")
         child_id = sub_session_id or f"{agent_name}-{uuid4().hex[:8]}"
+        self._expected.add(agent_name.lower())
         config = child_config(
             self._base,
             agents.get(agent_name, {}),
@@ -159,28 +164,36 @@ class ChildSessions:
         agent, _, _ = sub_session_id.rpartition("-")
         return await self.spawn(agent, instruction, sub_session_id=sub_session_id, message_id=message_id, **options)
 
-    def inject(self, injection: Injection) -> Receipt | None:
-        """Inject a message that begins with the name of a live child, such as `@researcher …`, into its loop.
+    async def begin_run(self) -> None:
+        """Expect the agents whose requests are open in the log of the parent: a resumed run spawns them again."""
+        self._held.clear()
+        stack: InteractionStack | None = self._parent.coordinator.get_capability("interactions.stack")
+        open_calls = await stack.open_calls() if stack is not None else ()
+        self._expected = {each.id.partition("/")[0].rpartition("-")[0].lower() for each in open_calls}
 
-        Returns None if it is for the parent.
+    def inject(self, injection: Injection) -> bool:
+        """Inject a message that begins with the name of a child, such as `@researcher …`, into its loop.
+
+        Returns False if it is for the parent.
 
         Raises:
             RunFinished, InjectionQueueFull, ValueError: as in `inject_message`.
         """
         text = injection.text.removeprefix("!")
         if (match := _ADDRESS.match(text)) is None:
-            return None
+            return False
         for child in reversed(self._live.values()):
             if child.agent.lower() == match[1].lower() and (offer := child.capability("orchestrator.inject_message")):
-                try:
-                    receipt: Receipt = offer(injection)
-                except RunFinished:
-                    continue
-                child.offered[injection.id] = injection
-                return receipt
-            if (found := child.children.inject(injection)) is not None:
-                return found
-        return None
+                with suppress(RunFinished):
+                    offer(injection)
+                    child.offered[injection.id] = injection
+                    return True
+            if child.children.inject(injection):
+                return True
+        if match[1].lower() in self._expected:
+            self._held[injection.id] = injection
+            return True
+        return False
 
     def edit(self, message_id: str, text: str) -> bool:
         """Replace the text of a message that a child has not read. Returns False if no child has it.
@@ -188,6 +201,9 @@ class ChildSessions:
         Raises:
             ValueError: the text is blank.
         """
+        if message_id in self._held:
+            self._held[message_id] = replace(self._held[message_id], text=text)
+            return True
         for child in self._live.values():
             if message_id in child.offered and child.capability("orchestrator.edit_message")(message_id, text):
                 child.offered[message_id] = replace(child.offered[message_id], text=text)
@@ -196,6 +212,8 @@ class ChildSessions:
 
     def withdraw(self, message_id: str) -> bool:
         """Withdraw a message that a child has not read. Returns False if no child has it."""
+        if self._held.pop(message_id, None) is not None:
+            return True
         for child in self._live.values():
             if message_id in child.offered and child.capability("orchestrator.withdraw_message")(message_id):
                 del child.offered[message_id]
@@ -301,14 +319,25 @@ class ChildSessions:
             self._hand_back(child)
             await self._show(child_id, child, child.end.get("status", "error"))
 
+    def _release_held(self, child: _Child) -> None:
+        """Give a child the messages that waited for it."""
+        self._expected.discard(child.agent.lower())
+        held, self._held = self._held, {}
+        for injection in held.values():
+            if not self.inject(injection):
+                self._to_parent(injection)
+
+    def _to_parent(self, injection: Injection) -> None:
+        offer: Any = self._parent.coordinator.get_capability("orchestrator.inject_message")
+        with suppress(InjectionError):  # its run has ended: the message is for the next one
+            offer(injection)
+
     def _hand_back(self, child: _Child) -> None:
         """Give the messages that a child has not read to the parent's loop; if that has ended, to the next run."""
         receipts, withdraw = map(child.capability, ("orchestrator.receipts", "orchestrator.withdraw_message"))
-        offer = self._parent.coordinator.get_capability("orchestrator.inject_message")
         for receipt in receipts() if receipts and withdraw else ():
-            if receipt.state == "waiting" and withdraw(receipt.id) and receipt.id in child.offered and offer:
-                with suppress(InjectionError):
-                    offer(child.offered[receipt.id])
+            if receipt.state == "waiting" and withdraw(receipt.id) and receipt.id in child.offered:
+                self._to_parent(child.offered[receipt.id])
 
     async def _on_progress(self, child_id: str, child: _Child, event: str, data: dict[str, Any]) -> None:
         """Follow a child. The parent's listener gets `agent` events, and `injection:applied` as its own.
@@ -317,6 +346,8 @@ class ChildSessions:
         (`text`), and its `state`: running, or as of `complete`.
         """
         match event:
+            case "executing":
+                self._release_held(child)
             case "tool:start":
                 await self._show(child_id, child, "running", str(data.get("label") or data["tool"]))
             case "thinking":

@@ -32,8 +32,7 @@ _DEFAULT_WORKSPACES = Path("~/.local/share/amplifier-slack/workspaces")
 _DEFAULT_STORE = "sqlite:~/.local/share/amplifier-slack/conversations.db"
 # Instance names that a message can address.
 _INSTANCE_NAME = re.compile(r"\w[\w-]*")
-# `self` is the agent itself; an id follows the name with a hyphen.
-AgentName = Annotated[str, Field(pattern=r"^(?!self$)[A-Za-z_]\w{0,39}$")]
+AgentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
 # The lists of modules that a sub-agent may have of its own.
 AGENT_PARTS = ("providers", "tools", "hooks")
 # Options of `context-stack` that the service sets.

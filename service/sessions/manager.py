@@ -216,7 +216,7 @@ class InProcessSessionManager:
         injection = Injection(prompt, message_id, _author(author), files, written_s, _talk(talk))
         children: ChildSessions | None = self._capability(instance_name, conversation_id, CHILDREN)
         try:
-            if children is None or children.inject(injection) is None:
+            if children is None or not children.inject(injection):
                 offer(injection)
         except RunFinished:
             return False
@@ -299,6 +299,7 @@ class InProcessSessionManager:
                         return await run.emit_aborted(progress)
                     if (children := session.coordinator.get_capability(CHILDREN)) is not None:
                         children.on_progress = progress
+                        await children.begin_run()
                     return await run.run_to_end(session, work(session, progress))
                 finally:
                     await self._pool.give_back(key, session)

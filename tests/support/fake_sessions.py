@@ -282,7 +282,7 @@ class FakeSessionManager:
             run.obey()
         return True
 
-    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False, agent: str = "") -> bool:
         run = self._active.get((instance_name, conversation_id))
         if run is None:
             return False
