@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         RateBudget,
         RunService,
         SessionManager,
+        Workers,
     )
     from connector.runs.run_slots import RunLimits
     from connector.setup import SlackCredentials
@@ -105,6 +106,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     observer: Observer | None = None,
     history: ConversationHistory | None = None,
     records: PersonalRecords | None = None,
+    workers: Workers | None = None,
 ) -> AsyncIterator[Connection]:
     """Answer people in the workspace while the context is open.
 
@@ -114,7 +116,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s`
     of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
     gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
-    `records` are kept of each person; without them there is no Home tab.
+    `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -138,7 +140,14 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
             router = Router(instances, runs, identity.team, identity.user, channels, topics, options.bots, own)
             async with _open(client), BackgroundTasks(client, calls_late_s, options=options) as background:
                 admitter = Admitter(
-                    background, router, runs, identity.user, policy, enterprise=identity.enterprise, observer=observer
+                    background,
+                    router,
+                    runs,
+                    identity.user,
+                    policy,
+                    enterprise=identity.enterprise,
+                    observer=observer,
+                    workers=workers,
                 )
                 slots, home = RunSlots(limits), None
                 if records is not None:
@@ -156,6 +165,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     history,
                     records,
                     home,
+                    workers,
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)

@@ -18,7 +18,7 @@ class Verb:
     """A command.
 
     Args:
-        arguments: its grammar: `NAME` is one word, `[N]` an optional number; blank: none.
+        arguments: its grammar: `NAME` and `ID` are one word, `[N]` an optional number, `stop` this word; blank: none.
         help: one sentence.
         effect: `private`: it is answered to its author only; `thread`: it changes who answers in the thread; `log`: the
             owner of the conversation carries it out on the log.
@@ -37,7 +37,7 @@ class Verb:
 
     def accepts(self, arguments: list[str]) -> bool:
         match self.arguments, arguments:
-            case ("", []) | ("[N]", []) | ("NAME", [_]):
+            case ("", []) | ("[N]" | "[NAME]", []) | ("NAME" | "[NAME]", [_]) | ("stop ID", ["stop", _]):
                 return True
             case "[N]", [number]:
                 return re.fullmatch(r"[1-9][0-9]{0,3}", number) is not None
@@ -49,7 +49,9 @@ VERBS = {
     for verb in (
         Verb("help", "", "lists the commands."),
         Verb("status", "", "shows the active run of this thread, and the number of pending messages."),
-        Verb("stop", "", "stops the run; a second one stops it at once."),
+        Verb("stop", "[NAME]", "stops the run, or the sub-agent or worker NAME; a second one stops it at once."),
+        Verb("workers", "", "lists the workers of this thread."),
+        Verb("worker", "stop ID", "stops a worker, or with `all` every worker of this thread."),
         Verb("cost", "", "shows the tokens and the cost of this conversation."),
         Verb("approvals", "", "lists the pending approvals."),
         Verb("new", "", "lets the agent begin anew in this thread; the earlier branch is kept.", "log", True),
@@ -92,7 +94,7 @@ def command_of(prompt: str) -> ThreadCommand | InvalidCommand | None:
         return InvalidCommand(f"I know no `!{name}`. Did you mean `{VERBS[alike[0]].usage}`?") if alike else None
     if not verb.accepts(arguments):
         return InvalidCommand(f"Usage: `{verb.usage}`: it {verb.help}")
-    return ThreadCommand(verb.name, arguments[0].strip("@:,") if arguments else "")
+    return ThreadCommand(verb.name, arguments[-1].strip("@:,") if arguments else "")
 
 
 def help_text() -> str:

@@ -48,6 +48,19 @@ REQUEST_FORM, REQUEST_TEXT = "request_form", "request_text"
 BY_WORD = ":stop"
 # The user of stop requests by an operator of the service; no id of Slack.
 OPERATOR = "operator"
+# The user of stops at the end of the time of a run; no id of Slack.
+TIME_LIMIT = "time-limit"
+
+
+_WORKER_CHARS = 7
+# The id of a worker; those of its runs end with it.
+WORKER_ID = re.compile(r"w[0-9a-f]{6}")
+
+
+def worker_of_run(run_id: str) -> str:
+    """Return the id of the worker to which a run belongs; blank: none."""
+    found = run_id[-_WORKER_CHARS:]
+    return found if WORKER_ID.fullmatch(found) else ""
 
 
 def checked_ts(value: object) -> str:
@@ -233,6 +246,7 @@ class StopRequest:
         run: id of the run to stop, if known.
         message: the stop word, if the request is a message; it is answered even if nothing runs.
         is_own: whether the user wrote the message that carries the request.
+        agent: name of the sub-agents to stop; blank: the run.
     """
 
     id: str
@@ -242,6 +256,7 @@ class StopRequest:
     run: str | None = None
     message: SlackMessage | None = None
     is_own: bool = False
+    agent: str = ""
 
     @property
     def door(self) -> str:

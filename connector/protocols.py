@@ -772,6 +772,54 @@ class AlwaysRule:
     conversation_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A run that outlives the answer of the run which dispatched it, in a conversation of its own.
+
+    Args:
+        id: such as `w3f2a9c`; unique in its thread.
+        conversation_id: `team:channel:thread_ts:id`.
+        parent: the conversation of the run that dispatched it, and `parent_run`, the id of that run.
+        instance: name of the instance; `agent` of its sub-agent, blank: none.
+        title: its task, in a few words.
+        user: on whose behalf it works.
+        created_s: time of the dispatch, `deadline_s` of its latest end, in seconds since the epoch; 0: none.
+        status: blank while it works, then that of the run, as of the `complete` event.
+        ended_s: time of its end, in seconds since the epoch; 0: it works.
+        report: the beginning of its last report; blank: none.
+    """
+
+    id: str
+    conversation_id: str
+    parent: str
+    parent_run: str
+    instance: str
+    agent: str
+    title: str
+    user: str
+    created_s: float
+    deadline_s: float = 0.0
+    status: str = ""
+    ended_s: float = 0.0
+    report: str = ""
+
+
+class Workers(Protocol):
+    """The workers of each thread. All methods wait while the store is unavailable."""
+
+    async def of_thread(self, conversation_id: str) -> tuple[Worker, ...]:
+        """Return the workers of a thread (its conversation, or that of a worker there), the latest first."""
+
+    async def find(self, conversation_id: str) -> Worker | None:
+        """Return the worker whose conversation this is; `None`: there is none."""
+
+    async def begun(self, conversation_id: str) -> None:
+        """Keep that a worker works on, for a further message."""
+
+    async def ended(self, conversation_id: str, status: str, report: str, at_s: float) -> None:
+        """Keep that a worker has ended, with its report."""
+
+
 class PersonalRecords(Protocol):
     """The runs, rules and visits of each person in a workspace, for their Home tab.
 

@@ -46,6 +46,8 @@ class PendingMessage:
         is_aside: whether only an active run reads it: its author does not take part in the thread.
         is_note: whether it reports an event to the next run; its `message` gives only the place and the time.
         gap: it was pending in a backup that was restored; it may have been answered since.
+        title: the task of the worker that it begins, in a few words; blank: none.
+        until_s: when the run that it begins is stopped, in seconds since the epoch; 0: never.
     """
 
     message: SlackMessage
@@ -58,6 +60,8 @@ class PendingMessage:
     is_aside: bool = False
     is_note: bool = False
     gap: BackupGap | None = None
+    title: str = ""
+    until_s: float = 0.0
 
     @property
     def starts_no_run(self) -> bool:
@@ -222,6 +226,7 @@ class RunArtifacts:
         run_id: prefix of the keys of its posts; blank: unknown.
         user: author of its first message; blank: unknown.
         is_inherited: whether further artifacts may exist: posts of an earlier owner, or calls without a response.
+        worker: as of `ThreadAddress`.
     """
 
     channel: str
@@ -233,10 +238,11 @@ class RunArtifacts:
     run_id: str = ""
     user: str = ""
     is_inherited: bool = False
+    worker: str = ""
 
     @property
     def place(self) -> ThreadAddress:
-        return ThreadAddress(self.team, self.channel, self.thread_ts or None)
+        return ThreadAddress(self.team, self.channel, self.thread_ts or None, self.worker)
 
     def has_posted(self, key: str) -> bool:
         """Return whether a post with this key belongs to the run."""

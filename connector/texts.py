@@ -10,7 +10,7 @@ from connector.formatting.inline import escape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from connector.protocols import LeftBehind, Usage
+    from connector.protocols import LeftBehind, Usage, Worker
     from connector.records import RunSummary
 
 _LABEL_CHARS = 40
@@ -62,6 +62,7 @@ NO_SUCH_MESSAGE = "Slack no longer has that message."
 NO_ANSWER_THERE = "That message is no answer of mine. Choose an answer, or a message of a person."
 NO_TEXT_LEFT = "That message has no text that I could read again."
 ASK_AGAIN = "I posted that message for a person and cannot run it again. Ask again."
+NO_WORKERS = "No worker has worked in this thread."
 NO_ANSWER_FROM_SLACK = "Slack does not answer. Please try again."
 NO_AGENT_HERE = "No agent with a stored conversation takes part in this thread."
 FORKED = "🍴 I know the conversation up to there. Write here to continue it."
@@ -81,6 +82,28 @@ def stopped(by: str, summary: RunSummary, waiting: int, *, withdrawn: str = "") 
     """Return the notice of a stop; `withdrawn`: the message that would have begun the run."""
     left = f"Withdrawn: “{one_line(withdrawn, _LABEL_CHARS)}”." if withdrawn else ""
     return _join("🛑", f"Stopped by {by}.", left, _finished(summary), _unfinished(summary), _waiting(waiting))
+
+
+def stopping_workers(count: int) -> str:
+    """Return the answer to a stop in a thread where only workers run."""
+    return f"🛑 I am stopping {counted(count, 'worker')}."
+
+
+def stopping_agent(name: str) -> str:
+    return f"🛑 I am stopping {name}."
+
+
+def no_agent_at_work(name: str) -> str:
+    return f"No sub-agent or worker {name} is at work here. `!status` and `!workers` show what is."
+
+
+def worker_line(worker: Worker, now_s: float) -> str:
+    """Return the line of a worker in a list, in Slack's markup: its id, its task, and its state."""
+    minutes = max(int(((worker.ended_s or now_s) - worker.created_s) // 60), 0)
+    state = f"{worker.status} after {minutes} min" if worker.ended_s else f"at work for {minutes} min"
+    agent = f" ({escape(worker.agent)})" if worker.agent else ""
+    mark = "🛠️" if not worker.ended_s else "✅" if worker.status == "success" else "⏹️"
+    return f"{mark} `{worker.id}`{agent} {escape(one_line(worker.title, _DETAIL_CHARS))}: {state}."
 
 
 def handed_over(name: str) -> str:

@@ -38,6 +38,7 @@ from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
 from service.sessions.preflight import preflight
+from service.sessions.workers import StoredWorkers
 from service.sessions.workspaces import Workspaces
 from service.store import open_budget, open_log_store, open_run_store
 from service.store.maintenance import expiring, lines, places, watching_disks
@@ -109,6 +110,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             budget,
             retention,
             records,
+            workers,
         ),
         connected(
             access,
@@ -127,6 +129,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             observer=observer,
             history=sessions.history,
             records=records,
+            workers=workers,
         ) as connection,
     ):
         live = _LiveParts(environment, sessions, names, retention, connection, hidden)
@@ -227,7 +230,9 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     observer: Observer | None,
     record: Callable[..., None],
     names: list[str],
-) -> AsyncIterator[tuple[InProcessSessionManager, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords]]:
+) -> AsyncIterator[
+    tuple[InProcessSessionManager, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords, StoredWorkers]
+]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
 
     `names` are those of the instances; they may change.
@@ -247,14 +252,19 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             config.idle_evict_s,
             secrets=secrets(environment, config),
             anthropic_api_key=environment.anthropic_key,
-            host=LocalHost({NOTIFY: (notes := Notes(runs.admit, names)).of_session}),
+            host=LocalHost(
+                {
+                    NOTIFY: (notes := Notes(runs.admit, names)).of_session,
+                    **(workers := StoredWorkers(store, retry, runs)).functions,
+                }
+            ),
             observe=observation.sessions,
             rules=(rules := AlwaysRules(store, retry)),
         ) as sessions,
     ):
         observation.health.store = store
         with notes.offered():
-            yield sessions, runs, budget, retention, StoredPersonalRecords(store, retry, rules, record)
+            yield sessions, runs, budget, retention, StoredPersonalRecords(store, retry, rules, record), workers
 
 
 def _owner() -> str:

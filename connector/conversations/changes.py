@@ -11,14 +11,15 @@ from connector.events import Consent, RequestClick, StopRequest
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.message_text import read
-from connector.protocols import StateChanges
+from connector.protocols import InboxEntry, StateChanges
 from connector.records import Notice, RunSummary, ThreadNotice
+from connector.runs.worker_report import report
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
-    from connector.protocols import End, InboxEntry
+    from connector.protocols import End
     from connector.records import PendingMessage
     from connector.runs.slack_run import SlackRun
 
@@ -93,6 +94,11 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
     run has read, it is answered. A stop word that would begin a thread of direct messages stops the only run there.
     """
     run, starter = state.run, state.inbox.run_starter
+    if stop.agent:
+        found = run is not None and not run.is_over and run.stop_agent(stop.agent)
+        text = texts.stopping_agent(stop.agent) if found else texts.no_agent_at_work(stop.agent)
+        state.cleanup.answer(entry, ThreadNotice(stop.message or state.somewhere, text))
+        return
     if run is None and starter is None and stop.message is not None and stop.message.begins_dm_thread:
         text = await state.workspace.stop_in_dm(stop, stop.message.place)
         state.cleanup.answer(entry, ThreadNotice(stop.message, text))
@@ -119,6 +125,8 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
         await state.announce(read, {entry.seq: "done"})
     elif starter is not None and stops_starter and stop.ts in (None, starter.message.ts):
         await _stop_starter(state, entry, stop, starter)
+    elif run is None and stop.message is not None and (count := await _stop_workers(state, stop)):
+        state.cleanup.answer(entry, ThreadNotice(stop.message, texts.stopping_workers(count)))
     else:
         if stop.ts is None and stop.run is None:  # older messages may wait for this run, or still arrive
             await state.hold(float(stop.at))
@@ -168,11 +176,31 @@ async def apply_click(state: ConversationState, entry: InboxEntry, click: Reques
 async def _stop_run(  # noqa: PLR0913 - the parts of a stop
     state: ConversationState, run: SlackRun, entry: InboxEntry, user: str, at_s: float, *, withdraws_first: bool
 ) -> None:
-    """Stop the active run for a request made by this user at this time, in seconds since the epoch."""
+    """Stop the active run and the workers that it dispatched; `at_s` of the request is in seconds since the epoch.
+
+    The workers come first: a crash before the entry is closed repeats this, and a second request of an id is ignored.
+    """
+    await _stop_workers(state, StopRequest(entry.id, user, f"{at_s:.6f}"), run.record.id)
     run.stop(user, withdraws_first=withdraws_first)
     await state.hold(at_s)
     record, held_seq = asdict(run.record), state.inbox.latest_held_seq()
     await state.lease.write(StateChanges(run=record, held_seq=held_seq, closed={entry.seq: "done"}))
+
+
+async def _stop_workers(state: ConversationState, stop: StopRequest, run_id: str = "") -> int:
+    """Stop the workers that a run of the conversation has dispatched (blank: any run), and return their number."""
+    workspace = state.workspace
+    workers = await workspace.workers.of_thread(state.id) if workspace.workers is not None else ()
+    at_work = [
+        each for each in workers if not each.ended_s and each.parent == state.id and run_id in {"", each.parent_run}
+    ]
+    for each in at_work:
+        # A worker began by the clock of a machine, which may be ahead of Slack's.
+        at = f"{max(float(stop.at), workspace.background.now_s()):.6f}"
+        below = StopRequest(f"{stop.id}:{each.id}", stop.user, at)
+        data = {name: value for name, value in asdict(below).items() if value is not None}
+        await workspace.runs.admit(each.conversation_id, InboxEntry(below.id, "stop", data))
+    return len(at_work)
 
 
 async def _stop_starter(
@@ -188,6 +216,7 @@ async def _stop_starter(
     by = await background.users.known_name_of(stop.user)
     is_own = stop.ts == starter.message.ts and stop.user == starter.message.user
     withdrawn = starter.prompt if is_own else ""
+    await report(state.workspace, starter, starter.id.replace(":", "."), "cancelled", "")
     text = texts.stopped(by, RunSummary("cancelled"), inbox.announce_held(()), withdrawn=withdrawn)
     closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
     notice = Notice(starter.message, f"{starter.id}:stopped", text)

@@ -255,8 +255,9 @@ class ConversationWorker:
         pending = [each for each in self._inbox.waiting.values() if not each.is_note]
         first = next(each for each in pending if not each.is_aside)
         others = [each for each in pending if each is not first]
+        worker = first.message.worker
         record = RunRecord(
-            uuid4().hex,
+            uuid4().hex[len(worker) :] + worker,
             first,
             was_waiting=first.id in self._marked_ids or self._inbox.is_held(first),
             newest_ts=max((each.message.ts for each in (first, *others)), key=float),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -16,6 +17,7 @@ from connector import texts
 from connector.commands import ThreadCommand
 from connector.events import (
     BY_WORD,
+    WORKER_ID,
     StopRequest,
     edited_ts_of,
     home_of,
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.events import SlackMessage, ThreadAddress
-    from connector.protocols import Instance, RunService, ThreadFacts
+    from connector.protocols import Instance, RunService, ThreadFacts, Workers
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
 
@@ -55,6 +57,8 @@ log = structlog.get_logger(__name__)
 # A root mention whose event is older than this on arrival was delivered late, or again.
 _LATE_S = 5.0
 _MAX_UNROUTED = 1_000
+# A message that begins with the id of a worker.
+_TO_WORKER = re.compile(rf"@?({WORKER_ID.pattern})[:,]?\s+(?=\S)", re.IGNORECASE)
 
 
 class UnroutedReply(NamedTuple):
@@ -127,7 +131,7 @@ class Admitter:
         now_s: seconds since the epoch.
     """
 
-    def __init__(  # noqa: PLR0913 - the last four have defaults
+    def __init__(  # noqa: PLR0913 - the last five have defaults
         self,
         tasks: BackgroundTasks,
         router: Router,
@@ -137,6 +141,7 @@ class Admitter:
         *,
         enterprise: str = "",
         observer: Observer | None = None,
+        workers: Workers | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.unrouted = UnroutedReplies()
@@ -150,6 +155,7 @@ class Admitter:
         self._router = router
         self._runs = runs
         self._bot_user = bot_user
+        self.workers = workers
         self._now_s = now_s
         # Each lock lives as long as an event uses it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -296,10 +302,23 @@ class Admitter:
         thread = await self._runs.thread_of(conversation_id)
         return mention.thread_ts is not None and not (thread.agent and thread.takes_part(mention.user, mention.ts))
 
+    async def to_worker(self, message: SlackMessage, routed: Routed) -> tuple[SlackMessage, Routed, str]:
+        """Return a message that names a worker of its thread, such as `@w3f2a9c …`, as one to it, and its title."""
+        _, prompt = routed
+        match = _TO_WORKER.match(prompt)
+        if match is None or self.workers is None:
+            return message, routed, ""
+        addressed = replace(message, worker=match[1].lower())
+        worker = await self.workers.find(addressed.place.conversation_id)
+        if worker is None:
+            return message, routed, ""
+        return addressed, (self._router.instance(worker.instance), prompt[match.end() :]), worker.title
+
     async def _store_entry(self, message: SlackMessage, routed: Routed, edited_ts: str = "") -> None:
+        message, routed, title = await self.to_worker(message, routed)
         conversation_id = message.place.conversation_id
         if _says_something(message, routed):
-            await self._store_message(pending_of(message, routed, edited_ts))
+            await self._store_message(replace(pending_of(message, routed, edited_ts), title=title))
         elif is_stop_word(routed[1]):
             await self.stop(conversation_id, StopRequest(message.id, message.user, message.ts, message=message))
         else:

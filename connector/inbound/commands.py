@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from connector.runs.workspace import WorkspaceContext
 
 _PROMPT_CHARS = 60
+_MOST_WORKERS = 20
 # Reactions to an answer that rate it (Slack adds skin tones to their names), and the one that runs its message again.
 _REWARDS = {"+1": 1, "-1": -1}
 ANSWER_REACTIONS = frozenset({"repeat", *_REWARDS})
@@ -93,7 +94,8 @@ class Commands:
         lines = [
             line
             for name, (run, entries) in found.items()
-            if conversation_id in (None, name) and (line := self._line(name, run, entries))
+            if (conversation_id is None or name == conversation_id or name.startswith(f"{conversation_id}:"))
+            and (line := self._line(name, run, entries))
         ]
         return "\n".join(lines) or texts.NOTHING_RUNS
 
@@ -267,10 +269,37 @@ class Commands:
                 case "cost":
                     agent = thread.agent or self._workspace.router.names()[0]
                     self._answer(message, await self.cost(agent, conversation_id))
+                case "workers":
+                    self._answer(message, await self.workers(conversation_id))
+                case "worker" | "stop":
+                    await self._stop(message, command.argument)
                 case "approvals":
                     self._answer(
                         message, await self.approvals(message.user, f"{place.team}:{place.channel}", conversation_id)
                     )
+
+    async def workers(self, conversation_id: str) -> str:
+        """Return the workers of a thread, in Slack's markup, the latest first."""
+        workers = self._workspace.workers
+        found = await workers.of_thread(conversation_id) if workers is not None else ()
+        now_s = self._workspace.background.now_s()
+        return "\n".join(texts.worker_line(each, now_s) for each in found[:_MOST_WORKERS]) or texts.NO_WORKERS
+
+    async def _stop(self, message: SlackMessage, name: str) -> None:
+        """Stop a worker (by its id), all workers of the thread, or the sub-agents of a name."""
+        place, workers = message.place, self._workspace.workers
+        found = await workers.of_thread(place.conversation_id) if workers is not None else ()
+        meant = [each for each in found if not each.ended_s and name.lower() in {"all", each.id}]
+        stop = StopRequest(f"{message.id}:named", message.user, message.ts)
+        for each in meant:
+            at = f"{max(float(message.ts), self._workspace.background.now_s()):.6f}"
+            await self._admitter.stop(each.conversation_id, replace(stop, id=f"{stop.id}:{each.id}", at=at))
+        if meant:
+            self._answer(message, texts.stopping_workers(len(meant)))
+        elif name.lower() == "all":
+            self._answer(message, texts.NO_WORKERS)
+        else:
+            await self._admitter.stop(place.conversation_id, replace(stop, agent=name, message=message))
 
     def _answer(self, message: SlackMessage, text: str) -> None:
         """Answer the author of a message in private, once."""

@@ -16,7 +16,17 @@ import structlog
 
 from connector import texts
 from connector.commands import command_of
-from connector.events import RequestForm, StopRequest, ThreadAddress, is_direct, is_stop_word, plain_text, thread_of
+from connector.events import (
+    MessageEdit,
+    RequestForm,
+    StopRequest,
+    ThreadAddress,
+    is_direct,
+    is_stop_word,
+    plain_text,
+    thread_of,
+    worker_of_run,
+)
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
 from connector.inbound.admission import pending_of
 from connector.inbound.commands import ANSWER_REACTIONS, Commands
@@ -40,7 +50,6 @@ if TYPE_CHECKING:
         HomeClick,
         HomeOpened,
         MessageDeletion,
-        MessageEdit,
         RatingClick,
         ReactionAdded,
         RequestAddress,
@@ -340,7 +349,12 @@ class Intake:
 
         If the event of the message may still arrive, store an entry of kind `placeholder` under the message's id too.
         """
-        (instance, prompt), message = routed, change.message
+        before = change.before if isinstance(change, MessageEdit) else change.message
+        addressed, _, _ = await self._admitter.to_worker(before, await self._router.resolve(before))
+        message = replace(change.message, worker=addressed.worker)
+        if message.worker:
+            _, routed, _ = await self._admitter.to_worker(message, routed)
+        instance, prompt = routed
         conversation_id = message.place.conversation_id
         written = asdict(pending_of(message, routed, change.event_ts, change.id))
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
@@ -413,11 +427,14 @@ class Intake:
         thread_ts = thread_of(message)
         place = as_root if thread_ts is None else replace(as_root, thread_ts=thread_ts)
         conversation_id = place.conversation_id
+        run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
+        if is_status and (worker := worker_of_run(run_id)):
+            await self._stop(reaction, replace(place, worker=worker).conversation_id, run_id)
+            return
         if float(reaction.event_ts) - float(reaction.ts) < _REDELIVERY_WINDOW_S:
             async with self._in_order(conversation_id):
                 await self._admitter.admit_found({**message, "channel": reaction.channel}, actor, with_replies=True)
         if (found := await self._with_agent(place)) is not None:
-            run_id, is_status, _ = key_of(message).partition(STATUS_KEY)
             await self._stop(reaction, found, run_id if is_status else None)
 
     async def _stop(self, reaction: ReactionAdded, conversation_id: str, run_id: str | None) -> None:
@@ -428,6 +445,8 @@ class Intake:
 
     async def on_stop(self, place: ThreadAddress, stop: StopRequest, actor: Actor) -> None:
         """Stop the run of a conversation, if an agent takes part in it."""
+        if worker := worker_of_run(stop.run or ""):
+            place = replace(place, worker=worker)
         conversation_id = await self._with_agent(place) or place.conversation_id
         async with self._in_order(conversation_id):
             has_agent = (await self._runs.thread_of(conversation_id)).agent is not None

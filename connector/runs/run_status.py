@@ -69,11 +69,11 @@ class RunStatus:
         record: RunRecord,
         persona: Persona,
         *,
-        is_named: bool = False,
+        name: str = "",
         keep_ts: Callable[[str], Awaitable[None]],
         on_closed: Callable[[str], None],
     ) -> None:
-        """`is_named`: the status message names the instance that works, because there are others.
+        """`name`: what works, for the status message; blank: it is clear, because there is only one agent.
 
         `keep_ts` stores the ts of the status message.
         `on_closed` is called with Slack's error code if Slack no longer accepts posts in the conversation.
@@ -90,7 +90,7 @@ class RunStatus:
         self._cancel_scope = CancelScope()
         # Fair between people: the status messages of one person do not delay those of others.
         self._slot = CallSlot(Priority.STATUS, record.first.message.user, self._cancel_scope)
-        self._activity = Activity(worker=persona.name if is_named else "")
+        self._activity = Activity(worker=name)
         self._began_s = asyncio.get_running_loop().time()
         self._shown: Content | None = None
         self._ts: str | None = record.status_ts
@@ -131,6 +131,7 @@ class RunStatus:
             run_id=self._record.id,
             user=first.user,
             is_inherited=self._record.was_taken_over or self._is_in_doubt,
+            worker=self._place.worker,
         )
 
     def on_event(self, event: str, data: dict[str, Any]) -> None:

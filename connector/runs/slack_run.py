@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from connector import texts
-from connector.events import ALLOW_ACTION, DENY_ACTION
+from connector.events import ALLOW_ACTION, DENY_ACTION, TIME_LIMIT
 from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
 from connector.protocols import NO_TALK, Refused, RunFailed, StateChanges
@@ -21,11 +22,12 @@ from connector.runs.requests import Requests
 from connector.runs.run_status import STATUS_KEY, RunStatus
 from connector.runs.steering import Steering
 from connector.runs.thread_reader import ThreadReader
+from connector.runs.worker_report import report, worker_name
 from connector.slack_api.client import key_of
 from connector.slack_api.errors import error_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from connector.events import Consent, StopRequest, ThreadAddress
     from connector.protocols import ConversationLease, Participation, ThreadFacts
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _KEY_CHARS = 12
+# A run that goes on for so long after its time limit is stopped at once.
+_AFTER_LIMIT_S = 30.0
 _NAME_CHARS = 40
 # Greatest difference between the clocks of Slack and of a store, in seconds, that keeps answers from being repeated.
 _CLOCKS_DIFFER_S = 30.0
@@ -98,13 +102,14 @@ class SlackRun:
             lease,
             record,
             self.instance.persona,
-            is_named=len(workspace.router.names()) > 1,
+            name=worker_name(record.first) or (self.instance.persona.name if len(workspace.router.names()) > 1 else ""),
             keep_ts=self._keep_status,
             on_closed=self.outbox.close,
         )
         self.summary: RunSummary | None = None
         self._lease = lease
         self._inbox = inbox
+        self._workspace = workspace
         self._sessions = workspace.sessions
         self._background = workspace.background
         self._slots = workspace.slots
@@ -162,6 +167,10 @@ class SlackRun:
         self.status.stop()
         # Has no effect on a session that has not begun; `_execute` and `_start_steering` handle that case.
         self._stop_loop()
+
+    def stop_agent(self, name: str) -> bool:
+        """Stop the sub-agents of this name; return whether any is at work."""
+        return self._sessions.stop(*self._key, agent=name)
 
     def may_steer(self, inbound: PendingMessage) -> bool:
         """Return whether the run reads this message, by the policy of its instance and channel."""
@@ -264,8 +273,23 @@ class SlackRun:
         async with self.outbox.delivering():
             if not isinstance(self._start_mode, Finished):
                 async with self.status.shown():
-                    await self._run()
+                    with self._time_limit():
+                        await self._run()
                     await self.outbox.empty()
+
+    @contextmanager
+    def _time_limit(self) -> Iterator[None]:
+        """Stop the run at its time limit, and at once if it does not end soon after it."""
+        if not self.first.until_s:
+            yield
+            return
+        left_s, loop = max(self.first.until_s - self._background.now_s(), 0.0), asyncio.get_running_loop()
+        timers = [loop.call_later(left_s + more_s, self.stop, TIME_LIMIT) for more_s in (0.0, _AFTER_LIMIT_S)]
+        try:
+            yield
+        finally:
+            for timer in timers:
+                timer.cancel()
 
     async def _run(self) -> None:
         """Execute the run and post its result, or why there is none."""
@@ -283,7 +307,8 @@ class SlackRun:
             else:
                 return
         self.summary = self.summary or RunSummary()
-        await self._post_last(*service_post("end", texts.failed(failure, self.summary, self._announce_waiting())))
+        notice = texts.failed(failure, self.summary, self._announce_waiting())
+        await self._post_last("error", failure, *service_post("end", self._of_worker(notice)))
 
     async def _execute(self) -> str:
         users, message = self._background.users, self.first.message
@@ -310,12 +335,14 @@ class SlackRun:
                     return ""
                 case _:
                     self._has_begun = True
+                    if self.place.worker and not message.key and self._workspace.workers is not None:
+                        await self._workspace.workers.begun(self.place.conversation_id)
                     return await self._sessions.execute(
                         *self._key,
                         users.with_ids(self.first.prompt),
                         self._on_progress,
                         message_id=self.first.id,
-                        author=users.author_of(message),
+                        author=None if message.worker and message.key else users.author_of(message),
                         written_s=self.first.written_s,
                         files=message.files,
                         talk=talk,
@@ -386,8 +413,8 @@ class SlackRun:
         summary = self.summary = self.summary or RunSummary("success")
         was_cancelled = summary.status == "cancelled"
         markdown = f"{answer.strip()} …" if was_cancelled and answer.strip() else answer
-        text = agent_post(str(summary.part or self._parts + 1), markdown)
-        if self._background.options.feedback and not was_cancelled:
+        text = agent_post(str(summary.part or self._parts + 1), self._of_worker(markdown.strip()))
+        if self._background.options.feedback and not was_cancelled and not self.place.worker:
             text = tuple(replace(post, is_rated=True) for post in text)
         if was_cancelled:
             by = await self._background.users.known_name_of(self.record.stopped_by)
@@ -396,11 +423,18 @@ class SlackRun:
             notice = texts.incomplete(summary, self._announce_waiting())
         else:
             notice = ""
-        await self._post_last(*text, *service_post("end", notice or ("" if text else texts.NO_ANSWER)))
+        notice = self._of_worker(notice or ("" if text else texts.NO_ANSWER))
+        await self._post_last(summary.status, answer, *text, *service_post("end", notice))
 
-    async def _post_last(self, *posts: Post) -> None:
+    def _of_worker(self, text: str) -> str:
+        """Return a text of the run, with the name of its worker, if it is one's."""
+        name = worker_name(self.first)
+        return f"🛠️ {name}: {text}" if name and text else text
+
+    async def _post_last(self, status: str, answer: str, *posts: Post) -> None:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
         self.requests.void()
+        await report(self._workspace, self.first, self.record.id, status, answer)
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)
@@ -458,7 +492,7 @@ class SlackRun:
                 self._parts = data.get("part", self._parts + 1)
                 text = complete_sentences(data["text"]) if data.get("partial") else data["text"]
                 if text:
-                    await self.outbox.add(*agent_post(str(self._parts), text))
+                    await self.outbox.add(*agent_post(str(self._parts), self._of_worker(text)))
             case "complete":
                 self.summary = RunSummary.of(data)
         self.status.on_event(event, data)

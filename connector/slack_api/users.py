@@ -10,7 +10,7 @@ from unicodedata import category, normalize
 
 import structlog
 
-from connector.events import OPERATOR
+from connector.events import OPERATOR, TIME_LIMIT
 from connector.protocols import MessageAuthor
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallCancelled, CallSlot, CancelScope, Priority
@@ -54,6 +54,10 @@ class _LookUp:
     waiting: int = 0
 
 
+# Those that stop runs and are no users of Slack.
+_NOT_IN_SLACK = {OPERATOR: "an operator", TIME_LIMIT: "its time limit"}
+
+
 class Users:
     """Profiles of the workspace's users, cached and refreshed after `_REFRESH_AFTER_S`."""
 
@@ -93,8 +97,8 @@ class Users:
 
     async def known_name_of(self, user: str | None) -> str:
         """Look up a user and return the name, or "someone" if it stays unknown."""
-        if user == OPERATOR:
-            return "an operator"
+        if user in _NOT_IN_SLACK:
+            return _NOT_IN_SLACK[user]
         if user is not None:
             await self.look_up((user,))
         return (user and self.name_of(user)) or "someone"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Stores a note for the conversation of the session; its capability is called with the text, and returns a task.
 NOTIFY = "service.notify"
+# Returns the sub-agent (`agent`) of a worker, and what its configuration has besides (`overlay`).
+OVERLAY = "workers.overlay"
 
 HostFunction = Callable[["Key", Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 

@@ -11,23 +11,25 @@ import structlog
 
 from connector.protocols import NO_TALK, QueueFull, Refused, RunFailed
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished, Talk
-from orchestrator_interactive.delegation.child_sessions import CHILDREN, ChildSessions
+from orchestrator_interactive.delegation.child_sessions import CHILDREN, ChildSessions, child_config
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession, HookResult
 from orchestrator_interactive.kernel.contracts import events
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
+from service.config.config import AGENT_PARTS
 from service.logging import hide_known, hide_secrets
 from service.sessions.foreign_loop import execute
 from service.sessions.history import LogHistory
-from service.sessions.host import NOTIFY
+from service.sessions.host import NOTIFY, OVERLAY
 from service.sessions.logged_ids import DeliveredIds
 from service.sessions.mount_plan import keeps_log, mount_plan, new_session
 from service.sessions.people import SessionPeople
 from service.sessions.run import SessionRun
 from service.sessions.session_pool import SessionPool, log_of
 from service.sessions.user_errors import Interrupted, connector_errors
+from service.store.base import thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -324,12 +326,13 @@ class InProcessSessionManager:
 
     async def _new_session(self, key: Key) -> AmplifierSession:
         instance, folder = self._instance(key.agent_id), self._workspaces.folder(key.conversation_id)
-        plan = self._plan(instance, folder, key)
+        base = self._plan(instance, folder, key)
+        base, plan = await self._of_worker(key, base)
         session = new_session(plan, self._store, is_resumed=await self._store.load(key) is not None)
         session.coordinator.register_capability(_INSTANCE, instance)
         session.coordinator.register_capability("secrets.filter", self._without_secrets)
         await self._prepare(key, session)
-        ChildSessions(session, plan, partial(self._prepare, key)).register()
+        ChildSessions(session, base, partial(self._prepare, key)).register()
         return session
 
     async def _prepare(self, key: Key, session: AmplifierSession, child_id: str = "") -> None:
@@ -355,6 +358,16 @@ class InProcessSessionManager:
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
         return task
+
+    async def _of_worker(self, key: Key, plan: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the plan for the children of a session, and its own; that of a worker has what its order adds."""
+        is_worker = thread_of(key.conversation_id) != key.conversation_id
+        if self._host is None or OVERLAY not in self._host.names or not is_worker:
+            return plan, plan
+        worker = await self._host.call(key, OVERLAY, {})
+        plan = child_config(plan, plan["agents"].get(worker["agent"], {}))
+        own = worker["overlay"]
+        return plan, child_config(plan, {"replace": [each for each in AGENT_PARTS if each in own], **own})
 
     async def _call_host(self, name: str, key: Key, **arguments: Any) -> Mapping[str, Any]:
         assert self._host is not None  # noqa: S101 - the capability exists only then

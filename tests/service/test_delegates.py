@@ -6,7 +6,8 @@ import json
 import signal
 
 import pytest
-from anthropic_server import Gate, message, text, tool_call
+from anthropic_server import Gate, text, tool_call
+from model_scripts import Scripts, TestThread, told
 
 from orchestrator_interactive.interactions.stores import open_store
 
@@ -24,33 +25,6 @@ store: sqlite:kept.db
 """
 
 
-def role(body) -> str:
-    return next(name for name in ("lead", "research", "write") if f"You {name}" in json.dumps(body["system"]))
-
-
-def told(body) -> str:
-    """The text of the last message of a request."""
-    return json.dumps(body["messages"][-1]["content"], ensure_ascii=False)
-
-
-class Scripts:
-    """The answers of each agent, in order; each is a list of blocks, and then `fine`."""
-
-    def __init__(self, model):
-        self.model, self.answers = model, {}
-        model.otherwise = self._answer
-
-    def of(self, name, *answers):
-        self.answers[name] = [list(answer) for answer in answers]
-
-    def _answer(self, body):
-        left = self.answers.get(role(body))
-        return message(*(left.pop(0) if left else [text("fine")]))
-
-    def asked(self, name):
-        return [body for body in self.model.bodies if role(body) == name]
-
-
 @pytest.fixture
 def scripts(model):
     return Scripts(model)
@@ -62,41 +36,9 @@ def serve(environment, model_env, config_file):
     return lambda: environment.serving("--config", path, **model_env)
 
 
-class Thread:
-    def __init__(self, slack, environment):
-        self.slack, self.environment, self.ana = slack, environment, slack.as_person("ana")
-        self.channel = slack.channel("general").id
-
-    async def begin(self, service, say="@alpha compare the two"):
-        await service.says("service.ready")
-        await self.slack.until(lambda ws: ws.bot_online)
-        self.root = await self.ana.say("general", say)
-
-    async def say(self, words):
-        return await self.ana.say("general", words, thread=self.root)
-
-    async def until_said(self, words):
-        return await self.slack.until(lambda _: self.environment.found(self.root, words))
-
-    async def until_shown(self, *parts):
-        """Wait until a message of the thread shows all these parts in its blocks."""
-
-        def shown(workspace):
-            shown = [json.dumps(each.blocks, ensure_ascii=False) for each in workspace.messages(self.channel)]
-            return any(all(part in blocks for part in parts) for blocks in shown)
-
-        await self.slack.until(shown)
-
-    async def until_marked(self, ts, emoji):
-        await self.slack.until(lambda ws: any(each.name == emoji for each in ws.message(self.channel, ts).reactions))
-
-    async def answered(self, words="fine"):
-        await self.slack.until(lambda _: self.environment.said(self.root)[-1:] == [words])
-
-
 @pytest.fixture
 def thread(slack, environment):
-    return Thread(slack, environment)
+    return TestThread(slack, environment)
 
 
 def delegate(agent, instruction, **more):

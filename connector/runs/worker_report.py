@@ -1,0 +1,40 @@
+"""The report of a worker: it is kept, and the agent of the thread reads it as a note with its next message."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from connector.protocols import InboxEntry
+from connector.records import PendingMessage
+
+if TYPE_CHECKING:
+    from connector.runs.workspace import WorkspaceContext
+
+# Of a report that a model reads; the thread has all of it.
+_MOST_CHARS = 16_000
+
+
+async def report(workspace: WorkspaceContext, order: PendingMessage, run_id: str, status: str, text: str) -> None:
+    """Report the end of a worker's run, once, before the end is stored: a crash in between repeats this.
+
+    `order`: the first message of the run. `status` is as of the `complete` event; `text`: its answer.
+    """
+    place, now_s = order.message.place, workspace.background.now_s()
+    if workspace.workers is None or not place.worker:
+        return
+    thread, name = place.thread, worker_name(order)
+    said = text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}… (of {len(text)} characters)"
+    read = (
+        f"{name} has ended: {status}. The thread has its report:\n\n{said}" if said else f"{name} has ended: {status}."
+    )
+    note = PendingMessage(thread.message(f"{now_s:.6f}", read), order.instance, read, "", is_note=True)
+    entry = InboxEntry(f"note:{order.instance}:{place.worker}:{run_id}", "note", asdict(note))
+    await workspace.runs.admit(thread.conversation_id, entry)
+    await workspace.workers.ended(place.conversation_id, status, text, now_s)
+
+
+def worker_name(order: PendingMessage) -> str:
+    """Return how people see the worker of a run: its task and its id; blank: the run is no worker's."""
+    worker = order.message.worker
+    return f"{order.title or 'Worker'} ({worker})" if worker else ""

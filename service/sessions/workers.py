@@ -1,0 +1,227 @@
+"""Dispatch, list and stop workers: each is a run of its own, with a conversation beside that of its thread.
+
+A worker is a document, stored first, and an order: the first message in the inbox of its conversation. Everything else
+is what every run has: lease, log, outbox, status message, takeover.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from connector.events import StopRequest, ThreadAddress
+from connector.protocols import InboxEntry, Worker
+from connector.records import PendingMessage, RunRecord, UnreadableEntry, parse_run_record
+from service.store.base import thread_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from connector.protocols import RunService
+    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy
+    from service.sessions.host import HostFunction
+    from service.store.base import RunStore
+
+_WORKER = TypeAdapter(Worker)
+_ID_CHARS = 6
+_TITLE_CHARS, _REPORT_CHARS = 120, 4_000
+# Workers at work in a thread, and levels of workers that dispatch others.
+MOST_AT_WORK = 20
+_MOST_LEVELS = 2
+_MOST_S = 7 * 24 * 3600.0
+
+
+class StoredWorkers:
+    """The workers of all threads, in documents of the run store; implements `connector.protocols.Workers`.
+
+    Args:
+        runs: admits the orders and stops of workers; `None`: this process only reads.
+        now_s: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        retry: StoreRetryPolicy,
+        runs: RunService | None = None,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._retry = retry
+        self._runs = runs
+        self._now_s = now_s
+
+    @property
+    def functions(self) -> dict[str, HostFunction]:
+        """The functions that sessions may call; see `service.sessions.host`."""
+        return {
+            "workers.dispatch": self._dispatch,
+            "workers.list": self._list,
+            "workers.show": self._show,
+            "workers.stop": self._stop,
+            "workers.overlay": self._overlay,
+        }
+
+    async def of_thread(self, conversation_id: str) -> tuple[Worker, ...]:
+        """Return the workers of a thread, the latest first."""
+        documents = await self._documents(conversation_id)
+        return tuple(sorted(_readable(documents), key=lambda worker: -worker.created_s))
+
+    async def find(self, conversation_id: str) -> Worker | None:
+        """Return the worker whose conversation this is."""
+        if thread_of(conversation_id) == conversation_id:
+            return None
+        found = _readable(await self._documents(conversation_id))
+        return next((each for each in found if each.conversation_id == conversation_id), None)
+
+    async def ended(self, conversation_id: str, status: str, report: str, at_s: float) -> None:
+        """Keep that a worker has ended. A worker that works on for a further message ends again."""
+        worker = await self.find(conversation_id)
+        if worker is not None:
+            await self._keep(replace(worker, status=status, report=report[:_REPORT_CHARS], ended_s=at_s))
+
+    async def begun(self, conversation_id: str) -> None:
+        """Keep that a worker works on, for a further message."""
+        worker = await self.find(conversation_id)
+        if worker is not None:
+            await self._keep(replace(worker, status="", report="", ended_s=0.0))
+
+    async def _dispatch(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Dispatch a worker; a repeated call with the same `call_id` returns the same worker.
+
+        Raises:
+            ValueError: no run asks for it, or there are too many workers.
+        """
+        assert self._runs is not None  # noqa: S101 - a process that dispatches has runs
+        instruction, call_id = str(arguments["instruction"]), str(arguments["call_id"])
+        documents = await self._documents(key.conversation_id)
+        parent = await self._parent(key)
+        worker = await self._worker(key, parent, arguments, documents)
+        if worker.id not in documents:
+            at_work = [each for each in _readable(documents) if not each.ended_s]
+            if len(at_work) >= MOST_AT_WORK:
+                raise ValueError(f"{len(at_work)} workers are at work in this thread: wait until one has ended.")
+            more = {"overlay": dict(arguments.get("overlay") or {}), "call": call_id, "instruction": instruction}
+            await self._keep(worker, **more)
+        place = ThreadAddress.parse(worker.conversation_id)
+        message = place.message(f"{worker.created_s:.6f}", instruction)
+        message = replace(message, user=worker.user, key=f"{worker.id}.order")
+        order = PendingMessage(
+            message, worker.instance, instruction, message.id, title=worker.title, until_s=worker.deadline_s
+        )
+        facts = dict((await self._runs.thread_of(thread_of(key.conversation_id))).latest)
+        people = {name: at for name, at in facts.items() if name.startswith("person:")}
+        entry = InboxEntry(order.id, "message", asdict(order))
+        await self._runs.admit(
+            worker.conversation_id, entry, worker.instance, {**people, f"person:{worker.user}": message.ts}
+        )
+        return {"id": worker.id, "title": worker.title}
+
+    async def _worker(
+        self, key: Key, parent: RunRecord, arguments: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]
+    ) -> Worker:
+        """Return the worker of a call: the stored one, or a new one."""
+        call_id, number = str(arguments["call_id"]), 0
+        while True:  # until the id is free, or that of this call
+            text = f"{key.conversation_id} {parent.id} {call_id} {number}"
+            worker_id = f"w{sha256(text.encode()).hexdigest()[:_ID_CHARS]}"
+            if (known := documents.get(worker_id)) is None:
+                break
+            if known.get("call") == call_id and known.get("parent_run") == parent.id:
+                return _WORKER.validate_python(known)
+            number += 1
+        timeout_s, now_s = float(arguments.get("timeout_s") or 0.0), self._now_s()
+        title = " ".join(str(arguments.get("title") or arguments["instruction"]).split())[:_TITLE_CHARS]
+        return Worker(
+            worker_id,
+            f"{thread_of(key.conversation_id)}:{worker_id}",
+            key.conversation_id,
+            parent.id,
+            key.agent_id,
+            str(arguments.get("agent") or ""),
+            title,
+            parent.first.message.user,
+            now_s,
+            now_s + min(timeout_s, _MOST_S) if timeout_s else 0.0,
+        )
+
+    async def _parent(self, key: Key) -> RunRecord:
+        """Return the active run of a session.
+
+        Raises:
+            ValueError: there is none, or too many workers are above it.
+        """
+        level, above = 0, key.conversation_id
+        while (worker := await self.find(above)) is not None:
+            level, above = level + 1, worker.parent
+        if level >= _MOST_LEVELS:
+            raise ValueError(f"Workers dispatch others at most {_MOST_LEVELS} levels deep: do this yourself.")
+        record = await self._retry.call(lambda: self._store.record(key.conversation_id))
+        try:
+            run = parse_run_record((record.run if record is not None else None) or {})
+        except UnreadableEntry:
+            run = ()
+        if isinstance(run, RunRecord):
+            return run
+        raise ValueError("No run is active in this conversation, so that no one is there to dispatch a worker.")
+
+    async def _list(self, key: Key, _: Mapping[str, Any]) -> dict[str, Any]:
+        return {"workers": [asdict(each) for each in await self.of_thread(key.conversation_id)]}
+
+    async def _show(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return asdict(await self._named(key, arguments))
+
+    async def _stop(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._runs is not None  # noqa: S101 - as above
+        worker = await self._named(key, arguments)
+        if not worker.ended_s:
+            await stop_worker(self._runs.admit, worker, worker.user, str(arguments.get("call_id") or "agent"))
+        return asdict(worker)
+
+    async def _named(self, key: Key, arguments: Mapping[str, Any]) -> Worker:
+        found = await self.find(f"{thread_of(key.conversation_id)}:{arguments.get('id', '')}")
+        if found is None:
+            raise ValueError(f"There is no worker {arguments.get('id')!r} in this thread.")
+        return found
+
+    async def _overlay(self, key: Key, _: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the sub-agent and the configuration of the worker whose session asks."""
+        documents = await self._documents(key.conversation_id)
+        data = documents.get(key.conversation_id.rpartition(":")[2], {})
+        return {"agent": data.get("agent") or "", "overlay": data.get("overlay") or {}}
+
+    async def _keep(self, worker: Worker, **more: Any) -> None:
+        collection = _collection(worker.conversation_id)
+        known = (await self._documents(worker.conversation_id)).get(worker.id, {})
+        await self._retry.call(
+            lambda: self._store.put_document(collection, worker.id, {**known, **asdict(worker), **more})
+        )
+
+    async def _documents(self, conversation_id: str) -> dict[str, dict[str, Any]]:
+        return await self._retry.call(lambda: self._store.documents(_collection(conversation_id)))
+
+
+async def stop_worker(
+    admit: Callable[[str, InboxEntry], Awaitable[object]], worker: Worker, user: str, request: str
+) -> None:
+    """Store a request to stop a worker: gracefully, or at once if it is the second one."""
+    stop = StopRequest(f"{worker.conversation_id}:stop:{request}", user, f"{time.time():.6f}")
+    data = {name: value for name, value in asdict(stop).items() if value is not None}
+    await admit(worker.conversation_id, InboxEntry(stop.id, "stop", data))
+
+
+def _collection(conversation_id: str) -> str:
+    return f"workers:{thread_of(conversation_id)}"
+
+
+def _readable(documents: Mapping[str, Mapping[str, Any]]) -> Iterator[Worker]:
+    for data in documents.values():
+        try:
+            yield _WORKER.validate_python(data)
+        except ValidationError:  # written by another version
+            continue

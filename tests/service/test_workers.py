@@ -1,0 +1,158 @@
+"""Workers, from the model's call to their report in the thread and in the next prompt, over kills and stops."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+from anthropic_server import Gate, text, tool_call
+from model_scripts import Scripts, TestThread, told
+
+FILE = """
+instances:
+  alpha:
+    persona: {{name: Alpha, emoji: ":owl:"}}
+    instructions: You lead.
+    tools: [{{module: tool-filesystem}}, {{module: tool-delegate}}, {{module: tool-dispatch-worker}}]
+    agents:
+      researcher: {{description: Finds sources., instructions: You research.}}
+workspace: {{root: files}}
+store: "{store}"
+"""
+
+
+@pytest.fixture
+def serve(environment, model_env, config_file, url):
+    path = str(config_file(FILE.format(store=url)))
+    return lambda: environment.serving("--config", path, **model_env)
+
+
+@pytest.fixture
+def scripts(model):
+    return Scripts(model)
+
+
+@pytest.fixture
+def thread(slack, environment):
+    return TestThread(slack, environment)
+
+
+def dispatch(task="find A", **more):
+    return tool_call("dispatch_worker", {"task": task, "title": "Find A", "agent": "researcher", **more})
+
+
+async def begun(thread, scripts):
+    """Let the agent dispatch a worker; return the worker's id once its status message is there."""
+    status = await thread.until_said("Find A (w")
+    return re.search(r"\((w[0-9a-f]{6})\)", status.text)[1]
+
+
+async def test_a_worker_reports_in_the_thread_and_in_the_next_prompt(serve, thread, scripts):
+    gate = Gate()
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [gate, text("A is blue.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.until_said("A worker is at it.")
+        worker = await begun(thread, scripts)
+        assert scripts.asked("lead")[-1].get("tool_choice") == {"type": "none"}
+        gate.open()
+        await thread.until_said(f"Find A ({worker}): A is blue.")
+        await thread.say("thanks. what is it?")
+        await thread.answered()
+        said = json.dumps(scripts.asked("lead")[-1]["messages"])
+        assert said.count("A is blue.") == 1
+        assert f"Find A ({worker}) has ended: success." in said
+        await thread.say("and again?")
+        await thread.slack.until(lambda _: thread.environment.said(thread.root).count("fine") == 2)
+        assert json.dumps(scripts.asked("lead")[-1]["messages"]).count("A is blue.") == 1
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_worker_survives_a_kill_and_reports_once(serve, thread, scripts):
+    gate = Gate()
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [tool_call("write_file", {"path": "a.md", "content": "blue"})], [gate])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.until_said("A worker is at it.")
+        await gate.reached.wait()
+        await service.ended(signal.SIGKILL)
+    gate.open()
+    scripts.of("research", [text("A is blue.")])
+    async with serve() as service:
+        await thread.until_said("A is blue.")
+        await thread.say("what is it?")
+        await thread.answered()
+        said = json.dumps(scripts.asked("lead")[-1]["messages"])
+        assert said.count("A is blue.") == 1
+        assert sum("A is blue." in each for each in thread.environment.said(thread.root)) == 1
+        assert sum("find A" in told(body) for body in scripts.asked("research")) == 1
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_message_to_a_worker_is_read_by_it_alone(serve, thread, scripts):
+    gate = Gate()
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [gate, text("A is blue.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.until_said("A worker is at it.")
+        worker = await begun(thread, scripts)
+        said = await thread.say(f"@{worker} also check 2024")
+        await thread.until_marked(said, "incoming_envelope")
+        gate.open()
+        await thread.until_marked(said, "eyes")
+        await thread.until_said(f"Find A ({worker}): fine")
+        assert "also check 2024" in told(scripts.asked("research")[-1])
+        await thread.say(f"@{worker} and 2025")
+        await thread.slack.until(lambda _: sum("): fine" in m for m in thread.environment.said(thread.root)) == 2)
+        assert not any("also check" in json.dumps(body["messages"]) for body in scripts.asked("lead"))
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("how", ["command", "reaction", "word", "button"])
+async def test_every_stop_reaches_a_worker(serve, thread, scripts, how):
+    gate = Gate()
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [gate, text("too late")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.until_said("A worker is at it.")
+        worker = await begun(thread, scripts)
+        await gate.reached.wait()
+        request = scripts.model.requests[-1]
+        status = await thread.until_said(f"Find A ({worker})")
+        match how:
+            case "command":
+                await thread.say(f"!worker stop {worker}")
+            case "reaction":
+                await thread.ana.react("general", status.ts, "x")
+            case "word":
+                await thread.say("stop")
+            case "button":
+                await thread.ana.click("general", status.ts, "stop")
+        await request.ended.wait()
+        assert request.left
+        await thread.until_said(f"🛠️ Find A ({worker}): 🛑 Stopped by Ana.")
+        await thread.say("!workers")
+        await thread.until_whispered(f"`{worker}` (researcher) Find A: cancelled after 0 min.")
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_stop_of_the_run_reaches_its_workers_and_a_time_limit_ends_one(serve, thread, scripts):
+    gate, waiting = Gate(), Gate()
+    scripts.of("lead", [dispatch(), dispatch("find B", title="Find B", minutes=0.01)], [waiting, text("late")])
+    scripts.of("research", [gate], [gate])
+    async with serve() as service:
+        await thread.begin(service)
+        await waiting.reached.wait()
+        await thread.until_said("🛑 Stopped by its time limit.")
+        await thread.until_said("Find A (w")
+        await thread.say("stop")
+        await thread.slack.until(
+            lambda _: sum("🛑 Stopped by Ana." in each for each in thread.environment.said(thread.root)) == 2
+        )
+        assert await service.ended(signal.SIGTERM) == 0
