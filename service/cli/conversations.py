@@ -83,11 +83,17 @@ async def list_(access: StoreAccess, agent: str | None, limit: int, every: bool)
 @click.option("--last", metavar="N", type=click.IntRange(min=1), help="Only the last N states.")
 @with_store
 async def show(access: StoreAccess, conversation: str, agent: str | None, branch: str | None, last: int | None) -> None:
-    """Show a conversation's states with their indices."""
+    """Show a conversation's states with their indices, and then those of its sub-agents."""
     stack = await _stack(access, conversation, agent)
     pieces = as_text(access.store, stack.key, branch, last_n=last)
     head = f"{stack.key.conversation_id}  {stack.key.agent_id}  {branch or await _current(stack)}\n"
     await _write_out(head + await anext(pieces, ""), pieces, sys.stdout)
+    below = [
+        each for each in await access.store.keys() if each.conversation_id.startswith(f"{stack.key.conversation_id}/")
+    ]
+    for key in reversed(below):  # the oldest first
+        pieces = as_text(access.store, key, None, last_n=last)
+        await _write_out(f"\n{key.conversation_id}  {key.agent_id}\n{await anext(pieces, '')}", pieces, sys.stdout)
 
 
 @conversations.command()

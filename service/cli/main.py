@@ -35,6 +35,7 @@ class _OnDemand(click.Group):
         "restore": "Replace the store by a backup.",
         "run": "Serve a Slack workspace until Ctrl-C.",
         "top": "Show the active runs of all replicas, and stop one.",
+        "workers": "List, show and stop workers.",
     }
     _MODULES: ClassVar = {
         "backup": "store",

@@ -27,6 +27,7 @@ from service.config.config import Environment, file_of, store_of, store_url
 from service.config.config_errors import ConfigError
 from service.config.credentials import passwords
 from service.store import open_log_store
+from service.store.base import thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -167,7 +168,7 @@ def stack_of(store: LogStore, key: Key) -> InteractionStack:
 async def find_conversation(store: LogStore, part: str, agent: str | None = None) -> Key:
     """Find the conversation whose id is `part`, or else the only one whose id contains it.
 
-    Conversations between agents (`ID/…`) are skipped if the conversation `ID` matches, too.
+    Conversations of sub-agents (`ID/…`) and workers (`ID:…`) are skipped if the conversation `ID` matches, too.
 
     Raises:
         AmbiguousConversation: none or several match, or several agents have a log of the conversation.
@@ -175,7 +176,7 @@ async def find_conversation(store: LogStore, part: str, agent: str | None = None
     keys = [key for key in await store.keys() if agent in (None, key.agent_id)]
     keys = [key for key in keys if key.conversation_id == part] or [key for key in keys if part in key.conversation_id]
     ids = {key.conversation_id for key in keys}
-    keys = [key for key in keys if key.conversation_id.rpartition("/")[0] not in ids]
+    keys = [key for key in keys if _above(key.conversation_id) not in ids]
     conversations = list(dict.fromkeys(key.conversation_id for key in keys))
     if not part or not keys:
         of_agent = f" of {agent}" if agent else ""
@@ -192,6 +193,12 @@ async def find_conversation(store: LogStore, part: str, agent: str | None = None
         agents = " and ".join(key.agent_id for key in keys)
         raise AmbiguousConversation(f"{conversations[0]} has logs of {agents}. Choose one with --agent.")
     return keys[0]
+
+
+def _above(conversation_id: str) -> str:
+    """Return the conversation above that of a sub-agent or a worker; blank: there is none."""
+    thread = thread_of(conversation_id)
+    return conversation_id.rpartition("/")[0] or (thread if thread != conversation_id else "")
 
 
 async def with_people(store: LogStore, keys: Iterable[Key]) -> list[Key]:

@@ -173,7 +173,9 @@ class AgentConfig(Section):
     Args:
         description: its purpose, for the agent that chooses it.
         instructions: its system prompt.
-        providers, tools, hooks: modules in place of those of the instance.
+        providers: modules that call a model, in place of those of the instance.
+        tools: modules with actions, in place of those of the instance.
+        hooks: modules that listen to events, in place of those of the instance.
         orchestrator: options of the loop, such as `max_iterations`.
     """
 

@@ -27,6 +27,7 @@ COMMANDS = (
     "restore",
     "run",
     "top",
+    "workers",
 )
 # Packages that are slow to import and that only some commands need.
 SLACK, TEMPLATES = {"aiohttp", "slack_bolt", "slack_sdk"}, {"jinja2", "markdown_it"}
