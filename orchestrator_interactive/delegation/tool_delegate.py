@@ -61,7 +61,7 @@ class DelegateTool:
     """
 
     name = "delegate"
-    repeatable: ClassVar[bool] = True
+    resumable: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
 
     def __init__(self, coordinator: ModuleCoordinator, options: DelegateOptions) -> None:

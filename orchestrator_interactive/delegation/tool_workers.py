@@ -39,7 +39,7 @@ class DispatchWorkerTool:
         "Hand a long task to a worker. It works on its own after your answer, shows its progress in the thread, and "
         "posts its report there; you read the report with the next message. Tell the people what you have handed over."
     )
-    repeatable: ClassVar[bool] = True
+    resumable: ClassVar[bool] = True
     destructive: ClassVar[bool] = False
 
     def __init__(self, coordinator: ModuleCoordinator, options: WorkerOptions) -> None:

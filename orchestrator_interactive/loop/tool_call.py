@@ -253,7 +253,7 @@ class ToolExecution:
                 self._result = failure(UNCHECKED)  # a hook might have modified or withheld it
         else:
             self._result = failure(self._why_cancelled)
-            if stage != "running" or is_repeatable(tool):
+            if stage != "running" or (is_repeatable(tool) and not is_resumable(tool)):
                 outcome = "cancelled"
             else:
                 outcome = "lost" if run.is_suspended and self._why_cancelled is UNKNOWN_OUTCOME else "unknown"
@@ -331,7 +331,12 @@ def is_side_effect_free(tool: Tool | None) -> bool:
 
 def is_repeatable(tool: Tool | None) -> bool:
     """Return whether a call that its process did not finish can be made again."""
-    return is_side_effect_free(tool) or bool(getattr(tool, "repeatable", False))
+    return is_side_effect_free(tool) or bool(getattr(tool, "repeatable", False)) or is_resumable(tool)
+
+
+def is_resumable(tool: Tool | None) -> bool:
+    """Return whether a call that is made again continues its work; if it is stopped, its outcome is unknown."""
+    return bool(getattr(tool, "resumable", False))
 
 
 def label_of(tool: Tool, arguments: dict[str, Any]) -> str | None:

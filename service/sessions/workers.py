@@ -33,6 +33,8 @@ _TITLE_CHARS, _REPORT_CHARS = 120, 4_000
 # Workers at work in a thread, and levels of workers that dispatch others.
 MOST_AT_WORK = 20
 _MOST_LEVELS = 2
+# A worker whose order is not stored after this time was never ordered.
+_ORDERED_WITHIN_S = 60.0
 _MOST_S = 7 * 24 * 3600.0
 
 
@@ -70,7 +72,16 @@ class StoredWorkers:
     async def of_thread(self, conversation_id: str) -> tuple[Worker, ...]:
         """Return the workers of a thread, the latest first."""
         documents = await self._documents(conversation_id)
-        return tuple(sorted(_readable(documents), key=lambda worker: -worker.created_s))
+        found = [await self._checked(worker) for worker in _readable(documents)]
+        return tuple(sorted(found, key=lambda worker: -worker.created_s))
+
+    async def _checked(self, worker: Worker) -> Worker:
+        """Return a worker; one whose order was never stored, because its process ended before, has ended."""
+        if worker.ended_s or self._now_s() - worker.created_s < _ORDERED_WITHIN_S:
+            return worker
+        if await self._retry.call(lambda: self._store.record(worker.conversation_id)) is not None:
+            return worker
+        return replace(worker, status="not begun", ended_s=worker.created_s)
 
     async def find(self, conversation_id: str) -> Worker | None:
         """Return the worker whose conversation this is."""
@@ -103,7 +114,7 @@ class StoredWorkers:
         parent = await self._parent(key)
         worker = await self._worker(key, parent, arguments, documents)
         if worker.id not in documents:
-            at_work = [each for each in _readable(documents) if not each.ended_s]
+            at_work = [each for each in await self.of_thread(key.conversation_id) if not each.ended_s]
             if len(at_work) >= MOST_AT_WORK:
                 raise ValueError(f"{len(at_work)} workers are at work in this thread: wait until one has ended.")
             more = {"overlay": dict(arguments.get("overlay") or {}), "call": call_id, "instruction": instruction}

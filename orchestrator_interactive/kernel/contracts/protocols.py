@@ -58,7 +58,8 @@ class Tool(Protocol):
 
     Optional members: `input_schema` (property) or `get_schema()`, the JSON schema of the input; `label(input)`, the
     status text while it runs (`"Reading notes.md"`); `side_effect_free`, true if a call changes nothing and may
-    start early, be discarded and be repeated; `timeout_s`, the time limit of a call in seconds. During a call,
+    start early, be discarded and be repeated; `repeatable`, true if a call without a result may be made again;
+    `resumable`, true if it then continues its work; `timeout_s`, the time limit of a call in seconds. During a call,
     `report_progress(text)` shows its progress to users.
     """
 

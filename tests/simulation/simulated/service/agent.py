@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +30,13 @@ from .store_observer import StoreObserver
 _FILLER = "and so on " * 250
 # The retries of a failed call; the next failure ends the run.
 _RETRIES = 3
+
+# The inputs of tools, by the id of the call.
+_INPUTS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "ask_user": lambda call: {"question": f"Which of {call}?", "options": ["this", "that"]},
+    "delegate": lambda call: {"agent": "helper", "instruction": f"Part {call}."},
+    "dispatch_worker": lambda call: {"task": f"Task {call}.", "title": f"Task {call}", "agent": "helper"},
+}
 
 # The state of all agents, in the context of every process.
 AGENTS: contextvars.ContextVar[AgentState] = contextvars.ContextVar("agents")
@@ -74,7 +81,8 @@ async def mount(coordinator: Any, _config: dict[str, Any]) -> None:
     """Mount the model and its tools."""
     agents = AGENTS.get()
     conversation = coordinator.config["session"]["context"]["config"].get("conversation_id", "")
-    coordinator.mount("providers", Model(agents, conversation), name="model")
+    conversation, _, child = conversation.partition("/")  # a step of a sub-agent is one of its conversation
+    coordinator.mount("providers", Model(agents, conversation, is_child=bool(child)), name="model")
     for name, is_side_effect_free in (("look", True), ("act", False)):
         tool = agents.tool(agents, conversation, name, is_side_effect_free=is_side_effect_free)
         coordinator.mount("tools", tool)
@@ -85,9 +93,10 @@ class Model:
 
     name = "model"
 
-    def __init__(self, agents: AgentState, conversation: str):
+    def __init__(self, agents: AgentState, conversation: str, *, is_child: bool = False):
         self._agents = agents
         self._conversation = conversation
+        self._is_child = is_child
 
     def get_info(self):
         return ProviderInfo(id=self.name, display_name=self.name, capabilities=["tool_choice"])
@@ -131,15 +140,20 @@ class Model:
             blocks.append(TextBlock(text="".join(texts)))
             stream.block(blocks[0])
         for number in itertools.islice(self._agents.calls, calls):
-            name = sim.rng.choice(["look", "act", "ask_user"] if "approvals" in sim.features else ["look", "act"])
-            given = {"question": f"Which of c{number}?", "options": ["this", "that"]} if name == "ask_user" else {}
-            blocks.append(ToolCallBlock(id=f"c{number}", name=name, input=given or {"call": f"c{number}"}))
+            name = sim.rng.choice(["look", "act", *self._more_tools()])
+            given = _INPUTS.get(name, lambda call: {"call": call})(f"c{number}")
+            blocks.append(ToolCallBlock(id=f"c{number}", name=name, input=given))
             stream.block(blocks[-1])
             sim.log("model", f"calls {name} c{number}")
             await self._think()
         tool_calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
         reason = "tool_use" if tool_calls else "end_turn"
         return ChatResponse(content=blocks, tool_calls=tool_calls or None, finish_reason=reason)
+
+    def _more_tools(self) -> list[str]:
+        features = self._agents.sim.features
+        found = ["ask_user"] if "approvals" in features else []
+        return found + (["delegate", "dispatch_worker"] if "workers" in features and not self._is_child else [])
 
     def _text(self) -> str:
         text = f"Text t{next(self._agents.texts)}. "

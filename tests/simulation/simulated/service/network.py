@@ -295,5 +295,8 @@ class NetworkStores:
     async def records(self) -> dict[str, ConversationRecord]:
         return {name: self._table.record(name) for name in self._table.conversations}
 
+    async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
+        return self._table.documents(collection)
+
     def close(self) -> None:
         """Nothing is outside of this process."""

@@ -23,8 +23,9 @@ from connector.runs.workspace import WorkspaceContext
 from connector.slack_api.rate_limiter import RateLimiter
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig
+from service.config.config import AgentConfig, InstanceConfig, ModuleConfig, PersonaConfig
 from service.notes import Notes
+from service.sessions.host import LocalHost
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
 from simulated.engine import PROCESS
@@ -42,11 +43,18 @@ _LOW_RATE_LIMITS = 0.4
 
 
 def _config(
-    approvals: Mapping[str, Any] | None, instructions: str = "You help.", **options: int
+    approvals: Mapping[str, Any] | None, instructions: str = "You help.", *, delegates: bool = False, **options: int
 ) -> dict[str, InstanceConfig]:
-    """Return the instances. `approvals` are the options of `hooks-approval`; `None`: no one is asked."""
+    """Return the instances. `approvals` are the options of `hooks-approval`; `None`: no one is asked.
+
+    `delegates`: they have a sub-agent, and dispatch workers.
+    """
     hooks = () if approvals is None else (ModuleConfig(module="hooks-approval", config=dict(approvals)),)
     tools = () if approvals is None else (ModuleConfig(module="tool-ask-user", config={"deadline_s": 20.0}),)
+    agents = {}
+    if delegates:
+        tools += (ModuleConfig(module="tool-delegate"), ModuleConfig(module="tool-dispatch-worker"))
+        agents["helper"] = AgentConfig(description="Helps.", instructions="You help with a part.")
     loop = ModuleConfig(module="loop-interactive", config=options)
     return {
         each.name: InstanceConfig(
@@ -55,6 +63,7 @@ def _config(
             providers=(_AGENT,),
             tools=tools,
             hooks=hooks,
+            agents=agents,
             orchestrator=loop,
         )
         for each in _INSTANCES
@@ -178,7 +187,8 @@ class Replica:
         scale = _LOW_RATE_LIMITS if sim.occurs("low rate limits", 1) else 1.0
         web: Any = WebClient(sim, environment.slack, self.number)
         workspaces: Any = _Workspaces()
-        options = {"max_waiting": 1} if sim.occurs("short queue", 1) else {}
+        options: dict[str, Any] = {"max_waiting": 1} if sim.occurs("short queue", 1) else {}
+        options["delegates"] = "workers" in sim.features
         runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
         participation = Participation() if parts.ignores_policy else environment.participation
         instances = [replace(each, participation=participation) for each in _INSTANCES]
@@ -193,6 +203,9 @@ class Replica:
                 logs,
                 environment.idle_evict_s,
                 rules=AlwaysRules(run_store, policy),
+                host=LocalHost(
+                    (known := parts.workers(run_store, policy, runs, lambda: EPOCH_S + sim.now())).functions
+                ),
             ) as sessions,
             RateLimiter(TEAM, scale=scale) as limiter,
             parts.tasks(parts.client(web, limiter)) as tasks,
@@ -202,10 +215,11 @@ class Replica:
                     sessions,
                     tasks,
                     router,
-                    (admitter := Admitter(tasks, router, runs, BOT)).catch_up,
+                    (admitter := Admitter(tasks, router, runs, BOT, workers=known)).catch_up,
                     admitter.stop_in_dm,
                     admitter.admit_asked,
                     self.slots,
+                    workers=known,
                 ),
                 runs,
                 environment.shutdown_grace_s,

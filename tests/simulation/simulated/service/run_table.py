@@ -177,6 +177,7 @@ class RunTable:
             ends=dict(found.ends),
             order=tuple(found.order),
             count=Count(len(found.order), Counter(found.ends.values()), 0),
+            run=found.run,
         )
 
     def forget(self, conversation_id: str) -> bool:

@@ -119,6 +119,9 @@ class SqliteStores:
         found = {name: sqlite_runs.record_of(self._reader, now, name) for name in names}
         return {name: record for name, record in found.items() if record is not None}
 
+    async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
+        return sqlite_runs.documents(self._reader, collection)
+
     def close(self) -> None:
         for connection in self._connections:
             connection.close()

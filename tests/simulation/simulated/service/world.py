@@ -12,6 +12,7 @@ from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.runs import StoredRuns
+from service.sessions.workers import StoredWorkers
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation, rng_for
 
@@ -73,11 +74,13 @@ FEATURES = {
     "bots": 0.2,
     # Calls that people have to approve, questions of the agent, and clicks of anybody, often twice and too late.
     "approvals": 0.25,
+    # Sub-agents in runs, and workers that outlive them.
+    "workers": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
-    *("direct messages", "bots", "approvals"),
+    *("direct messages", "bots", "approvals", "workers"),
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0
@@ -114,6 +117,7 @@ class Parts:
     runs: type[StoredRuns] = StoredRuns
     tool: type[Tool] = Tool
     slots: type[Slots] = Slots
+    workers: type[StoredWorkers] = StoredWorkers
     acknowledges_early: bool = False
     ignores_policy: bool = False
     features: frozenset[str] = frozenset()

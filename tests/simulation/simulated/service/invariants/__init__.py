@@ -9,9 +9,8 @@ from typing import Any
 
 from simulated.service.notes import ReportedNote
 from simulated.service.people import People
-from simulated.service.slack import BOT
 
-from . import approvals, deliveries, notes, runs, thread
+from . import approvals, deliveries, notes, runs, thread, workers
 from .evidence import Evidence, rows_of, run_ends_of, states_of
 
 # Faults that delay a process or its reactions: a reaction may be missing, and a stop takes longer.
@@ -44,6 +43,10 @@ async def check_conversations(environment: Any, people: People, reported: Sequen
             mine = (written for written in people.written if written.conversation == conversation_id)
             if any(written.is_acked and written.is_mention for written in mine):
                 environment.sim.violation(f"All of {conversation_id} is lost.")
+    for worker in await workers.found(environment):
+        cases = [await _evidence(each, environment, people, ()) for each in (worker.conversation_id, worker.thread)]
+        for sentence in workers.check(worker, *cases, environment):
+            environment.sim.violation(sentence)
     for sentence in _check_all(environment):
         environment.sim.violation(sentence)
 
@@ -102,7 +105,7 @@ async def _evidence(
     record = (await environment.stores.records()).get(conversation_id)
     if record is None:
         return None
-    root = conversation_id.rpartition(":")[2]
+    root, worker = conversation_id.split(":")[2], ":".join(conversation_id.split(":")[3:])
     runs_by_message: dict[str, list[str]] = defaultdict(list)
     for run in observer.runs.values():
         runs_by_message[run.first].append(run.id)
@@ -121,8 +124,10 @@ async def _evidence(
         reactions=[each for each in people.reactions if each.message.thread_ts == root],
         accepted_s=observer.admitted_s,
         read_s=observer.read_s,
-        posts=[post for post in slack.thread(root) if post.user == BOT],
-        all_posts=[post for post in slack.messages.values() if post.user == BOT and post.thread_ts == root],
+        posts=[post for post in slack.thread(root) if workers.is_post_of(worker, post)],
+        all_posts=[
+            post for post in slack.messages.values() if post.thread_ts == root and workers.is_post_of(worker, post)
+        ],
         has_thread=slack.has_thread(root),
         runs_by_message=runs_by_message,
         claims_s=claims_s,

@@ -276,9 +276,10 @@ def held(case: Evidence) -> Iterator[str]:
 
 
 def idle_stops(case: Evidence, idle: Collection[str]) -> Iterator[str]:
-    """A stop without an active run gets one reply."""
+    """A stop without an active run gets one reply: that nothing runs, or that it stops workers."""
     for written in case.written:
-        texts = [post.text for post in _replies(case, written, "Nothing is running")] if written.is_stop else []
+        replies = [*_replies(case, written, "Nothing is running"), *_replies(case, written, "🛑 I am stopping")]
+        texts = [post.text for post in replies] if written.is_stop else []
         if len(texts) > 1 or (not texts and written.id in idle and written.id in case.seqs):
             yield f"The replies to {written.id}, a stop without an active run, are: {texts}."
 
