@@ -11,7 +11,7 @@ from connector.events import Consent, RequestClick, StopRequest
 from connector.formatting.content import Content
 from connector.formatting.inline import escape
 from connector.message_text import read
-from connector.protocols import InboxEntry, StateChanges
+from connector.protocols import StateChanges
 from connector.records import Notice, RunSummary, ThreadNotice
 from connector.runs.worker_report import report
 from connector.slack_api.errors import SlackCallFailed
@@ -19,7 +19,7 @@ from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
     from connector.conversations.state import ConversationState
-    from connector.protocols import End
+    from connector.protocols import End, InboxEntry
     from connector.records import PendingMessage
     from connector.runs.slack_run import SlackRun
 
@@ -125,7 +125,7 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
         await state.announce(read, {entry.seq: "done"})
     elif starter is not None and stops_starter and stop.ts in (None, starter.message.ts):
         await _stop_starter(state, entry, stop, starter)
-    elif run is None and stop.message is not None and (count := await _stop_workers(state, stop)):
+    elif run is None and stop.message is not None and (count := await state.stop_all_workers(stop)):
         state.cleanup.answer(entry, ThreadNotice(stop.message, texts.stopping_workers(count)))
     else:
         if stop.ts is None and stop.run is None:  # older messages may wait for this run, or still arrive
@@ -176,31 +176,14 @@ async def apply_click(state: ConversationState, entry: InboxEntry, click: Reques
 async def _stop_run(  # noqa: PLR0913 - the parts of a stop
     state: ConversationState, run: SlackRun, entry: InboxEntry, user: str, at_s: float, *, withdraws_first: bool
 ) -> None:
-    """Stop the active run and the workers that it dispatched; `at_s` of the request is in seconds since the epoch.
-
-    The workers come first: a crash before the entry is closed repeats this, and a second request of an id is ignored.
-    """
-    await _stop_workers(state, StopRequest(entry.id, user, f"{at_s:.6f}"), run.record.id)
+    """Stop the active run and the workers that it dispatched; `at_s` of the request is in seconds since the epoch."""
     run.stop(user, withdraws_first=withdraws_first)
+    await state.stop_workers(run.record)
     await state.hold(at_s)
     record, held_seq = asdict(run.record), state.inbox.latest_held_seq()
     await state.lease.write(StateChanges(run=record, held_seq=held_seq, closed={entry.seq: "done"}))
-
-
-async def _stop_workers(state: ConversationState, stop: StopRequest, run_id: str = "") -> int:
-    """Stop the workers that a run of the conversation has dispatched (blank: any run), and return their number."""
-    workspace = state.workspace
-    workers = await workspace.workers.of_thread(state.id) if workspace.workers is not None else ()
-    at_work = [
-        each for each in workers if not each.ended_s and each.parent == state.id and run_id in {"", each.parent_run}
-    ]
-    for each in at_work:
-        # A worker began by the clock of a machine, which may be ahead of Slack's.
-        at = f"{max(float(stop.at), workspace.background.now_s()):.6f}"
-        below = StopRequest(f"{stop.id}:{each.id}", stop.user, at)
-        data = {name: value for name, value in asdict(below).items() if value is not None}
-        await workspace.runs.admit(each.conversation_id, InboxEntry(below.id, "stop", data))
-    return len(at_work)
+    # Again: a worker that was being dispatched is listed now, or its dispatch finds the run stopped.
+    await state.stop_workers(run.record)
 
 
 async def _stop_starter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ import structlog
 
 from connector import texts
 from connector.conversations.cleanup import Cleanup
-from connector.events import ThreadAddress
-from connector.protocols import RunFailed, StateChanges
+from connector.events import StopRequest, ThreadAddress
+from connector.protocols import InboxEntry, RunFailed, StateChanges
 from connector.records import (
     UNREADABLE,
     Notice,
@@ -25,6 +25,7 @@ from connector.records import (
 from connector.runs.inbox import Inbox
 from connector.runs.outbox import service_post, stored_post
 from connector.runs.slack_run import Finished, New, Resumed, SlackRun, StartMode, Unrecoverable
+from connector.runs.worker_report import report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from connector.events import SlackMessage
-    from connector.protocols import ConversationLease, End, InboxEntry
+    from connector.protocols import ConversationLease, End, Worker
     from connector.runs.workspace import WorkspaceContext
 
 log = structlog.get_logger(__name__)
@@ -100,6 +101,40 @@ class ConversationState:
         )
         for message_id in read - run.delivered_ids - {first.id}:  # the loop was cancelled before it reported them
             self.workspace.background.mark_delivered(message_id)
+
+    async def stop_workers(self, run: RunRecord) -> None:
+        """Stop the workers that a stopped run has dispatched, as often as it was stopped; each request counts once."""
+        workers = await self._workers_at_work()
+        for number in range(1, run.stops + 1):
+            stop = StopRequest(f"{run.id}:stop{number}", run.stopped_by or "", run.newest_ts)
+            await self._stop(stop, [each for each in workers if each.parent_run == run.id])
+
+    async def stop_all_workers(self, stop: StopRequest) -> int:
+        """Stop the workers that runs of this conversation have dispatched, and return their number."""
+        return await self._stop(stop, await self._workers_at_work())
+
+    async def _workers_at_work(self) -> list[Worker]:
+        workers = self.workspace.workers
+        found = await workers.of_thread(self.id) if workers is not None else ()
+        return [each for each in found if not each.ended_s and each.parent == self.id]
+
+    async def _stop(self, stop: StopRequest, workers: list[Worker]) -> int:
+        for each in workers:
+            # A worker began by the clock of a machine, which may be ahead of Slack's.
+            at = f"{max(float(stop.at), self.workspace.background.now_s()):.6f}"
+            below = StopRequest(f"{stop.id}:{each.id}", stop.user, at)
+            data = {name: value for name, value in asdict(below).items() if value is not None}
+            await self.workspace.runs.admit(each.conversation_id, InboxEntry(below.id, "stop", data))
+        return len(workers)
+
+    async def drop_stopped_order(self) -> None:
+        """Withdraw the order of a worker that was stopped before its order was stored."""
+        waiting = self.inbox.waiting.values()
+        for order in [each for each in waiting if each.message.worker and each.message.key]:
+            if self.run is None and self.inbox.is_held(order):
+                self.inbox.remove((order,))
+                await report(self.workspace, order, order.id.replace(":", "."), "cancelled", "")
+                await self.lease.write(StateChanges(closed={order.seq: "withdrawn"}))
 
     async def drop_asides(self) -> None:
         """Close the messages that only an active run would have read; the next run reads them as talk."""
@@ -194,6 +229,8 @@ class ConversationState:
             resumed = Resumed(delivered_ids) if record.first.id in delivered_ids else New()
             start_mode = Finished(delivered_ids) if record.is_over else resumed
         self.start(record, start_mode)
+        if record.stops:
+            await self.stop_workers(record)
         return await self._without(delivered_ids - {record.first.id}, entries)
 
     async def _abandon(self, run: Mapping[str, Any]) -> tuple[InboxEntry, ...]:

@@ -195,6 +195,7 @@ class ConversationWorker:
                     self._catch_ups.append((entry, found))
                 case _, ThreadNotice():
                     self._cleanup.answer(entry, found)
+        await self.state.drop_stopped_order()
         self._begin_catch_ups()
 
     def _begin_catch_ups(self) -> None:

@@ -13,12 +13,13 @@ from pydantic import Field
 
 from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.delegation.child_sessions import ChildSessions
-from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, WaitingState
+from orchestrator_interactive.interactions.states import AgentCallState, AgentResultState, BaseState, WaitingState
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.coordinator import announce
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import current_call
+from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.transcript.rows import text_of
 
 if TYPE_CHECKING:
@@ -134,14 +135,14 @@ class DelegateTool:
             await announce(self._coordinator, _ERROR, {**facts, "error": str(e)})
         except asyncio.CancelledError:
             if stack is not None and self._coordinator.cancellation.is_cancelled:  # else it is continued elsewhere
-                await stack.push(AgentResultState(request, {"status": "cancelled", "session_id": child_id}))
+                await _push(stack, AgentResultState(request, {"status": "cancelled", "session_id": child_id}))
             raise
         if result["status"] == "suspended":  # the next owner of the run repeats the call
             await asyncio.Event().wait()
         if stack is not None:
             logged = {"status": result["status"], "content": result["output"], "session_id": child_id}
             logged |= {"delivered": read} if (read := (result.get("metadata") or {}).get("read")) else {}
-            await stack.push(AgentResultState(request, logged))
+            await _push(stack, AgentResultState(request, logged))
         await announce(self._coordinator, _COMPLETED, {**facts, "success": result["status"] == "success"})
         return _as_result(child_id, agent, result)
 
@@ -159,7 +160,12 @@ async def _log_request(stack: InteractionStack | None, request: AgentCallState, 
     if stack is None or any(each.id == request.correlation_id for each in await stack.open_calls()):
         return None
     waiting = WaitingState("agent", time.time() + limit_s, request.correlation_id)
-    return (await stack.push(request, waiting))[0]
+    return (await _push(stack, request, waiting))[0]
+
+
+async def _push(stack: InteractionStack, *states: BaseState) -> tuple[str, ...]:
+    """Push states to the end: a push that is cancelled halfway would look like that of another writer."""
+    return await CancellableTask(stack.push(*states)).shared()
 
 
 def _as_result(child_id: str, agent: str, result: dict[str, Any]) -> ToolResult:

@@ -79,7 +79,8 @@ class StoredWorkers:
         """Return a worker; one whose order was never stored, because its process ended before, has ended."""
         if worker.ended_s or self._now_s() - worker.created_s < _ORDERED_WITHIN_S:
             return worker
-        if await self._retry.call(lambda: self._store.record(worker.conversation_id)) is not None:
+        record = await self._retry.call(lambda: self._store.record(worker.conversation_id))
+        if record is not None and any(each.endswith(f"::{_order_key(worker)}") for each in record.order):
             return worker
         return replace(worker, status="not begun", ended_s=worker.created_s)
 
@@ -119,9 +120,12 @@ class StoredWorkers:
                 raise ValueError(f"{len(at_work)} workers are at work in this thread: wait until one has ended.")
             more = {"overlay": dict(arguments.get("overlay") or {}), "call": call_id, "instruction": instruction}
             await self._keep(worker, **more)
+        if (await self._parent(key)).stops:  # a later stop finds the worker in the list
+            await self._keep(replace(worker, status="cancelled", ended_s=self._now_s()))
+            raise ValueError("The run was stopped, so that no worker begins.")
         place = ThreadAddress.parse(worker.conversation_id)
         message = place.message(f"{worker.created_s:.6f}", instruction)
-        message = replace(message, user=worker.user, key=f"{worker.id}.order")
+        message = replace(message, user=worker.user, key=_order_key(worker))
         order = PendingMessage(
             message, worker.instance, instruction, message.id, title=worker.title, until_s=worker.deadline_s
         )
@@ -224,6 +228,10 @@ async def stop_worker(
     stop = StopRequest(f"{worker.conversation_id}:stop:{request}", user, f"{time.time():.6f}")
     data = {name: value for name, value in asdict(stop).items() if value is not None}
     await admit(worker.conversation_id, InboxEntry(stop.id, "stop", data))
+
+
+def _order_key(worker: Worker) -> str:
+    return f"{worker.id}.order"
 
 
 def _collection(conversation_id: str) -> str:

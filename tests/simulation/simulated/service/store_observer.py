@@ -74,7 +74,8 @@ class StoredRequest:
 
     @property
     def about(self) -> str:
-        return str(self.data["request"]["id"])
+        """The call; that of a sub-agent comes after the agent's id."""
+        return str(self.data["request"]["id"]).rpartition("/")[2]
 
 
 @dataclass(slots=True)

@@ -27,6 +27,10 @@ class FoundWorker:
         return self.conversation_id.rpartition(":")[2]
 
     @property
+    def order(self) -> str:
+        return f"{':'.join(self.thread.split(':')[:2])}::{self.id}.order"
+
+    @property
     def thread(self) -> str:
         return self.conversation_id.rpartition(":")[0]
 
@@ -50,7 +54,7 @@ async def found(environment: Any) -> list[FoundWorker]:
 
 def check(worker: FoundWorker, case: Evidence | None, parent: Evidence | None, environment: Any) -> Iterator[str]:
     """Yield all that is wrong with one worker."""
-    if case is None or parent is None:
+    if case is None or parent is None or worker.order not in case.record.order:
         yield from _not_begun(worker, parent)
         return
     yield from thread.remains(case)
@@ -66,7 +70,7 @@ def check(worker: FoundWorker, case: Evidence | None, parent: Evidence | None, e
 
 def runs_once(worker: FoundWorker, case: Evidence) -> Iterator[str]:
     """The order of a worker is read once, unless a stop came before; it begins one run."""
-    order = f"{':'.join(worker.thread.split(':')[:2])}::{worker.id}.order"
+    order = worker.order
     runs = [run for run in case.observed if run.first == order]
     read = sum(order in delivered_ids_in(row) for row in case.all_rows)
     if len(runs) > 1 or read > 1:
