@@ -49,7 +49,7 @@ VERBS = {
     for verb in (
         Verb("help", "", "lists the commands."),
         Verb("status", "", "shows the active run of this thread, and the number of pending messages."),
-        Verb("stop", "[NAME]", "stops the run, or the sub-agent or worker NAME; a second one stops it at once."),
+        Verb("stop", "[NAME]", "stops the run, or only the sub-agent or worker NAME; a second one stops it at once."),
         Verb("workers", "", "lists the workers of this thread."),
         Verb("worker", "stop ID", "stops a worker, or with `all` every worker of this thread."),
         Verb("cost", "", "shows the tokens and the cost of this conversation."),

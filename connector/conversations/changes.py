@@ -125,7 +125,7 @@ async def apply_stop(state: ConversationState, entry: InboxEntry, stop: StopRequ
         await state.announce(read, {entry.seq: "done"})
     elif starter is not None and stops_starter and stop.ts in (None, starter.message.ts):
         await _stop_starter(state, entry, stop, starter)
-    elif run is None and stop.message is not None and (count := await state.stop_all_workers(stop)):
+    elif (run is None or run.is_over) and stop.message is not None and (count := await state.stop_all_workers(stop)):
         state.cleanup.answer(entry, ThreadNotice(stop.message, texts.stopping_workers(count)))
     else:
         if stop.ts is None and stop.run is None:  # older messages may wait for this run, or still arrive

@@ -139,12 +139,15 @@ class DelegateTool:
             raise
         if result["status"] == "suspended":  # the next owner of the run repeats the call
             await asyncio.Event().wait()
+        verdict = None
+        if result["status"] == "success" and (judges := self._coordinator.get_capability("agents.reflection")):
+            verdict = await judges.judge(agent, wanted.instruction, result["output"], ref)
         if stack is not None:
             logged = {"status": result["status"], "content": result["output"], "session_id": child_id}
             logged |= {"delivered": read} if (read := (result.get("metadata") or {}).get("read")) else {}
-            await _push(stack, AgentResultState(request, logged))
+            await _push(stack, AgentResultState(request, logged, verdict.score if verdict else None))
         await announce(self._coordinator, _COMPLETED, {**facts, "success": result["status"] == "success"})
-        return _as_result(child_id, agent, result)
+        return _as_result(child_id, agent, result, verdict.as_note(agent) if verdict else "")
 
     async def _with_context(self, wanted: _Input) -> str:
         if wanted.context == "none":
@@ -168,11 +171,11 @@ async def _push(stack: InteractionStack, *states: BaseState) -> tuple[str, ...]:
     return await CancellableTask(stack.push(*states)).shared()
 
 
-def _as_result(child_id: str, agent: str, result: dict[str, Any]) -> ToolResult:
-    """Return the answer of an agent, with the id by which it continues."""
+def _as_result(child_id: str, agent: str, result: dict[str, Any], judged: str) -> ToolResult:
+    """Return the answer of an agent, with the id by which it continues, and how it was judged."""
     note = f"[{agent}, session_id {child_id}, {result['status']}]"
     if result["status"] in {"success", "incomplete"}:
-        return ToolResult(output=f"{result['output']}\n\n{note}")
+        return ToolResult(output="\n\n".join(filter(None, (result["output"], judged, note))))
     return ToolResult(success=False, error={"message": f"{note} {result['output']}".strip()})
 
 

@@ -140,6 +140,8 @@ class _ReadRange:
             match decode(node.envelope):
                 case AgentCallState(agent_id, _, correlation_id):
                     self.asked.add((agent_id, correlation_id))
+                case AgentResultState(_, {"status": "unknown"}):  # its process was lost; the request is made again
+                    pass
                 case AgentResultState(correlation_id, result):
                     self.ended.add(correlation_id)
                     self.ids.update(delivered_to_agent(result))

@@ -51,7 +51,7 @@ def test_other_text_is_a_message_or_a_stop_word(prompt):
         ("!rewind all", "Usage: `!rewind [N]`"),
         ("!rewind 0", "Usage: `!rewind [N]`"),
         ("!checkout", "Usage: `!checkout NAME`"),
-        ("!stop the tests", "Usage: `!stop`"),
+        ("!stop the tests", "Usage: `!stop [NAME]`"),
     ],
 )
 def test_a_word_that_is_almost_a_command_is_answered_with_its_form(prompt, answer):

@@ -121,3 +121,77 @@ async def test_a_stop_reaches_the_agents(serve, thread, scripts):
         await thread.until_said("🛑 Stopped by Ana.")
         assert request.left
         assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_an_edit_and_a_deletion_reach_a_message_that_an_agent_has_not_read(serve, thread, scripts):
+    gate = Gate()
+    scripts.of("lead", [delegate("researcher", "find A")])
+    scripts.of("research", [gate, text("A is blue.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await gate.reached.wait()
+        said = [await thread.say(f"@researcher {words}") for words in ("check 2023", "check 2022")]
+        for each in said:
+            await thread.until_marked(each, "incoming_envelope")
+        await thread.ana.edit("general", said[0], "@researcher check 2024")
+        await thread.ana.delete("general", said[1])
+        await thread.slack.until(lambda ws: ws.message(thread.channel, said[1]) is None)
+        gate.open()
+        await thread.answered()
+        read = told(scripts.asked("research")[-1])
+        assert "check 2024" in read
+        assert "check 2023" not in read
+        assert "check 2022" not in json.dumps([body["messages"] for body in scripts.model.bodies])
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_an_agent_is_stopped_by_its_name_and_the_others_go_on(serve, thread, scripts):
+    one, two = Gate(), Gate()
+    scripts.of("lead", [delegate("researcher", "find A"), delegate("writer", "write B")])
+    scripts.of("research", [one, text("late")])
+    scripts.of("write", [two, text("B is red.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await one.reached.wait()
+        await two.reached.wait()
+        said = await thread.say("@researcher also check 2024")
+        await thread.until_marked(said, "incoming_envelope")
+        await thread.say("!stop researcher")
+        await thread.until_said("🛑 I am stopping researcher.")
+        await thread.until_marked(said, "eyes")  # the agent that asked reads what it has not
+        two.open()
+        await thread.slack.until(lambda _: "B is red." in json.dumps(scripts.asked("lead")[-1]["messages"]))
+        assert "cancelled]" in json.dumps(scripts.asked("lead")[-1]["messages"])
+        await thread.say("!stop nobody")
+        await thread.until_said("No sub-agent or worker nobody is at work here.")
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_agents_delegate_two_levels_deep_and_no_deeper(serve, thread, scripts):
+    scripts.of("lead", [delegate("researcher", "find A")])
+    scripts.of("research", [delegate("researcher", "find half of A")], [delegate("self", "a quarter")], [text("half")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.answered()
+        said = [told(body) for body in scripts.asked("research")]
+        assert any("at most 2 levels deep" in each for each in said)
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_new_task_for_an_agent_finds_what_it_did_before(serve, thread, scripts):
+    scripts.of("lead", [delegate("researcher", "find A")])
+    scripts.of("research", [text("A is blue.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.answered()
+        session = json.dumps(scripts.asked("lead")[-1]["messages"]).partition("session_id ")[2].partition(",")[0]
+        scripts.of("lead", [tool_call("delegate", {"session_id": session, "instruction": "and its shade?"})])
+        scripts.of("research", [text("Light.")])
+        await thread.say("which shade?")
+        await thread.slack.until(lambda _: thread.environment.said(thread.root).count("fine") == 2)
+        assert "A is blue." in json.dumps(scripts.asked("research")[-1]["messages"])
+        scripts.of("lead", [tool_call("delegate", {"agent": "nobody", "instruction": "x"})])
+        await thread.say("ask nobody")
+        await thread.slack.until(lambda _: thread.environment.said(thread.root).count("fine") == 3)
+        assert "There is no agent 'nobody'. Agents: researcher, writer." in told(scripts.asked("lead")[-1])
+        assert await service.ended(signal.SIGTERM) == 0

@@ -20,6 +20,7 @@ instances:
       researcher: {{description: Finds sources., instructions: You research.}}
 workspace: {{root: files}}
 store: "{store}"
+lease_s: 2
 """
 
 
@@ -43,7 +44,7 @@ def dispatch(task="find A", **more):
     return tool_call("dispatch_worker", {"task": task, "title": "Find A", "agent": "researcher", **more})
 
 
-async def begun(thread, scripts):
+async def begun(thread):
     """Let the agent dispatch a worker; return the worker's id once its status message is there."""
     status = await thread.until_said("Find A (w")
     return re.search(r"\((w[0-9a-f]{6})\)", status.text)[1]
@@ -56,7 +57,7 @@ async def test_a_worker_reports_in_the_thread_and_in_the_next_prompt(serve, thre
     async with serve() as service:
         await thread.begin(service)
         await thread.until_said("A worker is at it.")
-        worker = await begun(thread, scripts)
+        worker = await begun(thread)
         assert scripts.asked("lead")[-1].get("tool_choice") == {"type": "none"}
         gate.open()
         await thread.until_said(f"Find A ({worker}): A is blue.")
@@ -100,7 +101,8 @@ async def test_a_message_to_a_worker_is_read_by_it_alone(serve, thread, scripts)
     async with serve() as service:
         await thread.begin(service)
         await thread.until_said("A worker is at it.")
-        worker = await begun(thread, scripts)
+        worker = await begun(thread)
+        await gate.reached.wait()
         said = await thread.say(f"@{worker} also check 2024")
         await thread.until_marked(said, "incoming_envelope")
         gate.open()
@@ -121,7 +123,7 @@ async def test_every_stop_reaches_a_worker(serve, thread, scripts, how):
     async with serve() as service:
         await thread.begin(service)
         await thread.until_said("A worker is at it.")
-        worker = await begun(thread, scripts)
+        worker = await begun(thread)
         await gate.reached.wait()
         request = scripts.model.requests[-1]
         status = await thread.until_said(f"Find A ({worker})")

@@ -22,6 +22,8 @@ SHIPPED = [
     "hooks-approval",
     "tool-agents",
     "tool-ask-user",
+    "tool-delegate",
+    "tool-dispatch-worker",
     "tool-filesystem",
     "tool-todo",
 ]
