@@ -94,7 +94,7 @@ def stopping_agent(name: str) -> str:
 
 
 def no_agent_at_work(name: str) -> str:
-    return f"No sub-agent or worker {name} is at work here. `!status` and `!workers` show what is."
+    return f"No sub-agent or worker {name} is at work here. `!status` and `!workers` list the active ones."
 
 
 def worker_line(worker: Worker, now_s: float) -> str:

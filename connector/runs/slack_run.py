@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _KEY_CHARS = 12
-# A run that goes on for so long after its time limit is stopped at once.
+# Delay between the graceful stop at the time limit and the immediate one, in seconds.
 _AFTER_LIMIT_S = 30.0
 _NAME_CHARS = 40
 # Greatest difference between the clocks of Slack and of a store, in seconds, that keeps answers from being repeated.

@@ -81,7 +81,7 @@ class ChildSessions:
         # The names of agents that are about to work, and the messages that wait for them, by id.
         self._expected: set[str] = set()
         self._held: dict[str, Injection] = {}
-        # Receives the progress of the children; see `_on_progress`. `None`: nobody listens.
+        # Receives the progress of the children; see `_on_progress`. `None`: no listener.
         self.on_progress: ProgressCallback | None = None
 
     def register(self) -> None:
@@ -124,7 +124,7 @@ class ChildSessions:
             agent_name: name of an agent in `agents` of the mount plan; `self`: the parent's own configuration.
             instruction: the prompt of the child.
             parent_session: as in amplifier-foundation; it has no effect.
-            agent_configs: agents by name, in place of those of the mount plan.
+            agent_configs: agents by name, in place of the mount plan's.
             sub_session_id: id of the child, letters, digits, `-` and `_`. Default: a new one.
             tool_inheritance: `{"exclude_tools": […]}` or `{"inherit_tools": […]}`, names of modules.
             hook_inheritance: `{"exclude_hooks": […]}` or `{"inherit_hooks": […]}`.
@@ -138,7 +138,7 @@ class ChildSessions:
             `metadata`: `agent`, `usage`, and the ids of the messages of people that it has `read`.
 
         Raises:
-            ValueError: there is no such agent, or the children are too deep; the message says what to do.
+            ValueError: there is no such agent, or the children are too deep; the message contains a remedy.
         """
         agents = dict(self._agents if agent_configs is None else agent_configs)
         if agent_name != "self" and agent_name not in agents:
@@ -375,7 +375,7 @@ def child_config(
 ) -> dict[str, Any]:
     """Return the mount plan of a child: an agent, merged into the base.
 
-    `replace` of the agent names lists (`providers`, `tools`, `hooks`) that come in place of those of the base. The
+    `replace` of the agent names lists (`providers`, `tools`, `hooks`) that replace the lists of the base. The
     other parameters are as in `ChildSessions.spawn`.
     """
     config = merge_configs(base, {name: [] for name in agent.get("replace", ())})

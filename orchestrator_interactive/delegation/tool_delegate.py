@@ -48,7 +48,7 @@ class _Input(Options):
         "self", min_length=1, description="Which agent; 'self': a copy of you without this conversation."
     )
     session_id: str | None = Field(
-        None, description="Of an earlier result: the same agent continues, and remembers what it did."
+        None, description="Of an earlier result: the same agent continues, and remembers its work."
     )
     context: Literal["none", "recent", "all"] = Field(
         "none", description="How much of this conversation the agent reads: nothing, the last ten messages, or all."
@@ -130,7 +130,7 @@ class DelegateTool:
             result = {"status": "timeout", "output": f"It did not end within {self._limit_s:g} seconds."}
         except ValueError:
             raise
-        except Exception as e:  # noqa: BLE001 - the sub-agent failed: its parent decides what to do
+        except Exception as e:  # noqa: BLE001 - the sub-agent failed: its parent handles that
             result = {"status": "error", "output": f"{type(e).__name__}: {e}"}
             await announce(self._coordinator, _ERROR, {**facts, "error": str(e)})
         except asyncio.CancelledError:

@@ -53,7 +53,7 @@ async def list_(access: StoreAccess, every: bool) -> None:
 @click.argument("worker_id", metavar="ID")
 @with_store
 async def show(access: StoreAccess, worker_id: str) -> None:
-    """Show what a worker has done, as `conversations show` does, and its report."""
+    """Show the log of a worker, as `conversations show` does, and its report."""
     async with _open(access) as (_, found):
         worker = _named(found, worker_id)
     click.echo(table(_HEAD, [_row(worker)]))

@@ -168,14 +168,14 @@ class ChannelConfig(ParticipationConfig):
 
 
 class AgentConfig(Section):
-    """A sub-agent, to which the agent of an instance delegates. What is not set here is as in the instance.
+    """A sub-agent, to which the agent of an instance delegates. Other settings are inherited from the instance.
 
     Args:
         description: its purpose, for the agent that chooses it.
         instructions: its system prompt.
-        providers: modules that call a model, in place of those of the instance.
-        tools: modules with actions, in place of those of the instance.
-        hooks: modules that listen to events, in place of those of the instance.
+        providers: modules that call a model, in place of the instance's.
+        tools: modules with actions, in place of the instance's.
+        hooks: modules that listen to events, in place of the instance's.
         orchestrator: options of the loop, such as `max_iterations`.
     """
 

@@ -1,4 +1,4 @@
-"""What sessions ask of the service besides their logs: functions by name, with JSON objects in and out."""
+"""Functions of the service that sessions can call, by name, with JSON objects in and out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Stores a note for the conversation of the session; its capability is called with the text, and returns a task.
 NOTIFY = "service.notify"
-# Returns the sub-agent (`agent`) of a worker, and what its configuration has besides (`overlay`).
+# Returns the sub-agent (`agent`) of a worker, and further configuration (`overlay`).
 OVERLAY = "workers.overlay"
 
 HostFunction = Callable[["Key", Mapping[str, Any]], Awaitable[Mapping[str, Any]]]

@@ -131,7 +131,7 @@ class _ReadRange:
     start: int
     stop: int
     ids: set[str] = field(default_factory=set)
-    # Sub-agents and the ids of their logs: those that were asked, and those whose answer names what they have read.
+    # Requests to sub-agents: agent and request id; and the requests whose result lists the messages that were read.
     asked: set[tuple[str, str]] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
 

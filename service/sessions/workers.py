@@ -1,4 +1,4 @@
-"""Dispatch, list and stop workers: each is a run of its own, with a conversation beside that of its thread.
+"""Dispatch, list and stop workers: each is a run of its own, with a conversation of its own.
 
 A worker is a document, stored first, and an order: the first message in the inbox of its conversation. Everything else
 is what every run has: lease, log, outbox, status message, takeover.

@@ -158,12 +158,12 @@ async def test_an_agent_is_stopped_by_its_name_and_the_others_go_on(serve, threa
         await thread.until_marked(said, "incoming_envelope")
         await thread.say("!stop researcher")
         await thread.until_said("🛑 I am stopping researcher.")
-        await thread.until_marked(said, "eyes")  # the agent that asked reads what it has not
+        await thread.until_marked(said, "eyes")  # by the agent that asked
         two.open()
         await thread.slack.until(lambda _: "B is red." in json.dumps(scripts.asked("lead")[-1]["messages"]))
         assert "cancelled]" in json.dumps(scripts.asked("lead")[-1]["messages"])
-        await thread.say("!stop nobody")
-        await thread.until_said("No sub-agent or worker nobody is at work here.")
+        await thread.say("!stop unknown")
+        await thread.until_said("No sub-agent or worker unknown is at work here.")
         assert await service.ended(signal.SIGTERM) == 0
 
 
@@ -190,8 +190,8 @@ async def test_a_new_task_for_an_agent_finds_what_it_did_before(serve, thread, s
         await thread.say("which shade?")
         await thread.slack.until(lambda _: thread.environment.said(thread.root).count("fine") == 2)
         assert "A is blue." in json.dumps(scripts.asked("research")[-1]["messages"])
-        scripts.of("lead", [tool_call("delegate", {"agent": "nobody", "instruction": "x"})])
-        await thread.say("ask nobody")
+        scripts.of("lead", [tool_call("delegate", {"agent": "stranger", "instruction": "x"})])
+        await thread.say("ask a stranger")
         await thread.slack.until(lambda _: thread.environment.said(thread.root).count("fine") == 3)
-        assert "There is no agent 'nobody'. Agents: researcher, writer." in told(scripts.asked("lead")[-1])
+        assert "There is no agent 'stranger'. Agents: researcher, writer." in told(scripts.asked("lead")[-1])
         assert await service.ended(signal.SIGTERM) == 0

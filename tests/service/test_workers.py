@@ -61,7 +61,7 @@ async def test_a_worker_reports_in_the_thread_and_in_the_next_prompt(serve, thre
         assert scripts.asked("lead")[-1].get("tool_choice") == {"type": "none"}
         gate.open()
         await thread.until_said(f"Find A ({worker}): A is blue.")
-        await thread.say("thanks. what is it?")
+        await thread.say("thanks. which colour?")
         await thread.answered()
         said = json.dumps(scripts.asked("lead")[-1]["messages"])
         assert said.count("A is blue.") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from connector.events import WORKER_ID, worker_of_run
@@ -100,11 +101,12 @@ def stopped_with_its_run(worker: FoundWorker, case: Evidence, environment: Any) 
     above = environment.observer.runs.get(worker.data.get("parent_run", ""))
     if above is None or above.stopped_s is None:
         return
-    ended_s = max((run.ended_s or 0.0 for run in case.observed), default=0.0)
+    reported = (at_s for each, at_s in case.accepted_s.items() if each.startswith("note:") and f":{worker.id}:" in each)
+    ended_s = min(reported, default=inf)
     has_stop = any(run.stopped_s is not None for run in case.observed) or ":stopped" in str(case.record.ends)
     has_entry = any(each.endswith(f":{worker.id}") for each in case.record.order)
     if not has_entry and not has_stop and ended_s > above.stopped_s + _SETTLED_S:
-        yield f"The run of {above.first} was stopped at {above.stopped_s:.3f}; its worker {worker.id} went on."
+        yield f"The run of {above.first} was stopped at {above.stopped_s:.3f}; its worker {worker.id} continued."
 
 
 # A worker whose dispatch was under way when the stop was stored.
