@@ -27,6 +27,7 @@ from orchestrator_interactive.storage.sqlite import BUSY_TIMEOUT_S, sqlite_path
 from orchestrator_interactive.transcript.framing import read_messages, without_author
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
 from service.doctor.delivery_audit import time_of
+from service.sessions.workers import forget_workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -97,6 +98,7 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
     for key in await logs.keys():
         keys.setdefault(key.conversation_id.partition("/")[0], []).append(key)
     for conversation_id in dict.fromkeys((*keys, *await runs.conversations())):
+        await forget_workers(runs, conversation_id, user)
         if not await _has_any(user, conversation_id, keys.get(conversation_id, []), logs, runs):
             continue
         claim = await runs.claim(conversation_id, owner, _LEASE_S)

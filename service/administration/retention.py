@@ -11,6 +11,8 @@ from uuid import uuid4
 import structlog
 
 from orchestrator_interactive.interactions.errors import DamagedLog, WriteConflict
+from service.sessions.workers import are_workers_at_work, forget_workers
+from service.store.base import thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,6 +88,8 @@ class Retention:
         """Delete a conversation unless it is in use or its logs are newer; return whether it was deleted."""
         if any([await self._written_s(key) >= before_s for key in keys]):
             return False
+        if await are_workers_at_work(self._runs, conversation_id):  # they use its files
+            return False
         claim = await self._runs.claim(conversation_id, self._owner, _LEASE_S)
         if claim is None:
             return False
@@ -96,6 +100,8 @@ class Retention:
                     if (found := await self._logs.load(key)) is not None:
                         await self._logs.remove(key, found.version)
             await self._workspaces.remove(conversation_id)
+            if thread_of(conversation_id) == conversation_id:
+                await forget_workers(self._runs, conversation_id)
         await self._runs.release(conversation_id, claim.token, None)
         return not is_kept and await self._runs.forget(conversation_id)
 

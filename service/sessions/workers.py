@@ -230,6 +230,18 @@ async def stop_worker(
     await admit(worker.conversation_id, InboxEntry(stop.id, "stop", data))
 
 
+async def are_workers_at_work(store: RunStore, conversation_id: str) -> bool:
+    """Return whether a worker of a thread has not ended."""
+    return any(not each.ended_s for each in _readable(await store.documents(_collection(conversation_id))))
+
+
+async def forget_workers(store: RunStore, conversation_id: str, user: str = "") -> None:
+    """Delete the records of the ended workers of a thread, or only those of workers for one user."""
+    for worker in _readable(await store.documents(_collection(conversation_id))):
+        if worker.ended_s and user in {"", worker.user}:
+            await store.delete_document(_collection(conversation_id), worker.id)
+
+
 def _order_key(worker: Worker) -> str:
     return f"{worker.id}.order"
 

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import time
 from contextlib import aclosing
+from dataclasses import asdict, replace
 
 import pytest
 from structlog.testing import capture_logs
 
-from connector.protocols import InboxEntry, StateChanges
+from connector.protocols import InboxEntry, StateChanges, Worker
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.states import AssistantMessageState, UserMessageState
 from service.administration.retention import Retention
@@ -90,3 +91,16 @@ async def test_conversations_with_a_run_or_pending_messages_are_kept(stored):
     every = ["T:C:1.0", "T:C:2.0", "T:C:3.0", "T:C:4.0"]
     assert await stored.after(30, days=1) == every
     assert len(await stored.logs.keys()) == 4
+
+
+async def test_the_workers_of_a_thread_go_with_it_and_keep_its_files_while_they_work(stored):
+    thread = "T:C:1.0"
+    await stored.add(thread)
+    at_work = Worker("w000001", f"{thread}:w000001", thread, "run", "alpha", "", "Count", "U1", 1.0)
+    ended = replace(at_work, id="w000002", conversation_id=f"{thread}:w000002", status="success", ended_s=2.0)
+    for each in (at_work, ended):
+        await stored.runs.put_document(f"workers:{thread}", each.id, asdict(each))
+    assert await stored.after(100, days=30) == [thread]
+    await stored.runs.put_document(f"workers:{thread}", at_work.id, asdict(replace(at_work, ended_s=3.0)))
+    assert await stored.after(100, days=30) == []
+    assert await stored.runs.documents(f"workers:{thread}") == {}
