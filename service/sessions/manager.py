@@ -228,7 +228,7 @@ class InProcessSessionManager:
             raise Refused(str(e)) from e
         return True
 
-    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
         """Replace the text of a pending injection in the running loop. Return whether it was pending.
 
         Raises:
@@ -242,7 +242,7 @@ class InProcessSessionManager:
         except ValueError as e:
             raise Refused(str(e)) from e
 
-    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+    async def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         """Withdraw a pending injection from the running loop. Return whether it was pending."""
         withdraw, children = (
             self._capability(instance_name, conversation_id, each)

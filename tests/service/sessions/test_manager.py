@@ -74,7 +74,7 @@ async def test_an_undelivered_message_of_a_stopped_run_can_be_injected_into_the_
         assert sessions.inject("alpha", HERE, **message)
         sessions.stop("alpha", HERE)
         await first
-        assert not sessions.withdraw("alpha", HERE, message["message_id"])
+        assert not await sessions.withdraw("alpha", HERE, message["message_id"])
         model.reply(again, text("fine"))
         second = asyncio.create_task(sessions.execute("alpha", HERE, "hello again", progress))
         await again.reached.wait()
@@ -95,14 +95,14 @@ async def test_a_pending_message_can_be_edited_and_withdrawn(model, manager):
         await gate.reached.wait()
         for number, words in enumerate(("first", "second", "third")):
             assert sessions.inject("alpha", HERE, **steering(f"T:C:{number}", words, number))
-        assert sessions.edit("alpha", HERE, "T:C:0", "changed")
+        assert await sessions.edit("alpha", HERE, "T:C:0", "changed")
         with pytest.raises(Refused, match="needs some text"):
-            sessions.edit("alpha", HERE, "T:C:2", " ")
-        assert sessions.withdraw("alpha", HERE, "T:C:1")
-        assert not sessions.withdraw("alpha", HERE, "T:C:1")
+            await sessions.edit("alpha", HERE, "T:C:2", " ")
+        assert await sessions.withdraw("alpha", HERE, "T:C:1")
+        assert not await sessions.withdraw("alpha", HERE, "T:C:1")
         gate.open()
         await run
-        assert not sessions.edit("alpha", HERE, "T:C:0", "too late")
+        assert not await sessions.edit("alpha", HERE, "T:C:0", "too late")
     sent = str(model.bodies[-1]["messages"])
     assert [word in sent for word in ("first", "changed", "second", "third")] == [False, True, False, True]
 
