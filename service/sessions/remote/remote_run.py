@@ -1,0 +1,319 @@
+"""One run in another process, as the connector sees it: its stream, and a mirror of what the run was given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+import structlog
+from pydantic import TypeAdapter
+
+from connector.protocols import LeaseLost, PersonRequest, QueueFull, Refused
+from orchestrator_interactive import Injection
+from orchestrator_interactive.kernel.cancellation import CancellationToken
+from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
+from orchestrator_interactive.storage.errors import StoreError
+from service.sessions.remote import sessions_pb2 as pb
+from service.sessions.remote.calls import PROGRESS
+from service.sessions.remote.wire import Disconnected, error_of, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+
+    from connector.protocols import People, ProgressCallback
+    from orchestrator_interactive.interactions.records import Key
+    from service.sessions.host import SessionHost
+
+    Connect = Callable[[AsyncIterator[pb.ExecuteInput]], grpc.aio.StreamStreamCall[pb.ExecuteInput, pb.ExecutionEvent]]
+
+log = structlog.get_logger(__name__)
+
+# A receipt that takes longer counts as "too late": the connector then sends a correction.
+_RECEIPT_WITHIN_S = 5.0
+_REQUEST = TypeAdapter(PersonRequest)
+_UNKNOWN = "There is no function {!r}."
+_FAILED = "It failed; the log of the service has the reason."
+
+
+class RemoteRun:
+    """A run that goes on while its process is exchanged.
+
+    Args:
+        host: the functions that sessions may call.
+
+    Attributes:
+        pending: the injections that are not known to be delivered, by id.
+        has_answered: whether the process has sent an event since the last connection.
+    """
+
+    def __init__(
+        self, key: Key, on_progress: ProgressCallback | None, people: People | None, host: SessionHost
+    ) -> None:
+        self._key = key
+        self._on_progress = on_progress
+        self._people = people
+        self._host = host
+        self.pending: dict[str, pb.Message] = {}
+        self.has_answered = False
+        # Those of `pending` for which the run has no room.
+        self._held: list[str] = []
+        self._stop = CancellationToken()
+        self._is_suspended = False
+        # Set when the run is stopped or suspended.
+        self._asked_to_end = asyncio.Event()
+        # The run accepts injections.
+        self._is_open = False
+        # `None`: no process is connected.
+        self._inputs: asyncio.Queue[pb.ExecuteInput] | None = None
+        self._numbers = count(1)
+        self._receipts: dict[int, asyncio.Future[pb.Receipt]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    # What the connector asks of the run.
+
+    def inject(self, sent: pb.Message) -> bool:
+        """Inject a message. Returns False if the run accepts none now.
+
+        Raises:
+            Refused: it is blank.
+            QueueFull: the run has no room.
+        """
+        try:
+            Injection(sent.text)
+        except ValueError as e:
+            raise Refused(str(e)) from e
+        if not self._is_open:
+            return False
+        if self._held:
+            raise QueueFull
+        if sent.id not in self.pending:
+            self.pending[sent.id] = sent
+            self._offer(sent.id)
+        return True
+
+    async def edit(self, message_id: str, text: str) -> bool:
+        """Replace the text of a pending injection. Returns False if it may be delivered, or is unknown.
+
+        Raises:
+            Refused: the text is blank.
+        """
+        if message_id not in self.pending:
+            return False
+        receipt = await self._receipt(pb.ExecuteInput(edit=pb.Edit(id=message_id, text=text)))
+        if receipt.outcome == pb.Receipt.REFUSED:
+            raise Refused(receipt.reason)
+        is_edited = receipt.outcome == pb.Receipt.ACCEPTED or message_id in self._held
+        if is_edited and message_id in self.pending:
+            self.pending[message_id].text = text
+        return is_edited
+
+    async def withdraw(self, message_id: str) -> bool:
+        """Withdraw a pending injection. Returns False if it may be delivered, or is unknown."""
+        if message_id not in self.pending:
+            return False
+        receipt = await self._receipt(pb.ExecuteInput(withdraw=message_id))
+        is_withdrawn = receipt.outcome == pb.Receipt.ACCEPTED or message_id in self._held
+        if is_withdrawn:
+            self._forget([message_id])
+        return is_withdrawn
+
+    def stop(self, *, immediate: bool) -> bool:
+        """Stop the run. Return whether this changed its state."""
+        has_changed = self._stop.request_immediate() if immediate else self._stop.request_graceful()
+        if has_changed:
+            self._send(pb.ExecuteInput(stop=pb.Stop(immediate=immediate)))
+            self._asked_to_end.set()
+        return has_changed
+
+    def suspend(self) -> bool:
+        """Suspend the run at its next turn boundary. Return whether this changed its state."""
+        if self._is_suspended or self._stop.is_cancelled:
+            return False
+        self._is_suspended = True
+        self._send(pb.ExecuteInput(suspend=pb.Suspend()))
+        self._asked_to_end.set()
+        return True
+
+    # Its stream.
+
+    async def go(self, connect: Connect, start: pb.Start) -> str:
+        """Run at the process that `connect` reaches, and return the answer.
+
+        Raises:
+            Disconnected: the process is gone, or ends.
+            RunFailed, LeaseLost: as in `SessionManager.execute`.
+        """
+        self.has_answered = False
+        if self._people is not None:
+            start.owner = self._people.owner
+            start.unbegun[:] = sorted(self._people.unbegun)
+        start.functions[:] = sorted(self._host.names)
+        inputs = self._inputs = asyncio.Queue()
+        self._send(pb.ExecuteInput(start=start))
+        if self._is_suspended:
+            self._send(pb.ExecuteInput(suspend=pb.Suspend()))
+        if self._stop.is_cancelled:
+            self._send(pb.ExecuteInput(stop=pb.Stop(immediate=self._stop.is_immediate)))
+        progress: asyncio.Queue[pb.Call] = asyncio.Queue()
+        reporting = asyncio.create_task(self._report_in_order(progress))
+        stream = connect(_endless(inputs))
+        try:
+            async for event in stream:
+                self.has_answered = True
+                if event.WhichOneof("kind") == "answer":
+                    await progress.join()
+                    return str(event.answer)
+                self._on_event(event, progress)
+            raise Disconnected("the stream has ended")
+        except grpc.aio.AioRpcError as e:
+            raise error_of(e) from e
+        finally:
+            self._inputs, self._is_open = None, False
+            stream.cancel()
+            ending = [reporting, *self._tasks.values()]
+            for task in ending:
+                task.cancel()
+            for receipt in self._receipts.values():
+                receipt.cancel()
+            await asyncio.wait(ending)
+
+    def _on_event(self, event: pb.ExecutionEvent, progress: asyncio.Queue[pb.Call]) -> None:
+        match event.WhichOneof("kind"):
+            case "call" if event.call.name == PROGRESS:
+                progress.put_nowait(event.call)
+            case "call":
+                number = event.call.number
+                task = self._tasks[number] = asyncio.create_task(self._reply(event.call))
+                task.add_done_callback(lambda _: self._tasks.pop(number, None))
+            case "cancel" if (cancelled := self._tasks.get(event.cancel)) is not None:
+                cancelled.cancel()
+            case "receipt" if (receipt := self._receipts.get(event.receipt.number)) is not None and not receipt.done():
+                receipt.set_result(event.receipt)
+
+    async def _report_in_order(self, progress: asyncio.Queue[pb.Call]) -> None:
+        while True:
+            call = await progress.get()
+            given = json.loads(call.arguments)
+            await self.report(given["event"], given["data"])
+            self._send(pb.ExecuteInput(reply=pb.Reply(number=call.number, result="{}")))
+            progress.task_done()
+
+    async def report(self, event: str, data: dict[str, Any]) -> None:
+        """Report progress to the connector; errors are logged."""
+        if event == "executing":
+            self._is_open, self._held = True, []
+            for message_id in self.pending:
+                self._offer(message_id)
+        if event == "injection:applied":
+            held, self._held = self._held, []
+            self._forget(data.get("ids", ()))
+            for message_id in held:
+                self._offer(message_id)
+        if self._on_progress is not None:
+            with ErrorBoundary(log, "progress.failed", progress_event=event):
+                await self._on_progress(event, data)
+
+    async def _reply(self, call: pb.Call) -> None:
+        reply = pb.Reply(number=call.number)
+        try:
+            reply.result = to_json(await self._result(call.name, json.loads(call.arguments)))
+        except ValueError as e:
+            reply.refused = str(e)
+        except (StoreError, LeaseLost) as e:
+            reply.unavailable = str(e)
+        except Exception:  # a tool call's border
+            log.exception("sessions.call_failed", function=call.name, conversation=self._key.conversation_id)
+            reply.unavailable = _FAILED
+        self._send(pb.ExecuteInput(reply=reply))
+
+    async def _result(self, name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:
+        people = self._people
+        match name:
+            case "people.ask" if people is not None:
+                return asdict(await people.ask(_REQUEST.validate_python(arguments)))
+            case "people.start" if people is not None:
+                return {"objection": await people.start(**arguments)}
+            case "people.answer_by_message" if people is not None:
+                people.answer_by_message(**arguments)
+                return {}
+            case _ if name in self._host.names:
+                key = type(self._key)(*arguments["key"])
+                return await self._host.call(key, name, arguments["arguments"])
+        raise ValueError(_UNKNOWN.format(name))
+
+    def _send(self, sent: pb.ExecuteInput) -> None:
+        if self._inputs is not None:
+            self._inputs.put_nowait(sent)
+
+    def _offer(self, message_id: str) -> None:
+        """Send an injection; its receipt may close the run to further ones, or ask to offer it again."""
+        receipt = self._sent(pb.ExecuteInput(inject=self.pending[message_id]))
+        receipt.add_done_callback(lambda done: self._on_offered(message_id, done))
+
+    def _on_offered(self, message_id: str, done: asyncio.Future[pb.Receipt]) -> None:
+        if done.cancelled():
+            return
+        match done.result().outcome:
+            case pb.Receipt.TOO_LATE:
+                self._is_open = False
+            case pb.Receipt.FULL if message_id in self.pending:
+                self._held.append(message_id)
+
+    async def _receipt(self, sent: pb.ExecuteInput) -> pb.Receipt:
+        """Send an input and return its receipt: too late, if there is none in time."""
+        if self._inputs is not None:
+            receipt = self._sent(sent)
+            if (await asyncio.wait((receipt,), timeout=_RECEIPT_WITHIN_S))[0] and not receipt.cancelled():
+                return receipt.result()
+        return pb.Receipt()
+
+    def _sent(self, sent: pb.ExecuteInput) -> asyncio.Future[pb.Receipt]:
+        sent.number = next(self._numbers)
+        receipt = self._receipts[sent.number] = asyncio.get_running_loop().create_future()
+        receipt.add_done_callback(lambda _: self._receipts.pop(sent.number, None))
+        self._send(sent)
+        return receipt
+
+    def _forget(self, message_ids: Collection[str]) -> None:
+        for each in message_ids:
+            self.pending.pop(each, None)
+            with suppress(ValueError):
+                self._held.remove(each)
+
+    # Without a process.
+
+    async def is_given_up(self, delay_s: float) -> bool:
+        """Wait before the next attempt. Return whether the run ends here: it is suspended, or stopped immediately."""
+        if not self._is_given_up:
+            self._asked_to_end.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self._asked_to_end.wait()
+        return self._is_given_up
+
+    @property
+    def _is_given_up(self) -> bool:
+        return self._is_suspended or self._stop.is_immediate
+
+    async def emit_given_up(self) -> str:
+        """Report the end of a run that no process has; return its answer, which is blank."""
+        status = "suspended" if self._is_suspended else "cancelled"
+        await self.report("complete", {"iterations": 0, "status": status, "waiting": len(self.pending)})
+        return ""
+
+    async def note_delivered(self, read: Collection[str]) -> None:
+        """Report the pending injections that the log has; the others are offered again."""
+        ids = [each for each in self.pending if each in read]
+        if ids:
+            await self.report("injection:applied", {"ids": ids, "count": len(ids), "messages": []})
+
+
+async def _endless(inputs: asyncio.Queue[pb.ExecuteInput]) -> AsyncIterator[pb.ExecuteInput]:
+    """Yield inputs until the stream is cancelled."""
+    while True:
+        yield await inputs.get()
