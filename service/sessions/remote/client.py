@@ -17,6 +17,7 @@ from service.sessions.history import LogHistory
 from service.sessions.logged_ids import DeliveredIds
 from service.sessions.mount_plan import keeps_log
 from service.sessions.remote import sessions_pb2 as pb
+from service.sessions.remote.credentials import channel_credentials
 from service.sessions.remote.remote_run import RemoteRun
 from service.sessions.remote.sessions_pb2_grpc import SessionServiceStub
 from service.sessions.remote.wire import OPTIONS, Disconnected, error_of, message, session_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from connector.protocols import MessageAuthor, People, ProgressCallback, ThreadTalk
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
+    from service.config.sessions import SessionsConfig
     from service.sessions.host import SessionHost
 
 log = structlog.get_logger(__name__)
@@ -237,3 +239,14 @@ class GrpcSessionManager:
 
 def _resumption(key: Key, fence: int | None) -> pb.Start:
     return pb.Start(resume=pb.ResumeRequest(session=session_of(key, fence)))
+
+
+def connected_sessions(
+    config: SessionsConfig, instances: Mapping[str, InstanceConfig], store: LogStore, host: SessionHost
+) -> GrpcSessionManager:
+    """Create the manager of the sessions at the address of a configuration.
+
+    Raises:
+        ConfigError: a certificate cannot be used.
+    """
+    return GrpcSessionManager(config.target, channel_credentials(config), instances, store, host)
