@@ -70,11 +70,12 @@ class ConnectorCalls:
         reply = self._replies[number] = asyncio.get_running_loop().create_future()
         self._send(pb.ExecutionEvent(call=pb.Call(number=number, name=name, arguments=to_json(arguments))))
         try:
-            return await reply
+            result = await reply
         finally:
             self._progress.discard(number)
             if self._replies.pop(number, None) is not None and (reply.cancelled() or not reply.done()):
                 self._send(pb.ExecutionEvent(cancel=number))
+        return result
 
     def on_reply(self, sent: pb.Reply) -> None:
         """Pass a reply to its caller, if that still waits."""

@@ -178,10 +178,10 @@ class GrpcSessionManager:
         run = self._runs.get(Key(conversation_id, instance_name))
         return run is not None and await run.withdraw(message_id)
 
-    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False) -> bool:
-        """Stop the active run. Return whether this changed its state."""
+    def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False, agent: str = "") -> bool:
+        """Stop the active run, or only its sub-agents of a name. Return whether this changed anything."""
         run = self._runs.get(Key(conversation_id, instance_name))
-        return run is not None and run.stop(immediate=immediate)
+        return run is not None and run.stop(immediate=immediate, agent=agent)
 
     def suspend(self, instance_name: str, conversation_id: str) -> bool:
         """Suspend the active run at its next turn boundary. Return whether this changed its state."""

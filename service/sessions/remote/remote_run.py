@@ -23,13 +23,13 @@ from service.sessions.remote.calls import PROGRESS
 from service.sessions.remote.wire import Disconnected, error_of, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from connector.protocols import People, ProgressCallback
     from orchestrator_interactive.interactions.records import Key
     from service.sessions.host import SessionHost
 
-    Connect = Callable[[AsyncIterator[pb.ExecuteInput]], grpc.aio.StreamStreamCall[pb.ExecuteInput, pb.ExecutionEvent]]
+    Stream = grpc.aio.StreamStreamCall[pb.ExecuteInput, pb.ExecutionEvent]
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +73,8 @@ class RemoteRun:
         self._numbers = count(1)
         self._receipts: dict[int, asyncio.Future[pb.Receipt]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        # The names of the sub-agents at work, by id.
+        self._agents: dict[str, str] = {}
 
     # What the connector asks of the run.
 
@@ -122,8 +124,11 @@ class RemoteRun:
             self._forget([message_id])
         return is_withdrawn
 
-    def stop(self, *, immediate: bool) -> bool:
-        """Stop the run. Return whether this changed its state."""
+    def stop(self, *, immediate: bool, agent: str = "") -> bool:
+        """Stop the run, or its sub-agents with a name or id. Return whether this changed anything."""
+        if agent:
+            self._send(pb.ExecuteInput(stop=pb.Stop(immediate=immediate, agent=agent)))
+            return agent in self._agents or agent in self._agents.values()
         has_changed = self._stop.request_immediate() if immediate else self._stop.request_graceful()
         if has_changed:
             self._send(pb.ExecuteInput(stop=pb.Stop(immediate=immediate)))
@@ -132,7 +137,7 @@ class RemoteRun:
 
     def suspend(self) -> bool:
         """Suspend the run at its next turn boundary. Return whether this changed its state."""
-        if self._is_suspended or self._stop.is_cancelled:
+        if self._is_suspended:
             return False
         self._is_suspended = True
         self._send(pb.ExecuteInput(suspend=pb.Suspend()))
@@ -141,7 +146,7 @@ class RemoteRun:
 
     # Its stream.
 
-    async def go(self, connect: Connect, start: pb.Start) -> str:
+    async def go(self, connect: Callable[[], Stream], start: pb.Start) -> str:
         """Run at the process that `connect` reaches, and return the answer.
 
         Raises:
@@ -161,7 +166,8 @@ class RemoteRun:
             self._send(pb.ExecuteInput(stop=pb.Stop(immediate=self._stop.is_immediate)))
         progress: asyncio.Queue[pb.Call] = asyncio.Queue()
         reporting = asyncio.create_task(self._report_in_order(progress))
-        stream = connect(_endless(inputs))
+        stream = connect()
+        writing = asyncio.create_task(_write(stream, inputs))
         try:
             async for event in stream:
                 self.has_answered = True
@@ -175,7 +181,7 @@ class RemoteRun:
         finally:
             self._inputs, self._is_open = None, False
             stream.cancel()
-            ending = [reporting, *self._tasks.values()]
+            ending = [reporting, writing, *self._tasks.values()]
             for task in ending:
                 task.cancel()
             for receipt in self._receipts.values():
@@ -206,9 +212,12 @@ class RemoteRun:
     async def report(self, event: str, data: dict[str, Any]) -> None:
         """Report progress to the connector; errors are logged."""
         if event == "executing":
-            self._is_open, self._held = True, []
+            self._is_open, self._held, self._agents = True, [], {}
             for message_id in self.pending:
                 self._offer(message_id)
+        if event == "agent":
+            self._agents.pop(data["id"], None)
+            self._agents |= {data["id"]: data["name"]} if data["state"] == "running" else {}
         if event == "injection:applied":
             held, self._held = self._held, []
             self._forget(data.get("ids", ()))
@@ -313,7 +322,8 @@ class RemoteRun:
             await self.report("injection:applied", {"ids": ids, "count": len(ids), "messages": []})
 
 
-async def _endless(inputs: asyncio.Queue[pb.ExecuteInput]) -> AsyncIterator[pb.ExecuteInput]:
-    """Yield inputs until the stream is cancelled."""
-    while True:
-        yield await inputs.get()
+async def _write(stream: Stream, inputs: asyncio.Queue[pb.ExecuteInput]) -> None:
+    """Write inputs until the stream ends, which its reader notices."""
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        while True:
+            await stream.write(await inputs.get())

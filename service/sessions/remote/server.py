@@ -83,7 +83,7 @@ class _Stream:
                 case "withdraw":
                     is_accepted = await sessions.withdraw(*where, sent.withdraw)
                 case "stop":
-                    sessions.stop(*where, immediate=sent.stop.immediate)
+                    sessions.stop(*where, immediate=sent.stop.immediate, agent=sent.stop.agent)
                 case "suspend":
                     self._is_asked_to_suspend = True
                     sessions.suspend(*where)
@@ -168,6 +168,7 @@ class SessionServer(SessionServiceServicer):
             if stream.task is not None:
                 stream.task.cancel()
             stream.calls.close()
+            await asyncio.wait((reading,))
 
     async def _run_alone(self, start: pb.Start, session: pb.Session, context: Any) -> pb.RunResult:
         stream = await self._begin(start, session, context, is_alone=True)

@@ -132,10 +132,12 @@ class Edit(_message.Message):
     def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Stop(_message.Message):
-    __slots__ = ("immediate",)
+    __slots__ = ("immediate", "agent")
     IMMEDIATE_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
     immediate: bool
-    def __init__(self, immediate: _Optional[bool] = ...) -> None: ...
+    agent: str
+    def __init__(self, immediate: _Optional[bool] = ..., agent: _Optional[str] = ...) -> None: ...
 
 class Suspend(_message.Message):
     __slots__ = ()
