@@ -144,7 +144,7 @@ class Activity:
     # The end of the last running tool. It is shown with the next event: a tool is followed by input or by thinking.
     _last_end: dict[str, Any] | None = None
 
-    def on_event(self, event: str, data: dict[str, Any]) -> None:  # noqa: C901 - a case for each event
+    def on_event(self, event: str, data: dict[str, Any]) -> None:
         if self._last_end is not None:
             self._end_tool(self._last_end)
             self._last_end = None

@@ -38,7 +38,7 @@ class ConnectorCalls:
     def __init__(self, send: Callable[[pb.ExecutionEvent], None]) -> None:
         self._send = send
         self._numbers = count(1)
-        self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._progress: set[int] = set()
         self._is_closed = False
 
@@ -70,12 +70,11 @@ class ConnectorCalls:
         reply = self._replies[number] = asyncio.get_running_loop().create_future()
         self._send(pb.ExecutionEvent(call=pb.Call(number=number, name=name, arguments=to_json(arguments))))
         try:
-            result = await reply
+            return await reply
         finally:
             self._progress.discard(number)
             if self._replies.pop(number, None) is not None and (reply.cancelled() or not reply.done()):
                 self._send(pb.ExecutionEvent(cancel=number))
-        return result
 
     def on_reply(self, sent: pb.Reply) -> None:
         """Pass a reply to its caller, if that still waits."""
@@ -84,7 +83,7 @@ class ConnectorCalls:
             return
         match sent.WhichOneof("kind"):
             case "result":
-                reply.set_result(json.loads(sent.result))
+                reply.set_result(dict(json.loads(sent.result)))
             case "refused":
                 reply.set_exception(ValueError(sent.refused))
             case _:
