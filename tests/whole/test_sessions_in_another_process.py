@@ -88,7 +88,6 @@ async def test_after_the_service_is_killed_the_next_one_resumes_the_run(there: S
     await there.sees_mark(steered, ENVELOPE)
     there.board.choose(None)
     await there.replicas.each[0].kill()
-    await there.tests.left.wait()
     there.model.reply(silent, text("I do not know."))
     await there.start(there.replicas.each[0])
     await silent.reached.wait()

@@ -38,7 +38,7 @@ class ConnectorCalls:
     def __init__(self, send: Callable[[pb.ExecutionEvent], None]) -> None:
         self._send = send
         self._numbers = count(1)
-        self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._progress: set[int] = set()
         self._is_closed = False
 
@@ -57,7 +57,7 @@ class ConnectorCalls:
         for number in tuple(self._replies):
             self.on_reply(pb.Reply(number=number, unavailable=_GONE))
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function of the connector; cancelling the caller cancels the call there.
 
         Raises:
@@ -67,7 +67,8 @@ class ConnectorCalls:
         number = next(self._numbers)
         if name == PROGRESS:
             self._progress.add(number)
-        reply = self._replies[number] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._replies[number] = reply
         self._send(pb.ExecutionEvent(call=pb.Call(number=number, name=name, arguments=to_json(arguments))))
         try:
             return await reply
@@ -107,7 +108,7 @@ class RemotePeople:
         self._calls = calls
         self.owner = owner
         self.unbegun = frozenset(unbegun)
-        self._answering: set[asyncio.Task[Mapping[str, Any]]] = set()
+        self._answering: set[asyncio.Task[dict[str, Any]]] = set()
 
     async def ask(self, request: PersonRequest) -> PersonAnswer:
         """Ask, and return the answer once it is stored."""

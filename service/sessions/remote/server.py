@@ -165,9 +165,8 @@ class SessionServer(SessionServiceServicer):
             if self._host.streams.get(stream.key) is stream:
                 del self._host.streams[stream.key]
             reading.cancel()
-            if stream.task is not None:
-                stream.task.cancel()
             stream.calls.close()
+            self._give_up(stream)
             await asyncio.wait((reading,))
 
     async def _run_alone(self, start: pb.Start, session: pb.Session, context: Any) -> pb.RunResult:
@@ -177,6 +176,13 @@ class SessionServer(SessionServiceServicer):
             await asyncio.wait((stream.task,))
             return pb.RunResult(answer=await self._answer(stream, context))
         finally:
+            self._give_up(stream)
+
+    def _give_up(self, stream: _Stream) -> None:
+        """Suspend the run of a stream that has ended, so that running tools may finish before the next owner comes."""
+        if stream.task is None or stream.task.done():
+            return
+        if not self._sessions.suspend(stream.key.agent_id, stream.key.conversation_id):
             stream.task.cancel()
 
     async def _begin(self, start: pb.Start, session: pb.Session, context: Any, *, is_alone: bool = False) -> _Stream:
