@@ -64,7 +64,7 @@ class SessionsConfig(Section):
     @model_validator(mode="after")
     def _has_both(self) -> Self:
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("needs `certificate` and `key`, or none of them")
+            raise ValueError("needs both `certificate` and `key`, or neither")
         return self
 
     @property
@@ -112,9 +112,9 @@ class SessionsConfig(Section):
         address = address_of(self.listen)
         if self.certificate is None and not self.unencrypted and not _is_loopback(address.host):
             raise ConfigError(
-                f"sessions.listen: other machines reach {self.listen}, and without TLS whoever reaches it can run the "
-                "agents. Set `certificate`, `key` and `authority`, or listen on 127.0.0.1; in a network that only the "
-                "service reaches, `unencrypted: true` or `--unencrypted` allows it."
+                f"sessions.listen: other machines reach {self.listen}, and without TLS any program that reaches it can "
+                "run the agents. Set `certificate`, `key` and `authority`, or listen on 127.0.0.1; in a network that "
+                "only the service reaches, `unencrypted: true` or `--unencrypted` allows it."
             )
         return address
 

@@ -212,7 +212,7 @@ class GrpcSessionManager:
             del self._runs[key]
 
     async def _next(self, key: Key, start: pb.Start, run: RemoteRun, fence: int | None) -> pb.Start:
-        """Return how the run begins again: the log tells what it has read.
+        """Return how the run begins again, by the ids in the log.
 
         Raises:
             RunFailed: the log does not have the run.

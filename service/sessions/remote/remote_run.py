@@ -1,4 +1,4 @@
-"""One run in another process, as the connector sees it: its stream, and a mirror of what the run was given."""
+"""One run in another process, as the connector sees it: its stream, and a mirror of its injection queue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FAILED = "It failed; the log of the service has the reason."
 
 
 class RemoteRun:
-    """A run that goes on while its process is exchanged.
+    """A run that continues when its process is replaced.
 
     Args:
         host: the functions that sessions may call.
@@ -76,7 +76,7 @@ class RemoteRun:
         # The names of the sub-agents at work, by id.
         self._agents: dict[str, str] = {}
 
-    # What the connector asks of the run.
+    # Requests of the connector.
 
     def inject(self, sent: pb.Message) -> bool:
         """Inject a message. Returns False if the run accepts none now.

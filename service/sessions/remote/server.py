@@ -50,7 +50,7 @@ class RemoteHost:
 
 
 class _Stream:
-    """One stream: a run, what the connector sends to it, and the events that it gets."""
+    """One stream: a run, its inputs from the connector, and its events."""
 
     def __init__(self, key: Key, fence: int | None) -> None:
         self.key = key
@@ -64,7 +64,7 @@ class _Stream:
         self.is_interrupted = False
 
     async def progress(self, event: str, data: dict[str, Any]) -> None:
-        """Report progress, but not that this process suspends the run: for the connector, it goes on."""
+        """Report progress, but not that this process suspends the run: for the connector, it continues."""
         if event == "complete" and data.get("status") == "suspended" and not self._is_asked_to_suspend:
             self.is_interrupted = True
         else:

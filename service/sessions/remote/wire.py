@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Prompts contain what people forward, and events the texts of models and the input of tools.
+# Prompts contain forwarded messages, and events contain texts of models and input of tools.
 _MOST_BYTES = 64 * 1024 * 1024
 # A dead peer, such as a machine without power, is noticed after the sum of both.
 _PING_EVERY_MS, _PING_WITHIN_MS = 5_000, 5_000
@@ -33,7 +33,7 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", _PING_EVERY_MS // 2),
 )
 _REFUSED = "The process of this agent refuses the message. The operator of this bot can find the reason in its log."
-# What a call ends with if the process ends, or is not there.
+# The status of a call if the process ends, or is not there.
 _GONE = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
