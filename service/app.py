@@ -221,9 +221,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     observer: Observer | None,
     record: Callable[..., None],
     names: list[str],
-) -> AsyncIterator[
-    tuple[Sessions, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords, StoredWorkers]
-]:
+) -> AsyncIterator[tuple[Sessions, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords, StoredWorkers]]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
 
     `names` are those of the instances; they may change.

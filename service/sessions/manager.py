@@ -215,9 +215,9 @@ class InProcessSessionManager:
         offer = self._capability(instance_name, conversation_id, "orchestrator.inject_message")
         if offer is None:
             return False
-        injection = Injection(prompt, message_id, _author(author), files, written_s, _talk(talk))
         children: ChildSessions | None = self._capability(instance_name, conversation_id, CHILDREN)
         try:
+            injection = Injection(prompt, message_id, _author(author), files, written_s, _talk(talk))
             if children is None or not children.inject(injection):
                 offer(injection)
         except RunFinished:

@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
+import pytest
+
 AMPLIFIER_SLACK = str(Path(sys.executable).parent / "amplifier-slack")
 _URL = re.compile(r"http://127\.0\.0\.1:\d+/")
 # The environment of the tests must not affect the service.
@@ -192,6 +194,10 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
     return {**inherited, "PYTHONUNBUFFERED": "1", **env}
 
 
+# Runs a test with the agents in the process of the service, and with those in another one.
+BOTH_PLACES = pytest.mark.parametrize("agents_in", ["service", "another process"], indirect=True)
+
+
 def remote_sessions() -> bool:
     """Return whether tests let the agents of each service run in a process of their own: with `SESSIONS=grpc`."""
     return os.environ.get("SESSIONS") == "grpc"
@@ -218,7 +224,7 @@ async def serving_with_agents(env: Mapping[str, str], *arguments: str) -> AsyncI
         serving({**env, "AMPLIFIER_SLACK_SESSIONS": url}, *arguments) as service,
     ):
         service.lines.extend(sessions.lines)
-        sessions.lines = service.lines
+        sessions.lines, sessions._heard = service.lines, service._heard
         yield service
 
 
