@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from service_process import Serving, serving
+from service_process import Serving, free_address, serving
 
 READY = "service.ready"
 _READY_WITHIN_S = 60.0
@@ -117,9 +117,16 @@ class Replicas:
     sessions: Replica | None = None
 
     @classmethod
-    def of(cls, count: int, env: Mapping[str, str], config: Path) -> Self:
-        """Replicas that are not started yet."""
-        return cls(tuple(Replica(f"replica-{name}", env, config) for name in "abcd"[:count]), config.parent)
+    def of(cls, count: int, env: Mapping[str, str], config: Path, *, remote: bool = False) -> Self:
+        """Replicas that are not started yet; `remote`: with a process for their agents."""
+        sessions = None
+        if remote:
+            address = free_address()
+            command = ("sessions", "serve", "--listen", address)
+            sessions = Replica("sessions", env, config, command, "sessions.ready")
+            env = {**env, "AMPLIFIER_SLACK_SESSIONS": f"grpc://{address}"}
+        each = tuple(Replica(f"replica-{name}", env, config) for name in "abcd"[:count])
+        return cls(each, config.parent, sessions)
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,15 +134,15 @@ class Replicas:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(replica.close() for replica in self._all))
+        await asyncio.gather(*(replica.close() for replica in self.all))
         self.write_logs()
 
     @property
-    def _all(self) -> tuple[Replica, ...]:
+    def all(self) -> tuple[Replica, ...]:
         return self.each if self.sessions is None else (*self.each, self.sessions)
 
     def write_logs(self) -> None:
-        for replica in self._all:
+        for replica in self.all:
             (self.folder / f"{replica.name}.log").write_text(replica.log)
 
     def lines_about(self, *words: str) -> list[str]:

@@ -13,7 +13,7 @@ from anthropic_server import AnthropicServer
 from redis_server import RedisServer, redis_server
 from replicas import Replica, Replicas
 from router import RoutedConnection, Router
-from service_process import free_address, remote_sessions
+from service_process import remote_sessions
 from slack_environment import Hold, SlackEnvironment
 from tool_gate import GATED_TOOL, ToolGate
 
@@ -126,15 +126,8 @@ async def scenario(
         written = ", ".join(f"{name}: {str(value).lower()}" for name, value in gates.items())
         config = folder / "agents.yaml"
         config.write_text(_CONFIG.format(tool=GATED_TOOL, gates=f"{{{written}}}", folder=folder))
-        sessions = None
-        if remote_sessions() if remote is None else remote:
-            address = free_address()
-            command = ("sessions", "serve", "--listen", address)
-            sessions = Replica("sessions", dict(env), config, command, "sessions.ready")
-            env["AMPLIFIER_SLACK_SESSIONS"] = f"grpc://{address}"
-        there = Replicas.of(replicas, env, config)
-        there.sessions = sessions
-        await stack.enter_async_context(there)
+        is_remote = remote_sessions() if remote is None else remote
+        there = await stack.enter_async_context(Replicas.of(replicas, env, config, remote=is_remote))
         yield Scenario(stage, board, model, tests, set_up, there, redis)
 
 

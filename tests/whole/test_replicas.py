@@ -121,8 +121,19 @@ async def test_a_run_that_begins_during_an_outage_of_the_store_waits_for_its_end
             close_within_s=40,
         ),
         Trial(1, 12, 8, replicas=1, pace_s=1.0, harm_s=1.0, harms=("kill", "kill", "terminate"), close_within_s=40),
+        Trial(
+            1,
+            12,
+            9,
+            replicas=1,
+            pace_s=1.0,
+            harm_s=1.0,
+            harms=("agents", "kill", "agents", "terminate"),
+            close_within_s=40,
+            remote=True,
+        ),
     ],
-    ids=["two replicas over Redis", "one process over SQLite"],
+    ids=["two replicas over Redis", "one process over SQLite", "agents in a process of their own"],
 )
 @pytest.mark.timeout(120)
 async def test_every_message_of_many_people_is_answered_once_and_in_order_whatever_fails(trial, tmp_path):

@@ -19,6 +19,7 @@ from service.sessions.mount_plan import keeps_log
 from service.sessions.remote import sessions_pb2 as pb
 from service.sessions.remote.credentials import channel_credentials
 from service.sessions.remote.remote_run import RemoteRun
+from service.sessions.remote.replies import serve_host
 from service.sessions.remote.sessions_pb2_grpc import SessionServiceStub
 from service.sessions.remote.wire import OPTIONS, Disconnected, error_of, message, session_of
 from service.sessions.user_errors import connector_errors
@@ -70,6 +71,7 @@ class GrpcSessionManager:
         self._delivered_ids = DeliveredIds(store)
         self._runs: dict[Key, RemoteRun] = {}
         self._channel: grpc.aio.Channel
+        self._attaching: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
         self._channel = (
@@ -78,10 +80,34 @@ class GrpcSessionManager:
             else grpc.aio.secure_channel(self._address, self._credentials, _CHANNEL_OPTIONS)
         )
         self._stub = SessionServiceStub(self._channel)
+        self._attaching = asyncio.create_task(self._stay_attached())
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._attaching.cancel()
+        await asyncio.wait((self._attaching,))
         await self._channel.close(_CLOSED_WITHIN_S)
+
+    async def _stay_attached(self) -> None:
+        """Answer the calls of sessions that have no run, and log whether their process is there."""
+        failures = 0
+
+        def on_attached() -> None:
+            nonlocal failures
+            failures = 0
+            log.info("sessions.connected", address=self._address)
+
+        while True:
+            try:
+                await serve_host(self._host, self._stub.Attach(), on_attached)
+            except grpc.aio.AioRpcError as e:
+                error = f"{e.code().name}: {e.details()}"
+            else:
+                error = "the process ends"
+            failures += 1
+            if failures == 1:
+                log.warning("sessions.unreachable", address=self._address, error=error)
+            await asyncio.sleep(_BACKOFF.delay_s(failures))
 
     def configure(self, instances: Mapping[str, InstanceConfig], _secrets: tuple[str, ...]) -> None:
         """Replace the instances. The other process reads its configuration itself."""

@@ -13,14 +13,14 @@ import grpc.aio
 import structlog
 from pydantic import TypeAdapter
 
-from connector.protocols import LeaseLost, PersonRequest, QueueFull, Refused
+from connector.protocols import PersonRequest, QueueFull, Refused
 from orchestrator_interactive import Injection
 from orchestrator_interactive.kernel.cancellation import CancellationToken
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
-from orchestrator_interactive.storage.errors import StoreError
 from service.sessions.remote import sessions_pb2 as pb
 from service.sessions.remote.calls import PROGRESS
-from service.sessions.remote.wire import Disconnected, error_of, to_json
+from service.sessions.remote.replies import Replies, call_host, write_inputs
+from service.sessions.remote.wire import Disconnected, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -28,16 +28,13 @@ if TYPE_CHECKING:
     from connector.protocols import People, ProgressCallback
     from orchestrator_interactive.interactions.records import Key
     from service.sessions.host import SessionHost
-
-    Stream = grpc.aio.StreamStreamCall[pb.ExecuteInput, pb.ExecutionEvent]
+    from service.sessions.remote.replies import Stream
 
 log = structlog.get_logger(__name__)
 
 # A receipt that takes longer counts as "too late": the connector then sends a correction.
 _RECEIPT_WITHIN_S = 5.0
 _REQUEST = TypeAdapter(PersonRequest)
-_UNKNOWN = "There is no function {!r}."
-_FAILED = "It failed; the log of the service has the reason."
 
 
 class RemoteRun:
@@ -72,7 +69,7 @@ class RemoteRun:
         self._inputs: asyncio.Queue[pb.ExecuteInput] | None = None
         self._numbers = count(1)
         self._receipts: dict[int, asyncio.Future[pb.Receipt]] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._replies = Replies(self._result, self._send)
         # The names of the sub-agents at work, by id.
         self._agents: dict[str, str] = {}
 
@@ -167,7 +164,7 @@ class RemoteRun:
         progress: asyncio.Queue[pb.Call] = asyncio.Queue()
         reporting = asyncio.create_task(self._report_in_order(progress))
         stream = connect()
-        writing = asyncio.create_task(_write(stream, inputs))
+        writing = asyncio.create_task(write_inputs(stream, inputs))
         try:
             async for event in stream:
                 self.has_answered = True
@@ -181,7 +178,7 @@ class RemoteRun:
         finally:
             self._inputs, self._is_open = None, False
             stream.cancel()
-            ending = [reporting, writing, *self._tasks.values()]
+            ending = [reporting, writing, *self._replies.tasks.values()]
             for task in ending:
                 task.cancel()
             for receipt in self._receipts.values():
@@ -192,12 +189,8 @@ class RemoteRun:
         match event.WhichOneof("kind"):
             case "call" if event.call.name == PROGRESS:
                 progress.put_nowait(event.call)
-            case "call":
-                number = event.call.number
-                task = self._tasks[number] = asyncio.create_task(self._reply(event.call))
-                task.add_done_callback(lambda _: self._tasks.pop(number, None))
-            case "cancel" if (cancelled := self._tasks.get(event.cancel)) is not None:
-                cancelled.cancel()
+            case "call" | "cancel":
+                self._replies.on_event(event)
             case "receipt" if (receipt := self._receipts.get(event.receipt.number)) is not None and not receipt.done():
                 receipt.set_result(event.receipt)
 
@@ -227,19 +220,6 @@ class RemoteRun:
             with ErrorBoundary(log, "progress.failed", progress_event=event):
                 await self._on_progress(event, data)
 
-    async def _reply(self, call: pb.Call) -> None:
-        reply = pb.Reply(number=call.number)
-        try:
-            reply.result = to_json(await self._result(call.name, json.loads(call.arguments)))
-        except ValueError as e:
-            reply.refused = str(e)
-        except (StoreError, LeaseLost) as e:
-            reply.unavailable = str(e)
-        except Exception:  # a tool call's border
-            log.exception("sessions.call_failed", function=call.name, conversation=self._key.conversation_id)
-            reply.unavailable = _FAILED
-        self._send(pb.ExecuteInput(reply=reply))
-
     async def _result(self, name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:
         people = self._people
         match name:
@@ -250,10 +230,7 @@ class RemoteRun:
             case "people.answer_by_message" if people is not None:
                 people.answer_by_message(**arguments)
                 return {}
-            case _ if name in self._host.names:
-                key = type(self._key)(*arguments["key"])
-                return await self._host.call(key, name, arguments["arguments"])
-        raise ValueError(_UNKNOWN.format(name))
+        return await call_host(self._host, name, arguments)
 
     def _send(self, sent: pb.ExecuteInput) -> None:
         if self._inputs is not None:
@@ -320,10 +297,3 @@ class RemoteRun:
         ids = [each for each in self.pending if each in read]
         if ids:
             await self.report("injection:applied", {"ids": ids, "count": len(ids), "messages": []})
-
-
-async def _write(stream: Stream, inputs: asyncio.Queue[pb.ExecuteInput]) -> None:
-    """Write inputs until the stream ends, which its reader notices."""
-    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        while True:
-            await stream.write(await inputs.get())

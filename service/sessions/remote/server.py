@@ -34,19 +34,24 @@ _OTHER_OWNER = "Another process owns the conversation {}."
 class RemoteHost:
     """The functions of the connectors, for the sessions of this process; implements `SessionHost`.
 
-    A session whose conversation has no run uses the stream of another run.
+    A session calls them over the stream of its run; without a run, over that of any connector.
+
+    Attributes:
+        attached: the calls of connectors, and the queues of their events; `None` ends one.
     """
 
     def __init__(self) -> None:
         self.names: Collection[str] = ()
         self.streams: dict[Key, _Stream] = {}
+        self.attached: dict[ConnectorCalls, asyncio.Queue[pb.ExecutionEvent | None]] = {}
 
     async def call(self, key: Key, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Call a function; see the protocol."""
-        stream = self.streams.get(key) or next(iter(self.streams.values()), None)
-        if stream is None:
+        stream = self.streams.get(key)
+        calls = next(reversed(self.attached), None) if stream is None else stream.calls
+        if calls is None:
             raise StoreUnavailable(_NO_CONNECTOR)
-        return await stream.calls.call(name, {"key": [key.conversation_id, key.agent_id], "arguments": arguments})
+        return await calls.call(name, {"key": [key.conversation_id, key.agent_id], "arguments": arguments})
 
 
 class _Stream:
@@ -122,6 +127,8 @@ class SessionServer(SessionServiceServicer):
             _, late = await asyncio.wait(running, timeout=within_s)
             for task in late:
                 task.cancel()
+        for events in self._host.attached.values():
+            events.put_nowait(None)
 
     async def Execute(self, request: pb.ExecuteRequest, context: Any) -> pb.RunResult:  # noqa: N802 - the protocol's name
         """Run a prompt to its end."""
@@ -167,6 +174,25 @@ class SessionServer(SessionServiceServicer):
             reading.cancel()
             stream.calls.close()
             self._give_up(stream)
+            await asyncio.wait((reading,))
+
+    async def Attach(  # noqa: N802
+        self, inputs: AsyncIterator[pb.ExecuteInput], _context: Any
+    ) -> AsyncIterator[pb.ExecutionEvent]:
+        """Call the functions of a connector for sessions without a run, until its stream ends."""
+        events: asyncio.Queue[pb.ExecutionEvent | None] = asyncio.Queue()
+        calls = ConnectorCalls(events.put_nowait)
+        self._host.names = tuple((await anext(inputs, pb.ExecuteInput())).start.functions)
+        self._host.attached[calls] = events
+        reading = asyncio.create_task(_read_replies(calls, inputs))
+        try:
+            yield pb.ExecutionEvent()
+            while (event := await events.get()) is not None:
+                yield event
+        finally:
+            del self._host.attached[calls]
+            reading.cancel()
+            calls.close()
             await asyncio.wait((reading,))
 
     async def _run_alone(self, start: pb.Start, session: pb.Session, context: Any) -> pb.RunResult:
@@ -250,3 +276,9 @@ class SessionServer(SessionServiceServicer):
         except ValueError as e:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))
             raise
+
+
+async def _read_replies(calls: ConnectorCalls, inputs: AsyncIterator[pb.ExecuteInput]) -> None:
+    with suppress(grpc.RpcError):  # the stream is broken, which ends its handler
+        async for sent in inputs:
+            calls.on_reply(sent.reply)

@@ -54,6 +54,11 @@ class SessionServiceStub:
                 request_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredRequest.SerializeToString,
                 response_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredResponse.FromString,
                 _registered_method=True)
+        self.Attach = channel.stream_stream(
+                '/amplifier.sessions.v1.SessionService/Attach',
+                request_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.ExecuteInput.SerializeToString,
+                response_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.ExecutionEvent.FromString,
+                _registered_method=True)
 
 
 class SessionServiceServicer:
@@ -88,6 +93,14 @@ class SessionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Attach(self, request_iterator, context):
+        """Calls functions of the connector for sessions that have no run. The first input is a `start` without a kind; the
+        other ones are replies. The first event is empty.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SessionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -110,6 +123,11 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.Delivered,
                     request_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredRequest.FromString,
                     response_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredResponse.SerializeToString,
+            ),
+            'Attach': grpc.stream_stream_rpc_method_handler(
+                    servicer.Attach,
+                    request_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.ExecuteInput.FromString,
+                    response_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.ExecutionEvent.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -220,6 +238,33 @@ class SessionService:
             '/amplifier.sessions.v1.SessionService/Delivered',
             service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredRequest.SerializeToString,
             service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attach(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/amplifier.sessions.v1.SessionService/Attach',
+            service_dot_sessions_dot_remote_dot_sessions__pb2.ExecuteInput.SerializeToString,
+            service_dot_sessions_dot_remote_dot_sessions__pb2.ExecutionEvent.FromString,
             options,
             channel_credentials,
             insecure,

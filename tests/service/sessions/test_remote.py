@@ -199,7 +199,8 @@ async def test_a_session_calls_functions_of_the_service_and_asks_people(model, s
         assert people.unbegun == frozenset()
         gate.open()
         assert await run == "fine"
-    assert noted == [(HERE, "it is done")]
+        await session.coordinator.get_capability(NOTIFY)("and later")  # no run is active
+    assert noted == [(HERE, "it is done"), (HERE, "and later")]
 
 
 async def test_a_context_without_a_log_is_asked_over_the_wire(model, served):
