@@ -231,8 +231,8 @@ class GrpcSessionManager:
                     log.warning("sessions.disconnected", address=self._address, error=str(e), attempt=failures)
                 if failures == 1:
                     await run.report("disconnected", {})
-                if await run.is_given_up(_BACKOFF.delay_s(failures)):
-                    return await run.emit_given_up()
+                if await run.is_suspended(_BACKOFF.delay_s(failures)):
+                    return ""
                 start = await self._next(key, start, run, fence)
         finally:
             del self._runs[key]

@@ -60,9 +60,7 @@ class RemoteRun:
         # Those of `pending` for which the run has no room.
         self._held: list[str] = []
         self._stop = CancellationToken()
-        self._is_suspended = False
-        # Set when the run is stopped or suspended.
-        self._asked_to_end = asyncio.Event()
+        self._suspended = asyncio.Event()
         # The run accepts injections.
         self._is_open = False
         # `None`: no process is connected.
@@ -129,16 +127,14 @@ class RemoteRun:
         has_changed = self._stop.request_immediate() if immediate else self._stop.request_graceful()
         if has_changed:
             self._send(pb.ExecuteInput(stop=pb.Stop(immediate=immediate)))
-            self._asked_to_end.set()
         return has_changed
 
     def suspend(self) -> bool:
         """Suspend the run at its next turn boundary. Return whether this changed its state."""
-        if self._is_suspended:
+        if self._suspended.is_set():
             return False
-        self._is_suspended = True
+        self._suspended.set()
         self._send(pb.ExecuteInput(suspend=pb.Suspend()))
-        self._asked_to_end.set()
         return True
 
     # Its stream.
@@ -157,7 +153,7 @@ class RemoteRun:
         start.functions[:] = sorted(self._host.names)
         inputs = self._inputs = asyncio.Queue()
         self._send(pb.ExecuteInput(start=start))
-        if self._is_suspended:
+        if self._suspended.is_set():
             self._send(pb.ExecuteInput(suspend=pb.Suspend()))
         if self._stop.is_cancelled:
             self._send(pb.ExecuteInput(stop=pb.Stop(immediate=self._stop.is_immediate)))
@@ -273,24 +269,17 @@ class RemoteRun:
 
     # Without a process.
 
-    async def is_given_up(self, delay_s: float) -> bool:
-        """Wait before the next attempt. Return whether the run ends here: it is suspended, or stopped immediately."""
-        if not self._is_given_up:
-            self._asked_to_end.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(delay_s):
-                    await self._asked_to_end.wait()
-        return self._is_given_up
+    async def is_suspended(self, delay_s: float) -> bool:
+        """Wait before the next attempt. Return whether the run is suspended: then its next owner resumes it.
 
-    @property
-    def _is_given_up(self) -> bool:
-        return self._is_suspended or self._stop.is_immediate
-
-    async def emit_given_up(self) -> str:
-        """Report the end of a run that no process has; return its answer, which is blank."""
-        status = "suspended" if self._is_suspended else "cancelled"
-        await self.report("complete", {"iterations": 0, "status": status, "waiting": len(self.pending)})
-        return ""
+        A stop waits for the process: the log may have text that is not shown yet.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._suspended.wait()
+        if self._suspended.is_set():
+            await self.report("complete", {"iterations": 0, "status": "suspended", "waiting": len(self.pending)})
+        return self._suspended.is_set()
 
     async def note_delivered(self, read: Collection[str]) -> None:
         """Report the pending injections that the log has; the others are offered again."""
