@@ -6,7 +6,7 @@ RUN := .venv/bin/python -m
 # Tests wait more than they compute; those that take long begin first.
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: play test simulate check format bench sbom lock clean moved
+.PHONY: play test simulate check format bench sbom proto lock clean moved
 
 play: .venv/runtime.done
 	@$(RUN) amplifier_slack play --port $(PORT) --folder workspaces/play
@@ -34,6 +34,9 @@ bench: .venv/bench.done
 
 sbom: .venv/runtime.done
 	@deploy/setup.sh sbom
+
+proto: .venv/dev.done
+	$(RUN) grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. service/sessions/remote/sessions.proto
 
 lock: .venv/dev.done
 	deploy/setup.sh lock

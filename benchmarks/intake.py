@@ -80,11 +80,11 @@ class BusySessions:
         del instance_name, conversation_id, prompt, more
         return True
 
-    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
         del instance_name, conversation_id, message_id, text
         return True
 
-    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+    async def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         del instance_name, conversation_id, message_id
         return True
 

@@ -458,8 +458,9 @@ class People(Protocol):
     def answer_by_message(self, request_id: str) -> None:
         """Answer a request that takes text: the agent reads the answer as a message."""
 
-    def is_waiting(self, request_id: str) -> bool:
-        """Return whether the subject of a request has certainly not begun."""
+    @property
+    def unbegun(self) -> frozenset[str]:
+        """The ids of the requests whose subjects have certainly not begun."""
 
     async def start(self, request_id: str, digest: str) -> str | None:
         """Record that the subject of a request begins now, for good.
@@ -526,6 +527,7 @@ class SessionManager(Protocol):
       texts with the same numbers
     - `resumed`: the run resumes. `tools` are its calls of unknown outcome, interrupted by the death of a process, each
       with `id`, `label` and `outcome`; `unknown` are their labels
+    - `disconnected`: the process of the session is gone; the run resumes once one is back
     - reasons for a delay: `retrying` (`reason`: rate_limit, unavailable, timeout; `delay_s`, `attempt`,
       `max_attempts`), `fallback` (`to`: another provider), `compacting`
     - `complete`: `status` (success, incomplete, cancelled, suspended, error); `part`, the number of the answer among
@@ -606,18 +608,22 @@ class SessionManager(Protocol):
 
         `written_s` is when its author wrote it, in seconds since the epoch: the loop reads messages in this order.
         `talk` is read right before the message, delivered in one step with it, and withdrawn with it. A note reports an
-        event; it has no author.
+        event; it has no author. An accepted message may stay undelivered: see `delivered`.
 
         Raises:
             Refused: the message is never accepted.
             QueueFull: the message is not accepted now.
         """
 
-    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
-        """Replace the text of a pending injection. Returns False if it is delivered or unknown."""
+    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+        """Replace the text of a pending injection. Returns False if it is, or may be, delivered, or if it is unknown.
 
-    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
-        """Withdraw a pending injection. Returns False if it is delivered or unknown."""
+        Raises:
+            Refused: the text is never accepted.
+        """
+
+    async def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+        """Withdraw a pending injection. Returns False as in `edit`."""
 
     def stop(self, instance_name: str, conversation_id: str, *, immediate: bool = False, agent: str = "") -> bool:
         """Stop the active run, if any, or only its sub-agents with this name or id.

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import signal
 import socket
-import sys
-import threading
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
@@ -28,6 +24,7 @@ from service.administration.retention import Retention
 from service.config.config import store_of
 from service.config.config_errors import ConfigError
 from service.config.credentials import secrets, slack_access
+from service.config.sessions import require_grpc
 from service.config.slack import command_of, pairs_of
 from service.logging import configure_logging
 from service.notes import Notes
@@ -40,12 +37,12 @@ from service.sessions.personal import StoredPersonalRecords
 from service.sessions.preflight import preflight
 from service.sessions.workers import StoredWorkers
 from service.sessions.workspaces import Workspaces
+from service.signals import on_hangup, until_signalled
 from service.store import open_budget, open_log_store, open_run_store
 from service.store.maintenance import expiring, lines, places, watching_disks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from types import FrameType
+    from collections.abc import AsyncIterator, Callable
 
     from connector import SlackCredentials
     from connector.app import Connection
@@ -54,9 +51,10 @@ if TYPE_CHECKING:
     from service.administration.reload import ConfigChange, ConfigFile
     from service.config.config import Environment, ServiceConfig
     from service.observe import Observation
+    from service.sessions.remote.client import GrpcSessionManager
     from service.store.base import RunStore, SharedBudget
 
-    Handler = Callable[[int, FrameType | None], object] | int | None
+    Sessions = InProcessSessionManager | GrpcSessionManager
 
 log = structlog.get_logger(__name__)
 
@@ -66,15 +64,8 @@ _AFTER_RUNS_S = 2.0
 _CLOSED_WITHIN_S = 0.3
 # A process stops taking over conversations when it owns this many more than its limit of concurrent runs.
 _OWNED_BESIDE_RUNS = 300
-# Handlers for a signal that comes a second time: terminate immediately.
-_AT_ONCE: Mapping[signal.Signals, Handler] = {
-    signal.SIGINT: signal.default_int_handler,
-    signal.SIGTERM: signal.SIG_DFL,
-}
 # Most characters of the machine's name in the name of a process.
 _MACHINE_CHARS = 40
-# Python's interpreter shutdown takes a moment even if the grace is shorter.
-_SHORTEST_GRACE_S = 0.5
 
 
 async def serve(config: ServiceConfig, environment: Environment, file: ConfigFile) -> None:
@@ -94,8 +85,8 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
     url = store_of(config, environment)
     grace_s = config.shutdown_grace_s
     async with (
-        _until_signalled(max(grace_s, _SHORTEST_GRACE_S)) as ended,
-        _on_hangup() as reload_asked,
+        until_signalled(grace_s) as ended,
+        on_hangup() as reload_asked,
         observing(
             observe,
             names,
@@ -148,7 +139,7 @@ class _LiveParts:
     """The parts of a running service that a reload changes; `hidden` are all secrets so far."""
 
     environment: Environment
-    sessions: InProcessSessionManager
+    sessions: Sessions
     names: list[str]
     retention: Retention
     connection: Connection
@@ -230,9 +221,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     observer: Observer | None,
     record: Callable[..., None],
     names: list[str],
-) -> AsyncIterator[
-    tuple[InProcessSessionManager, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords, StoredWorkers]
-]:
+) -> AsyncIterator[tuple[Sessions, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords, StoredWorkers]]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
 
     `names` are those of the instances; they may change.
@@ -244,27 +233,57 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
         watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
         expiring(store, logs, retention := Retention(config.retention, store, logs, workspaces, record)),
         StoredRuns(store, owner, config.lease_s, retry, _boottime_s, most_owned, observer) as runs,
-        InProcessSessionManager(
-            config.instances,
-            environment.default_provider,
+        _sessions(
+            config,
+            environment,
             workspaces,
             retrying(logs, retry),
-            config.idle_evict_s,
-            secrets=secrets(environment, config),
-            anthropic_api_key=environment.anthropic_key,
-            host=LocalHost(
+            LocalHost(
                 {
                     NOTIFY: (notes := Notes(runs.admit, names)).of_session,
                     **(workers := StoredWorkers(store, retry, runs)).functions,
                 }
             ),
-            observe=observation.sessions,
-            rules=(rules := AlwaysRules(store, retry)),
+            observation,
+            rules := AlwaysRules(store, retry),
         ) as sessions,
     ):
         observation.health.store = store
         with notes.offered():
             yield sessions, runs, budget, retention, StoredPersonalRecords(store, retry, rules, record), workers
+
+
+def _sessions(  # noqa: PLR0913, PLR0917 - the parts of a service
+    config: ServiceConfig,
+    environment: Environment,
+    workspaces: Workspaces,
+    logs: LogStore,
+    host: LocalHost,
+    observation: Observation,
+    rules: AlwaysRules,
+) -> Sessions:
+    """Create the sessions, in this process or in another one.
+
+    Raises:
+        ConfigError: gRPC is not installed, or a certificate cannot be used.
+    """
+    if config.sessions.is_remote:
+        require_grpc()
+        from service.sessions.remote.client import connected_sessions  # noqa: PLC0415 - most services do not need gRPC
+
+        return connected_sessions(config.sessions, config.instances, logs, host)
+    return InProcessSessionManager(
+        config.instances,
+        environment.default_provider,
+        workspaces,
+        logs,
+        config.idle_evict_s,
+        secrets=secrets(environment, config),
+        anthropic_api_key=environment.anthropic_key,
+        host=host,
+        observe=observation.sessions,
+        rules=rules,
+    )
 
 
 def _owner() -> str:
@@ -299,74 +318,3 @@ async def _stores(url: str) -> AsyncIterator[tuple[RunStore, LogStore, SharedBud
                 await asyncio.gather(*(store.aclose() for store in (runs, logs, budget) if store is not None))
         except TimeoutError:
             log.warning("store.not_closed")
-
-
-@asynccontextmanager
-async def _until_signalled(ends_within_s: float) -> AsyncIterator[asyncio.Event]:
-    """Yield an event that SIGINT and SIGTERM set. If the body does not wait for it yet, cancel the body.
-
-    The same signal a second time terminates the process immediately. A process that is still alive `ends_within_s`
-    after the first signal is killed.
-    """
-    ended, loop, body = _Ended(), asyncio.get_running_loop(), asyncio.current_task()
-
-    def end() -> None:
-        ended.set()
-        if not ended.awaited and body is not None:
-            body.cancel()
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        # Only this one: Ctrl-C also reaches a parent, whose SIGTERM may be pending already.
-        _install({signal.Signals(number): _AT_ONCE[signal.Signals(number)]})
-        last_resort = threading.Timer(ends_within_s, _kill)
-        last_resort.daemon = True
-        last_resort.start()
-        loop.call_soon_threadsafe(end)
-
-    # The event loop's signal handlers would not run while a tool blocks the loop.
-    before = _install(dict.fromkeys(_AT_ONCE, on_signal))
-    try:
-        yield ended
-    except asyncio.CancelledError:
-        if not ended.is_set():
-            raise
-        log.info("service.stopped_at_start")
-    finally:
-        if not ended.is_set():
-            _install(before)
-
-
-@asynccontextmanager
-async def _on_hangup() -> AsyncIterator[asyncio.Event]:
-    """Yield an event that SIGHUP sets, unless it reports that the terminal was closed: then end the service."""
-    event, loop, has_terminal = asyncio.Event(), asyncio.get_running_loop(), sys.stderr.isatty()
-
-    def on_signal() -> None:
-        if has_terminal and not sys.stderr.isatty():
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            event.set()
-
-    loop.add_signal_handler(signal.SIGHUP, on_signal)
-    try:
-        yield event
-    finally:
-        loop.remove_signal_handler(signal.SIGHUP)
-
-
-def _install(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Handler]:
-    """Install signal handlers and return the previous ones."""
-    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
-
-
-def _kill() -> None:
-    log.critical("service.killed")
-    os._exit(1)
-
-
-class _Ended(asyncio.Event):
-    awaited = False
-
-    async def wait(self) -> Literal[True]:
-        self.awaited = True
-        return await super().wait()

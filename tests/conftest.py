@@ -51,6 +51,13 @@ def _rank(item: pytest.Item) -> int:
     return _LONG.index(folder) if folder in _LONG else len(_LONG)
 
 
+@pytest.fixture
+def agents_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of the agents of each service that the test starts; the mark `BOTH_PLACES` has both."""
+    if getattr(request, "param", "service") != "service":
+        monkeypatch.setenv("SESSIONS", "grpc")
+
+
 @pytest.fixture(scope="session")
 def chromium_address() -> Iterator[str]:
     """The Chromium of all browser tests of this process."""

@@ -43,7 +43,7 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
         await (_report_late(state, entry, correction) if await _is_latest(state, edit) else state.close(entry))
         return
     edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
-    if target.id in inbox.given and (run is None or not run.edit(edited)):
+    if target.id in inbox.given and (run is None or not await run.edit(edited)):
         # After a takeover, not every edit is known here: compare with Slack.
         was_taken_over = run is not None and run.record.was_taken_over
         if was_taken_over and not await _is_latest(state, edit):
@@ -224,7 +224,7 @@ def _message_id(state: ConversationState, stop: StopRequest) -> str:
 async def _leaves(state: ConversationState, target: PendingMessage) -> bool:
     """Take a pending message back from the loop, if the loop has it. Returns False if the model has read it."""
     run = state.run
-    if target.id not in state.inbox.given or run is None or run.steering.withdraw(target.id):
+    if target.id not in state.inbox.given or run is None or await run.steering.withdraw(target.id):
         return True
     return run.is_over and target.id != run.first.id and not await state.delivered(target.instance, {target.id})
 

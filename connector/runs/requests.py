@@ -227,10 +227,11 @@ class Requests:
             if record.request.id == request_id and record.request.takes_text:
                 self._background.spawn(self._store(record.key, PersonAnswer("message")))
 
-    def is_waiting(self, request_id: str) -> bool:
-        """Return whether the subject of a request has certainly not begun."""
-        found = [each for each in self._record().requests.values() if each.request.id == request_id]
-        return bool(found) and not any(each.has_begun for each in found)
+    @property
+    def unbegun(self) -> frozenset[str]:
+        """The ids of the requests whose subjects have certainly not begun."""
+        found = self._record().requests.values()
+        return frozenset(each.request.id for each in found) - {each.request.id for each in found if each.has_begun}
 
     async def start(self, request_id: str, digest: str) -> str | None:
         """Record that the subject of a request begins now, for good; see `connector.protocols.People`."""

@@ -38,7 +38,7 @@ _RENEW_SESSION_S = 45 * 60.0
 # The key of a status message is the run id, this suffix, and the ts of the message that it replaces, if any.
 STATUS_KEY = ":status"
 # Events that show that a resumed run is working. A run whose log was complete only ends.
-_AT_WORK = frozenset({"waiting", "thinking", "tool:start", "retrying", "fallback", "compacting"})
+_AT_WORK = frozenset({"waiting", "thinking", "tool:start", "retrying", "fallback", "compacting", "disconnected"})
 
 
 async def remove_status(client: SlackClient, channel: str, ts: str, run: str = "") -> None:

@@ -224,7 +224,7 @@ class SlackRun:
         self._suspend_loop()
         self._stop_loop()
 
-    def edit(self, inbound: PendingMessage) -> bool:
+    async def edit(self, inbound: PendingMessage) -> bool:
         """Replace the message with the same id. Returns False if it is delivered."""
         if inbound.id == self.first.id:
             if self._has_begun:
@@ -232,7 +232,7 @@ class SlackRun:
             self.record = replace(self.record, first=inbound)
             return True
         try:
-            return self._sessions.edit(*self._key, inbound.id, self._background.users.with_ids(inbound.prompt))
+            return await self._sessions.edit(*self._key, inbound.id, self._background.users.with_ids(inbound.prompt))
         except Refused:
             return False
 

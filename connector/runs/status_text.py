@@ -163,6 +163,10 @@ class Activity:
             case "injection:applied":
                 self._injected = _Note("Incorporating your input…")
                 self._read += len(data.get("ids", ()))
+            case "disconnected":
+                self._tools.clear()
+                self._agents.clear()
+                self._trouble = _Note("Waiting for the process of the agent…")
             case "retrying" | "fallback" | "compacting":
                 self._trouble = _Note(_trouble(event, data))
                 self._retries += event == "retrying"

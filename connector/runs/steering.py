@@ -147,9 +147,9 @@ class Steering:
         notice = service_post(f"refused:{inbound.id}", texts.refused(inbound.prompt, why))
         await self._outbox.add(*notice, closed={inbound.seq: "refused"})
 
-    def withdraw(self, message_id: str) -> bool:
+    async def withdraw(self, message_id: str) -> bool:
         """Withdraw a message given to the loop. Returns False if it is delivered."""
-        is_withdrawn = self._sessions.withdraw(*self._key, message_id)
+        is_withdrawn = await self._sessions.withdraw(*self._key, message_id)
         if is_withdrawn:
             self._reader.give_up(message_id)
         return is_withdrawn

@@ -23,6 +23,7 @@ from service.config.config_errors import ConfigError, sentence
 from service.config.observe import ObserveConfig
 from service.config.references import References
 from service.config.section import Section
+from service.config.sessions import SessionsConfig
 from service.config.slack import ChannelId, SlackConfig, SuggestedPrompts
 
 if TYPE_CHECKING:
@@ -307,6 +308,7 @@ class ServiceConfig(Section):
         retention: when old conversations are deleted.
         audit: file of the audit log. Default: none.
         observe: metrics and health over HTTP, and traces.
+        sessions: agents in another process.
         idle_evict_s: time that an idle agent session stays in memory.
         shutdown_grace_s: time limit of a shutdown; most of it is for runs to reach a turn boundary.
         shutdown_tools_s: time for running tools after SIGTERM. Default: `shutdown_grace_s` less 4 s.
@@ -326,6 +328,7 @@ class ServiceConfig(Section):
     retention: RetentionConfig = RetentionConfig()
     audit: Path | None = None
     observe: ObserveConfig = ObserveConfig()
+    sessions: SessionsConfig = SessionsConfig()
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
     shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -365,6 +368,7 @@ class Environment(Section):
     anthropic_api_key: SecretStr | None = None
     amplifier_slack_store: SecretStr | None = None
     amplifier_slack_observe: str | None = None
+    amplifier_slack_sessions: str | None = None
 
     @property
     def anthropic_key(self) -> str:
@@ -488,7 +492,8 @@ def _anchored(config: ServiceConfig, folder: Path) -> ServiceConfig:
     store = SecretStr(store_url("store", config.store, folder))
     audit = config.audit and _path("audit", config.audit, folder)
     workspace = config.workspace.model_copy(update={"root": root, "template": template})
-    return config.model_copy(update={"workspace": workspace, "store": store, "audit": audit})
+    sessions = config.sessions.at(folder)
+    return config.model_copy(update={"workspace": workspace, "store": store, "audit": audit, "sessions": sessions})
 
 
 def store_url(key: str, given: SecretStr, folder: Path = Path()) -> str:

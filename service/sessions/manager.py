@@ -215,9 +215,9 @@ class InProcessSessionManager:
         offer = self._capability(instance_name, conversation_id, "orchestrator.inject_message")
         if offer is None:
             return False
-        injection = Injection(prompt, message_id, _author(author), files, written_s, _talk(talk))
         children: ChildSessions | None = self._capability(instance_name, conversation_id, CHILDREN)
         try:
+            injection = Injection(prompt, message_id, _author(author), files, written_s, _talk(talk))
             if children is None or not children.inject(injection):
                 offer(injection)
         except RunFinished:
@@ -228,7 +228,7 @@ class InProcessSessionManager:
             raise Refused(str(e)) from e
         return True
 
-    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
         """Replace the text of a pending injection in the running loop. Return whether it was pending.
 
         Raises:
@@ -242,7 +242,7 @@ class InProcessSessionManager:
         except ValueError as e:
             raise Refused(str(e)) from e
 
-    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+    async def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         """Withdraw a pending injection from the running loop. Return whether it was pending."""
         withdraw, children = (
             self._capability(instance_name, conversation_id, each)

@@ -132,7 +132,7 @@ class SessionPeople:
 
     def _is_waiting(self, call_id: str) -> bool:
         people = self._people()
-        return people is not None and people.is_waiting(f"{self._scope}{call_id}")
+        return people is not None and f"{self._scope}{call_id}" in people.unbegun
 
     async def _start_call(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> str | None:
         people = self._people()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def preflight(
     config: ServiceConfig, environment: Environment, more: Iterable[str] = (), *, creates: bool = True
 ) -> None:
-    """Mount every instance once, to report problems at the start and not in a thread.
+    """Mount every instance once that runs in this process, to report problems at the start and not in a thread.
 
     `more` are problems that have been found already. `creates`: create the folder of the workspaces.
 
@@ -41,7 +41,7 @@ async def preflight(
     file = file_of(store_of(config, environment))
     if file is not None and (file.is_dir() or not os.access(nearest(file), os.W_OK)):
         problems.append(f"store: {file} cannot be written. Name a file in a folder that the service may write.")
-    for name, instance in config.instances.items():
+    for name, instance in () if config.sessions.is_remote else config.instances.items():
         with tempfile.TemporaryDirectory() as folder:
             plan = mount_plan(
                 instance,

@@ -35,6 +35,7 @@ CANNOT_RUN = {
 SERVES = {
     "amplifier-slack play": "Ctrl-C ends it",
     "amplifier-slack run": "service.ready",
+    "amplifier-slack sessions serve": "sessions.ready",
     "make play": "Ctrl-C ends it",
     "python -m local_slack -- python -m local_slack.launch": "http://127.0.0.1:",
     "python -m local_slack -- amplifier-slack": "service.ready",

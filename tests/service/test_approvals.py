@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from anthropic_server import Gate, text, tool_call
+from service_process import BOTH_PLACES
 
 from local_slack import SlackRefused
 
@@ -38,7 +39,7 @@ def written(tmp_path):
 
 
 @pytest.fixture
-def serve(environment, model_env, config_file):
+def serve(agents_in, environment, model_env, config_file):
     """Serve the instances of `FILE`, with these options of `hooks-approval`."""
     return lambda options="": environment.serving(
         "--config", str(config_file(FILE.format(options=options))), **model_env
@@ -120,6 +121,7 @@ async def test_the_model_reads_why_a_person_denies_a_call(serve, thread, model, 
         assert await service.ended(signal.SIGTERM) == 0
 
 
+@BOTH_PLACES
 @pytest.mark.parametrize("consent", ["ok", "yes, allow it", "Allow", "approve", "✅", "I approve write_file", "!allow"])
 async def test_no_text_approves_and_messages_are_read_while_a_call_waits(serve, thread, model, written, consent):
     async with serve() as service:
@@ -138,6 +140,7 @@ async def test_no_text_approves_and_messages_are_read_while_a_call_waits(serve, 
         assert await service.ended(signal.SIGTERM) == 0
 
 
+@BOTH_PLACES
 async def test_a_stop_ends_the_wait_and_the_buttons(serve, thread, model, written):
     async with serve() as service:
         model.reply(tool_call("write_file", PLAN))
@@ -164,6 +167,7 @@ async def test_nobody_answers_in_time(serve, thread, model, written):
         assert await service.ended(signal.SIGTERM) == 0
 
 
+@BOTH_PLACES
 async def test_always_allow_makes_a_rule_for_the_conversation(serve, thread, model, written):
     async with serve() as service:
         model.reply(tool_call("write_file", PLAN))
@@ -204,6 +208,7 @@ async def test_two_people_have_to_allow_what_a_rule_names(serve, thread, model, 
         assert await service.ended(signal.SIGTERM) == 0
 
 
+@BOTH_PLACES
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "redeploy"])
 @pytest.mark.parametrize("is_postponed", [False, True], ids=["waiting", "postponed"])
 async def test_an_approval_survives_the_process_and_its_call_runs_once(  # noqa: PLR0917 - fixtures
@@ -233,6 +238,7 @@ async def test_an_approval_survives_the_process_and_its_call_runs_once(  # noqa:
         assert await service.ended(signal.SIGTERM) == 0
 
 
+@BOTH_PLACES
 async def test_a_question_is_answered_by_a_button_or_a_reply_and_survives_a_kill(serve, thread, model):
     async with serve() as service:
         question = {"question": "Which database?", "options": ["Postgres", "SQLite <b>"]}

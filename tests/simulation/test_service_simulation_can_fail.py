@@ -82,7 +82,23 @@ async def begin_at_once(_people, _request_id, _digest):
 
 approves_itself = wrapping(ask=allow)
 stores_no_beginning = wrapping(start=begin_at_once)
-repeats_begun_calls = wrapping(is_waiting=lambda _people, _request_id: True, start=begin_at_once)
+
+
+class Every:
+    def __contains__(self, _request_id):
+        return True
+
+
+def of_all(make):
+    def people(self, key):
+        if found := make(self, key):
+            found.unbegun = Every()
+        return found
+
+    return people
+
+
+repeats_begun_calls = of_all(stores_no_beginning)
 
 
 async def update_no_request(self, channel, ts, compose, slot):

@@ -253,7 +253,7 @@ class FakeSessionManager:
         run.wake()
         return True
 
-    def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
         run = self._active.get((instance_name, conversation_id))
         for place, steer in enumerate(run.injections if run else ()):
             if steer.id == message_id and message_id not in run.read:
@@ -262,7 +262,7 @@ class FakeSessionManager:
                 return True
         return False
 
-    def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
+    async def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         run = self._active.get((instance_name, conversation_id))
         waiting = [
             each for each in (run.injections if run else ()) if each.id == message_id and each.id not in run.read

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from service_process import Serving, serving
+from service_process import Serving, free_address, serving
 
 READY = "service.ready"
 _READY_WITHIN_S = 60.0
@@ -25,6 +25,8 @@ class Replica:
     name: str
     env: Mapping[str, str]
     config: Path
+    command: Sequence[str] = ("run",)
+    ready: str = READY
     past: list[Serving] = field(default_factory=list)
     _now: Serving | None = None
     _exit: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -49,15 +51,16 @@ class Replica:
             while True:
                 if self._now is not None:  # it has ended by itself
                     await self._put_away(self._now)
-                self._now = await self._exit.enter_async_context(serving(self.env, "--config", str(self.config)))
+                self._now = await self._exit.enter_async_context(
+                    serving(self.env, "--config", str(self.config), command=self.command)
+                )
                 if await self._is_ready(self._now):
                     return self._now
                 await asyncio.sleep(_AGAIN_AFTER_S)
 
-    @staticmethod
-    async def _is_ready(process: Serving) -> bool:
+    async def _is_ready(self, process: Serving) -> bool:
         """Wait until it is; False: it has ended."""
-        ready, ended = asyncio.create_task(process.says(READY)), asyncio.create_task(process.process.wait())
+        ready, ended = asyncio.create_task(process.says(self.ready)), asyncio.create_task(process.process.wait())
         done, late = await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
         for task in late:
             task.cancel()
@@ -104,15 +107,26 @@ class Replica:
 
 @dataclass
 class Replicas:
-    """Replicas of one service; at the end their logs are written into `folder`."""
+    """Replicas of one service; at the end their logs are written into `folder`.
+
+    `sessions` is the place of the process that runs their agents, if they do not run them themselves.
+    """
 
     each: tuple[Replica, ...]
     folder: Path
+    sessions: Replica | None = None
 
     @classmethod
-    def of(cls, count: int, env: Mapping[str, str], config: Path) -> Self:
-        """Replicas that are not started yet."""
-        return cls(tuple(Replica(f"replica-{name}", env, config) for name in "abcd"[:count]), config.parent)
+    def of(cls, count: int, env: Mapping[str, str], config: Path, *, remote: bool = False) -> Self:
+        """Replicas that are not started yet; `remote`: with a process for their agents."""
+        sessions = None
+        if remote:
+            address = free_address()
+            command = ("sessions", "serve", "--listen", address)
+            sessions = Replica("sessions", env, config, command, "sessions.ready")
+            env = {**env, "AMPLIFIER_SLACK_SESSIONS": f"grpc://{address}"}
+        each = tuple(Replica(f"replica-{name}", env, config) for name in "abcd"[:count])
+        return cls(each, config.parent, sessions)
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,11 +134,15 @@ class Replicas:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(replica.close() for replica in self.each))
+        await asyncio.gather(*(replica.close() for replica in self.all))
         self.write_logs()
 
+    @property
+    def all(self) -> tuple[Replica, ...]:
+        return self.each if self.sessions is None else (*self.each, self.sessions)
+
     def write_logs(self) -> None:
-        for replica in self.each:
+        for replica in self.all:
             (self.folder / f"{replica.name}.log").write_text(replica.log)
 
     def lines_about(self, *words: str) -> list[str]:

@@ -13,6 +13,7 @@ from anthropic_server import AnthropicServer
 from redis_server import RedisServer, redis_server
 from replicas import Replica, Replicas
 from router import RoutedConnection, Router
+from service_process import remote_sessions
 from slack_environment import Hold, SlackEnvironment
 from tool_gate import GATED_TOOL, ToolGate
 
@@ -60,7 +61,9 @@ class Scenario:
         return self.slack.as_person("ana")
 
     async def start(self, replica: Replica) -> RoutedConnection:
-        """Start a process, and return its connection to Slack."""
+        """Start a process, and return its connection to Slack. Its agents' process is started before."""
+        if (sessions := self.replicas.sessions) is not None and not sessions.is_up:
+            await sessions.start()
         count = len(self.board.lines)
         await replica.start()
         return await self.board.connected(count + 1)
@@ -101,9 +104,12 @@ class Scenario:
 
 @asynccontextmanager
 async def scenario(
-    folder: Path, store: StoreKind, *, replicas: int = 1, side_effect_free: bool = False
+    folder: Path, store: StoreKind, *, replicas: int = 1, side_effect_free: bool = False, remote: bool | None = None
 ) -> AsyncIterator[Scenario]:
-    """Start no process yet. Slack soon repeats events that a killed process did not acknowledge."""
+    """Start no process yet. Slack soon repeats events that a killed process did not acknowledge.
+
+    `remote`: the agents run in a process of their own; by default, as `remote_sessions` says.
+    """
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(redis_server(*DURABLE)) if store == "redis" else None
         model = await stack.enter_async_context(AnthropicServer())
@@ -120,7 +126,8 @@ async def scenario(
         written = ", ".join(f"{name}: {str(value).lower()}" for name, value in gates.items())
         config = folder / "agents.yaml"
         config.write_text(_CONFIG.format(tool=GATED_TOOL, gates=f"{{{written}}}", folder=folder))
-        there = await stack.enter_async_context(Replicas.of(replicas, env, config))
+        is_remote = remote_sessions() if remote is None else remote
+        there = await stack.enter_async_context(Replicas.of(replicas, env, config, remote=is_remote))
         yield Scenario(stage, board, model, tests, set_up, there, redis)
 
 

@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
+import pytest
+
 AMPLIFIER_SLACK = str(Path(sys.executable).parent / "amplifier-slack")
 _URL = re.compile(r"http://127\.0\.0\.1:\d+/")
 # The environment of the tests must not affect the service.
@@ -173,9 +175,9 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(env: Mapping[str, str], *arguments: str) -> AsyncIterator[Serving]:
-    """Run `amplifier-slack run`; it is killed at the end if it has not ended by then."""
-    process = await ForkedProcess.start([AMPLIFIER_SLACK, "run", *arguments], _environment(env))
+async def serving(env: Mapping[str, str], *arguments: str, command: Sequence[str] = ("run",)) -> AsyncIterator[Serving]:
+    """Run a command that serves; it is killed at the end if it has not ended by then."""
+    process = await ForkedProcess.start([AMPLIFIER_SLACK, *command, *arguments], _environment(env))
     service = Serving(process)
     listening = asyncio.create_task(service.listen())
     try:
@@ -190,6 +192,40 @@ async def serving(env: Mapping[str, str], *arguments: str) -> AsyncIterator[Serv
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     return {**inherited, "PYTHONUNBUFFERED": "1", **env}
+
+
+# Runs a test with the agents in the process of the service, and with those in another one.
+BOTH_PLACES = pytest.mark.parametrize("agents_in", ["service", "another process"], indirect=True)
+
+
+def remote_sessions() -> bool:
+    """Return whether tests let the agents of each service run in a process of their own: with `SESSIONS=grpc`."""
+    return os.environ.get("SESSIONS") == "grpc"
+
+
+def free_address() -> str:
+    """Return an address of this machine that no program uses."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def serving_with_agents(env: Mapping[str, str], *arguments: str) -> AsyncIterator[Serving]:
+    """Run the service, and with `SESSIONS=grpc` also the process of its agents; `lines` are those of both."""
+    if not remote_sessions():
+        async with serving(env, *arguments) as service:
+            yield service
+        return
+    address = free_address()
+    theirs = {name: value for name, value in env.items() if name != "AMPLIFIER_SLACK_OBSERVE"}
+    command, url = ("sessions", "serve", "--listen", address), f"grpc://{address}"
+    async with (
+        serving(theirs, *arguments, command=command) as sessions,
+        serving({**env, "AMPLIFIER_SLACK_SESSIONS": url}, *arguments) as service,
+    ):
+        service.lines.extend(sessions.lines)
+        sessions.lines, sessions._heard = service.lines, service._heard
+        yield service
 
 
 async def _ready_url(process: asyncio.subprocess.Process) -> str:

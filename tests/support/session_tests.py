@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import pytest
+
 from connector.protocols import MessageAuthor
 
 HERE = "T:C:1.0"
+# Runs a test over a manager in this process, and over one whose sessions are behind a socket.
+BOTH = pytest.mark.parametrize("manager", ["in_process", "grpc"], indirect=True)
 ANA = MessageAuthor("U0ANA", "Ana")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from service_process import Serving, serving
+from service_process import Serving, serving_with_agents
 
 from local_slack import BlockUntil, LocalSlack, WorkspaceMessage
 
@@ -39,7 +39,7 @@ class SlackEnvironment:
         return cls(slack, {**tokens, "SLACK_API_URL": slack.api_url, "HOME": str(home)})
 
     def serving(self, *arguments: str, **more: str) -> AbstractAsyncContextManager[Serving]:
-        return serving({**self.env, **more}, *arguments)
+        return serving_with_agents({**self.env, **more}, *arguments)
 
     def hold(self, method: str) -> Hold:
         """Hold the next call of this method until the event is set."""

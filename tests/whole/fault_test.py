@@ -24,6 +24,7 @@ from fault_injection.trial import Trial
 @click.option("--pace-s", default=8.0, show_default=True, help="Between two actions of people in a conversation.")
 @click.option("--harm-s", default=4.0, show_default=True, help="Between two harms.")
 @click.option("--close-within-s", default=120.0, show_default=True, help="In which all must be answered at the end.")
+@click.option("--remote", is_flag=True, help="The agents run in a process of their own, which is killed as well.")
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False), help="An empty folder for the logs and the store."
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from anthropic_server import Gate, message, text, tool_call
 from scenario import ENVELOPE, Scenario, reached_again, scenario
+from service_process import BOTH_PLACES
 
 from local_slack import DropAfterCall, DropBeforeCall, ErrorResponse
 
@@ -18,7 +19,7 @@ UNKNOWN = (
 
 
 @pytest.fixture
-def serving(tmp_path):
+def serving(agents_in, tmp_path):
     """Run one process with SQLite, or one of two with Redis."""
 
     @asynccontextmanager
@@ -96,6 +97,7 @@ async def test_an_unknown_outcome_is_reported_though_the_next_process_is_killed_
         assert there.tests.calls == 1
 
 
+@BOTH_PLACES
 async def test_a_tool_without_effects_is_repeated_without_a_notice(serving):
     async with serving("redis", side_effect_free=True) as there:
         await run_tests(there)
@@ -108,6 +110,7 @@ async def test_a_tool_without_effects_is_repeated_without_a_notice(serving):
         assert results(there.model.bodies[-1]) == [(False, "all passed")]
 
 
+@BOTH_PLACES
 async def test_an_interrupted_model_call_is_repeated_under_the_same_status_message(serving):
     half, silent = Gate(), Gate()
     async with serving("sqlite") as there:

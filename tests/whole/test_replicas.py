@@ -6,10 +6,11 @@ import pytest
 from anthropic_server import Gate, message, text, tool_call
 from fault_injection.trial import Trial
 from scenario import ENVELOPE, EYES, Scenario, scenario
+from service_process import BOTH_PLACES
 
 
 @pytest.fixture
-async def there(tmp_path):
+async def there(agents_in, tmp_path):
     """Two replicas: the first one owns a run whose tool is running, the other one receives the events."""
     async with scenario(tmp_path, "redis", replicas=2) as there:
         one, other = [await there.start(replica) for replica in there.replicas.each]
@@ -21,6 +22,7 @@ async def there(tmp_path):
         yield there
 
 
+@BOTH_PLACES
 async def test_a_message_an_edit_and_a_deletion_reach_the_run_at_another_replica(there: Scenario):
     stays, changes, goes = [await there.say(words) for words in ("this stays", "this changes", "this goes")]
     for ts in (stays, changes, goes):
@@ -52,6 +54,7 @@ async def test_a_stop_reaches_the_run_at_another_replica(there: Scenario, how):
     assert await there.final_texts() == ["🛑 Stopped by Ana. Outcome unknown: Running the tests."]
 
 
+@BOTH_PLACES
 async def test_a_process_that_was_suspended_for_longer_than_its_lease_posts_and_stores_nothing(there: Scenario):
     one, other = there.replicas.each
     one.freeze()
@@ -118,8 +121,19 @@ async def test_a_run_that_begins_during_an_outage_of_the_store_waits_for_its_end
             close_within_s=40,
         ),
         Trial(1, 12, 8, replicas=1, pace_s=1.0, harm_s=1.0, harms=("kill", "kill", "terminate"), close_within_s=40),
+        Trial(
+            1,
+            12,
+            9,
+            replicas=1,
+            pace_s=1.0,
+            harm_s=1.0,
+            harms=("agents", "kill", "agents", "terminate"),
+            close_within_s=40,
+            remote=True,
+        ),
     ],
-    ids=["two replicas over Redis", "one process over SQLite"],
+    ids=["two replicas over Redis", "one process over SQLite", "agents in a process of their own"],
 )
 @pytest.mark.timeout(120)
 async def test_every_message_of_many_people_is_answered_once_and_in_order_whatever_fails(trial, tmp_path):

@@ -153,12 +153,12 @@ async def test_a_request_with_other_arguments_voids_the_first_one(chat):
 async def test_nothing_begins_that_was_denied_or_has_other_arguments(chat):
     asked = await ask(chat)
     people = asked.thread.run.people
-    assert people.is_waiting(REQUEST.id)
+    assert REQUEST.id in people.unbegun
     assert await people.start("unknown", "x") is None
     await asked.click(action=CHOOSE[DENY])
     await asked.answer
     assert await people.start(REQUEST.id, REQUEST.digest) is not None
-    assert people.is_waiting(REQUEST.id)
+    assert REQUEST.id in people.unbegun
 
 
 async def test_the_end_of_the_run_ends_its_requests(chat):
@@ -193,7 +193,7 @@ async def test_a_deployed_replica_keeps_the_request_and_its_buttons(process):
         run = await chat.sessions.next_run()
         thread = Thread(chat, thread.ts)
         thread.run = run
-        assert run.people.is_waiting(REQUEST.id)
+        assert REQUEST.id in run.people.unbegun
         again = asyncio.ensure_future(run.people.ask(REQUEST))
         await chat.ana.click(thread.channel, first.message.ts, CHOOSE[ALLOW])
         assert (await again).allows

@@ -26,13 +26,14 @@ COMMANDS = (
     "reload",
     "restore",
     "run",
+    "sessions",
     "top",
     "workers",
 )
 # Packages that are slow to import and that only some commands need.
 SLACK, TEMPLATES = {"aiohttp", "slack_bolt", "slack_sdk"}, {"jinja2", "markdown_it"}
 # Packages that the service imports only if its configuration needs them.
-LATER = {"anthropic", "jinja2", "redis"}
+LATER = {"anthropic", "grpc", "jinja2", "redis"}
 
 
 def modules_after(code):
@@ -52,6 +53,7 @@ def modules_after(code):
         ("play", SLACK | TEMPLATES | LATER | {"orchestrator_interactive", "pydantic", "yaml"}),
         ("module", SLACK | TEMPLATES | LATER),
         ("run", LATER),
+        ("sessions", LATER),
     ],
 )
 def test_a_command_imports_only_what_it_needs(command, unneeded):

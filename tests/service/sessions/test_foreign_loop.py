@@ -107,7 +107,7 @@ async def test_a_message_is_passed_to_the_capability_of_the_loop_and_delivered_o
         await gate.reached.wait()
         for _ in range(2):
             assert sessions.inject("alpha", HERE, **steering("T:C:2.0", "and the date"))
-        assert not sessions.withdraw("alpha", HERE, "T:C:2.0")
+        assert not await sessions.withdraw("alpha", HERE, "T:C:2.0")
         assert await sessions.delivered("alpha", HERE, ["T:C:2.0"]) == frozenset()
         gate.open()
         await working

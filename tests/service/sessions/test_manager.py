@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from anthropic_server import Gate, text
-from session_tests import HERE, ProgressRecorder, steering
+from session_tests import BOTH, HERE, ProgressRecorder, steering
 
 from connector import Refused, RunFailed
 from connector.protocols import QueueFull
@@ -25,6 +25,7 @@ async def test_a_run_ended_during_its_set_up_reports_it_and_does_nothing(model, 
     assert model.requests == []
 
 
+@BOTH
 async def test_after_a_failed_set_up_there_is_nothing_to_stop(model, manager, tmp_path):
     root = tmp_path / "files"
     async with manager() as sessions:
@@ -36,6 +37,7 @@ async def test_after_a_failed_set_up_there_is_nothing_to_stop(model, manager, tm
         assert await sessions.execute("alpha", HERE, "hello again") == "fine"
 
 
+@BOTH
 async def test_a_stop_at_any_instant_does_not_affect_the_next_run(model, manager):
     instant, ended, cancelled = 0, False, 0
     async with manager() as sessions:
@@ -56,6 +58,7 @@ async def test_a_stop_at_any_instant_does_not_affect_the_next_run(model, manager
     assert cancelled > 10
 
 
+@BOTH
 async def test_without_a_run_nothing_can_be_stopped_or_injected(model, manager):
     async with manager() as sessions:
         for _ in range(2):
@@ -64,6 +67,7 @@ async def test_without_a_run_nothing_can_be_stopped_or_injected(model, manager):
             await sessions.execute("alpha", HERE, "hello")
 
 
+@BOTH
 async def test_an_undelivered_message_of_a_stopped_run_can_be_injected_into_the_next(model, manager):
     progress, gate, again = ProgressRecorder(), Gate(), Gate()
     message = steering("T:C:2.0")
@@ -74,7 +78,7 @@ async def test_an_undelivered_message_of_a_stopped_run_can_be_injected_into_the_
         assert sessions.inject("alpha", HERE, **message)
         sessions.stop("alpha", HERE)
         await first
-        assert not sessions.withdraw("alpha", HERE, message["message_id"])
+        assert not await sessions.withdraw("alpha", HERE, message["message_id"])
         model.reply(again, text("fine"))
         second = asyncio.create_task(sessions.execute("alpha", HERE, "hello again", progress))
         await again.reached.wait()
@@ -87,6 +91,7 @@ async def test_an_undelivered_message_of_a_stopped_run_can_be_injected_into_the_
     assert str(model.bodies[-1]["messages"]).count("and that") == 1
 
 
+@BOTH
 async def test_a_pending_message_can_be_edited_and_withdrawn(model, manager):
     gate = Gate()
     async with manager() as sessions:
@@ -95,18 +100,19 @@ async def test_a_pending_message_can_be_edited_and_withdrawn(model, manager):
         await gate.reached.wait()
         for number, words in enumerate(("first", "second", "third")):
             assert sessions.inject("alpha", HERE, **steering(f"T:C:{number}", words, number))
-        assert sessions.edit("alpha", HERE, "T:C:0", "changed")
+        assert await sessions.edit("alpha", HERE, "T:C:0", "changed")
         with pytest.raises(Refused, match="needs some text"):
-            sessions.edit("alpha", HERE, "T:C:2", " ")
-        assert sessions.withdraw("alpha", HERE, "T:C:1")
-        assert not sessions.withdraw("alpha", HERE, "T:C:1")
+            await sessions.edit("alpha", HERE, "T:C:2", " ")
+        assert await sessions.withdraw("alpha", HERE, "T:C:1")
+        assert not await sessions.withdraw("alpha", HERE, "T:C:1")
         gate.open()
         await run
-        assert not sessions.edit("alpha", HERE, "T:C:0", "too late")
+        assert not await sessions.edit("alpha", HERE, "T:C:0", "too late")
     sent = str(model.bodies[-1]["messages"])
     assert [word in sent for word in ("first", "changed", "second", "third")] == [False, True, False, True]
 
 
+@BOTH
 async def test_injected_messages_are_ordered_by_writing_time(model, manager):
     gate = Gate()
     async with manager() as sessions:
@@ -115,6 +121,7 @@ async def test_injected_messages_are_ordered_by_writing_time(model, manager):
         await gate.reached.wait()
         for word, written_s in (("later", 3.0), ("earlier", 2.0)):
             assert sessions.inject("alpha", HERE, **steering(f"T:C:{written_s}", word, written_s))
+        assert await sessions.edit("alpha", HERE, "T:C:3.0", "later")  # so that the loop has them
         gate.open()
         await run
     sent = str(model.bodies[-1]["messages"])
@@ -134,6 +141,7 @@ async def test_a_full_queue_raises_queue_full(model, manager):
         await run
 
 
+@BOTH
 async def test_two_instances_in_a_conversation_have_separate_sessions_and_one_folder(model, manager, tmp_path):
     async with manager("alpha", "beta") as sessions:
         for name in ("alpha", "beta"):

@@ -70,7 +70,7 @@ async def test_injected_messages_are_attributed_to_their_authors(model, sessions
         for each in now:
             assert sessions.inject("alpha", HERE, **(replace(each, prompt="not yet") if is_edited else each).arguments)
             if is_edited:
-                assert sessions.edit("alpha", HERE, each.message_id, each.prompt)
+                assert await sessions.edit("alpha", HERE, each.message_id, each.prompt)
 
     async with sessions:
         await execute(sessions, FIRST, inject_while_thinking)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from anthropic_server import Gate, text, tool_call
-from session_tests import HERE, ProgressRecorder, steering
+from session_tests import BOTH, HERE, ProgressRecorder, steering
 
 from connector.protocols import LeaseLost, RunFailed
 from service.config.config import ModuleConfig
@@ -14,6 +14,7 @@ from service.config.config import ModuleConfig
 FIRST, SECOND = HERE, "T:C:2.0"
 
 
+@BOTH
 async def test_after_a_takeover_the_earlier_owner_writes_nothing(model, started):
     gate = Gate()
     model.reply(gate, text("too late"))
@@ -36,6 +37,7 @@ async def test_after_a_takeover_the_earlier_owner_writes_nothing(model, started)
     assert len(model.requests) == 2
 
 
+@BOTH
 async def test_after_a_takeover_the_earlier_owner_starts_no_tool(model, started, tmp_path):
     gate = Gate()
     model.reply(gate, tool_call("write_file", {"path": "late.md", "content": "late"}))
@@ -49,6 +51,7 @@ async def test_after_a_takeover_the_earlier_owner_starts_no_tool(model, started,
     assert not list(tmp_path.rglob("late.md"))
 
 
+@BOTH
 async def test_a_returning_owner_continues_from_the_log_and_usage_counts_all_runs(model, started):
     progress = ProgressRecorder()
     async with started() as one, started() as two:
@@ -61,6 +64,7 @@ async def test_a_returning_owner_continues_from_the_log_and_usage_counts_all_run
     assert [data["usage"]["input_tokens"] for data in progress.data("complete")] == [10] * 4
 
 
+@BOTH
 async def test_a_suspended_run_is_resumed_by_another_process_and_answered_once(model, started):
     gate, progress, later = Gate(), ProgressRecorder(), ProgressRecorder()
     model.reply(tool_call("list_files"))
@@ -100,6 +104,7 @@ async def test_a_run_whose_caller_is_cancelled_is_suspended_and_resumable(model,
     assert len(model.requests) == 2
 
 
+@BOTH
 async def test_a_run_stopped_while_it_is_resumed_reports_its_text_so_far(model, started):
     first, second, progress = Gate(), Gate(), ProgressRecorder()
     model.reply(first, text("Done so far."))
@@ -108,6 +113,7 @@ async def test_a_run_stopped_while_it_is_resumed_reports_its_text_so_far(model, 
         run = asyncio.create_task(one.execute("alpha", HERE, "one", message_id=FIRST, fence=1))
         await first.reached.wait()
         assert one.inject("alpha", HERE, **steering(SECOND))
+        assert await one.edit("alpha", HERE, SECOND, "and that")  # so that the loop has it
         first.open()
         await second.reached.wait()
         one.suspend("alpha", HERE)
@@ -122,6 +128,7 @@ async def test_a_run_stopped_while_it_is_resumed_reports_its_text_so_far(model, 
     assert len(model.requests) == 2
 
 
+@BOTH
 async def test_a_run_suspended_after_a_stop_leaves_the_stop_to_the_next_owner(model, started):
     gate, progress, later = Gate(), ProgressRecorder(), ProgressRecorder()
     model.reply(gate, text("given up"))
@@ -145,6 +152,7 @@ async def test_a_run_suspended_after_a_stop_leaves_the_stop_to_the_next_owner(mo
     assert later.statuses == ["cancelled"]
 
 
+@BOTH
 async def test_a_message_is_delivered_once_a_row_with_it_is_committed(model, started):
     gate, again, ids = Gate(), Gate(), [FIRST, SECOND, "T:C:3.0"]
     model.reply(gate, tool_call("list_files"))
@@ -154,6 +162,7 @@ async def test_a_message_is_delivered_once_a_row_with_it_is_committed(model, sta
         await gate.reached.wait()
         assert one.inject("alpha", HERE, **steering(SECOND))
         assert await one.delivered("alpha", HERE, ids) == {FIRST}
+        assert await one.edit("alpha", HERE, SECOND, "and that")
         gate.open()
         await again.reached.wait()
         assert await one.delivered("alpha", HERE, ids) == {FIRST, SECOND}
@@ -162,6 +171,7 @@ async def test_a_message_is_delivered_once_a_row_with_it_is_committed(model, sta
         assert await one.delivered("alpha", HERE, []) == frozenset()
 
 
+@BOTH
 async def test_a_run_whose_context_keeps_no_log_cannot_be_resumed_elsewhere(model, started):
     context = ModuleConfig(module="context-simple")
     async with started(context=context) as one:

@@ -76,8 +76,8 @@ async def test_an_injection_brings_its_talk_and_takes_it_with_it(model, started)
         for number, overheard in ((2, ThreadTalk()), (3, talk(2)), (4, talk(3)), (5, talk(4))):
             given = steering(f"T:C:{number}.0", f"steer {number}", number)
             assert sessions.inject("alpha", HERE, **given, talk=overheard)
-        assert sessions.withdraw("alpha", HERE, "T:C:4.0")
-        assert sessions.edit("alpha", HERE, "T:C:5.0", "edited")
+        assert await sessions.withdraw("alpha", HERE, "T:C:4.0")
+        assert await sessions.edit("alpha", HERE, "T:C:5.0", "edited")
         gate.open()
         await run
         ids = [f"T:C:{n}.5" for n in (2, 3, 4)]
@@ -167,7 +167,7 @@ async def test_a_loop_without_steering_reads_the_talk_of_waiting_messages_with_i
         if event == "executing":
             assert sessions.inject("alpha", HERE, **steering("T:C:3.0", "also", 3.0), talk=talk(2))
             assert sessions.inject("alpha", HERE, **steering("T:C:4.0", "no", 4.0), talk=talk(3))
-            assert sessions.withdraw("alpha", HERE, "T:C:4.0")
+            assert await sessions.withdraw("alpha", HERE, "T:C:4.0")
 
     async with started(orchestrator=loop) as sessions:
         await begin(sessions, talk=talk(1), on_progress=on_progress)

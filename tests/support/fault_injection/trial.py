@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from marking_tools import MARKING_TOOLS
 from redis_server import RedisServer, redis_server
-from replicas import Replicas
+from replicas import Replica, Replicas
 from router import Router
 
 from fault_injection.audit import Audit, Sides
@@ -80,11 +80,16 @@ class Faults:
         await self.heal()
 
     def do(self, kind: str) -> None:
-        """Begin a fault: kill, terminate, freeze, redis, sockets, calls. `heal` waits for its end."""
+        """Begin a fault: kill, terminate, freeze, agents (kill their process), redis, sockets, calls.
+
+        `heal` waits for its end.
+        """
         down_s = self._dice.uniform(*_DOWN_S)
         match kind:
             case "kill" | "terminate" | "freeze":
-                steps = self._to_a_replica(kind, down_s)
+                steps = self._to_a_replica(kind, down_s, self._replicas.all)
+            case "agents":
+                steps = self._to_a_replica("kill", down_s, self._replicas.all[-1:])
             case "redis":
                 steps = self._to_redis(down_s)
             case "sockets":
@@ -99,12 +104,12 @@ class Faults:
             healing, self._healing = self._healing, set()
             await asyncio.gather(*healing)
         self._slack.faults.clear()
-        for replica in self._replicas.each:
+        for replica in self._replicas.all:
             if not replica.is_up:
                 await replica.start()
 
-    async def _to_a_replica(self, kind: str, down_s: float) -> None:
-        free = [each for each in self._replicas.each if each.is_up and each.name not in self._busy]
+    async def _to_a_replica(self, kind: str, down_s: float, replicas: Sequence[Replica]) -> None:
+        free = [each for each in replicas if each.is_up and each.name not in self._busy]
         if not free:
             return
         replica = self._dice.choice(free)
@@ -163,6 +168,7 @@ class Trial:
         pace_s: between two things that people do in one conversation, in the mean.
         harm_s: between two harms, in the mean.
         harms: faults at the start, in this order, independent of the seed.
+        remote: whether the agents run in a process of their own.
     """
 
     seed: int
@@ -173,6 +179,7 @@ class Trial:
     harm_s: float = 3.0
     harms: tuple[str, ...] = ()
     close_within_s: float = 90.0
+    remote: bool = False
 
     async def run(self, folder: Path) -> Audit:
         """Run it. Afterwards the folder has the logs of the processes, and the results in `tally.txt`."""
@@ -187,9 +194,11 @@ class Trial:
             )
             board, record = Router(slack), Observations.of(slack)
             replicas = await stack.enter_async_context(
-                Replicas.of(self.replicas, self._env(slack, model, store, folder), self._config(folder))
+                Replicas.of(
+                    self.replicas, self._env(slack, model, store, folder), self._config(folder), remote=self.remote
+                )
             )
-            await asyncio.gather(*(replica.start() for replica in replicas.each))
+            await asyncio.gather(*(replica.start() for replica in replicas.all))
             crowd = People(slack, board, record, self.pace_s)
             crowd.gather(self.seed, self.conversations)
             harm = Faults(slack, replicas, redis, self.seed, 1.6 * LEASE_S)

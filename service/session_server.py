@@ -1,0 +1,106 @@
+"""The composition root of `amplifier-slack sessions serve`: runs agents for the services that connect."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from orchestrator_interactive.interactions.stores import retrying
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.administration.reload import reloading
+from service.config.config import store_of
+from service.config.credentials import secrets
+from service.logging import configure_logging
+from service.observe import observing
+from service.sessions.manager import InProcessSessionManager
+from service.sessions.people import AlwaysRules
+from service.sessions.preflight import preflight
+from service.sessions.remote.listening import listening
+from service.sessions.remote.server import RemoteHost
+from service.sessions.workspaces import Workspaces
+from service.signals import on_hangup, until_signalled
+from service.store import inspect_run_store, open_log_store
+from service.store.maintenance import places, watching_disks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from service.administration.reload import ConfigChange, ConfigFile
+    from service.config.config import Environment, ServiceConfig
+    from service.observe import Observation
+
+log = structlog.get_logger(__name__)
+
+# Seconds of the shutdown grace that are reserved after the runs have ended, at most half of it.
+_AFTER_RUNS_S = 2.0
+
+
+async def serve_sessions(config: ServiceConfig, environment: Environment, file: ConfigFile) -> None:
+    """Run agents for services until SIGINT or SIGTERM, then suspend the runs within `shutdown_grace_s`.
+
+    SIGHUP reloads the file.
+
+    Raises:
+        ConfigError: a module, an address or a certificate cannot be used.
+        StoreError: the conversation store cannot be used.
+    """
+    await preflight(config, environment)
+    free_mb: dict[str, int] = {}
+    observe = config.observe.with_listen(environment.amplifier_slack_observe)
+    hidden = dict.fromkeys(secrets(environment, config))
+    names, grace_s = list(config.instances), config.shutdown_grace_s
+    host = RemoteHost()
+    async with (
+        until_signalled(grace_s) as ended,
+        on_hangup() as reload_asked,
+        observing(observe, names, config.workspace.reserve_mb, free_mb, hidden) as observation,
+        _sessions(config, environment, free_mb, observation, host) as sessions,
+        listening(config.sessions, sessions, host, max(grace_s - _AFTER_RUNS_S, grace_s / 2)),
+    ):
+
+        def apply(change: ConfigChange) -> None:
+            hidden.update(dict.fromkeys(secrets(environment, change.config)))
+            configure_logging(change.config.log, tuple(hidden))
+            sessions.configure(change.config.instances, tuple(hidden))
+
+        async with reloading(file, config, environment, reload_asked, apply=apply, record=_unaudited):
+            log.info("sessions.ready", instances=names, default_provider=environment.default_provider)
+            await ended.wait()
+        log.info("sessions.stopping")
+
+
+@asynccontextmanager
+async def _sessions(
+    config: ServiceConfig,
+    environment: Environment,
+    free_mb: dict[str, int],
+    observation: Observation,
+    host: RemoteHost,
+) -> AsyncIterator[InProcessSessionManager]:
+    """Open the sessions on the store of the service, whose leases this process does not touch."""
+    url, retry = store_of(config, environment), StoreRetryPolicy()
+    async with (
+        aclosing(await inspect_run_store(url)) as store,
+        aclosing(await open_log_store(url)) as logs,
+        watching_disks(places(config.workspace, url), config.workspace.reserve_mb, free_mb),
+        InProcessSessionManager(
+            config.instances,
+            environment.default_provider,
+            Workspaces(config.workspace),
+            retrying(logs, retry),
+            config.idle_evict_s,
+            secrets=secrets(environment, config),
+            anthropic_api_key=environment.anthropic_key,
+            host=host,
+            observe=observation.sessions,
+            rules=AlwaysRules(store, retry),
+        ) as sessions,
+    ):
+        observation.health.store = store
+        yield sessions
+
+
+def _unaudited(*_event: Any, **_fields: Any) -> None:
+    """Record nothing: the audit log is that of the service."""

@@ -1,0 +1,1 @@
+"""Agent sessions in another process, over gRPC. `sessions.proto` is the protocol."""
