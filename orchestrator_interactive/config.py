@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from copy import deepcopy
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import structlog
@@ -54,6 +56,12 @@ def validate(kind: type[ModelT], given: Mapping[str, Any], subject: str) -> Mode
 
 def schema(kind: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of a tool's input without its titles, which language models do not need."""
+    return deepcopy(_schema(kind))
+
+
+@cache
+def _schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema; its generation takes milliseconds, and each session of an agent needs it."""
     untitled: dict[str, Any] = _untitled(kind.model_json_schema())
     return untitled
 

@@ -199,7 +199,7 @@ async def _stop_starter(
     by = await background.users.known_name_of(stop.user)
     is_own = stop.ts == starter.message.ts and stop.user == starter.message.user
     withdrawn = starter.prompt if is_own else ""
-    await report(state.workspace, starter, starter.id.replace(":", "."), "cancelled", "")
+    await report(state.workspace, starter, "cancelled", "")
     text = texts.stopped(by, RunSummary("cancelled"), inbox.announce_held(()), withdrawn=withdrawn)
     closed: dict[int, End] = {starter.seq: "withdrawn", entry.seq: "done"}
     notice = Notice(starter.message, f"{starter.id}:stopped", text)

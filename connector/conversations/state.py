@@ -106,7 +106,7 @@ class ConversationState:
         """Stop the workers that a stopped run has dispatched, as often as it was stopped; each request counts once."""
         workers = await self._workers_at_work()
         for number in range(1, run.stops + 1):
-            stop = StopRequest(f"{run.id}:stop{number}", run.stopped_by or "", run.newest_ts)
+            stop = StopRequest(f"{run.first.id}:stop{number}", run.stopped_by or "", run.newest_ts)
             await self._stop(stop, [each for each in workers if each.parent_run == run.id])
 
     async def stop_all_workers(self, stop: StopRequest) -> int:
@@ -133,7 +133,7 @@ class ConversationState:
         for order in [each for each in waiting if each.message.worker and each.message.key]:
             if self.run is None and self.inbox.is_held(order):
                 self.inbox.remove((order,))
-                await report(self.workspace, order, order.id.replace(":", "."), "cancelled", "")
+                await report(self.workspace, order, "cancelled", "")
                 await self.lease.write(StateChanges(closed={order.seq: "withdrawn"}))
 
     async def drop_asides(self) -> None:

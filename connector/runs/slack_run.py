@@ -434,7 +434,7 @@ class SlackRun:
     async def _post_last(self, status: str, answer: str, *posts: Post) -> None:
         """Store the last posts and `is_over` in one step: after a takeover, the next owner only delivers the posts."""
         self.requests.void()
-        await report(self._workspace, self.first, self.record.id, status, answer)
+        await report(self._workspace, self.first, status, answer)
 
         def over() -> dict[str, Any]:
             self.record = replace(self.record, is_over=True, announced_seq=self._inbox.announced_seq)

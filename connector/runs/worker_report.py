@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MOST_CHARS = 16_000
 
 
-async def report(workspace: WorkspaceContext, order: PendingMessage, run_id: str, status: str, text: str) -> None:
+async def report(workspace: WorkspaceContext, order: PendingMessage, status: str, text: str) -> None:
     """Report the end of a worker's run, once, before the end is stored: a crash in between repeats this.
 
     `order`: the first message of the run. `status` is as of the `complete` event; `text`: its answer.
@@ -29,7 +29,7 @@ async def report(workspace: WorkspaceContext, order: PendingMessage, run_id: str
         f"{name} has ended: {status}. The thread has its report:\n\n{said}" if said else f"{name} has ended: {status}."
     )
     note = PendingMessage(thread.message(f"{now_s:.6f}", read), order.instance, read, "", is_note=True)
-    entry = InboxEntry(f"note:{order.instance}:{place.worker}:{run_id}", "note", asdict(note))
+    entry = InboxEntry(f"note:{order.instance}:{place.worker}:{order.id}", "note", asdict(note))
     await workspace.runs.admit(thread.conversation_id, entry)
     await workspace.workers.ended(place.conversation_id, status, text, now_s)
 

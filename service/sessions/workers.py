@@ -143,7 +143,7 @@ class StoredWorkers:
         """Return the worker of a call: the stored one, or a new one."""
         call_id, number = str(arguments["call_id"]), 0
         while True:  # until the id is free, or that of this call
-            text = f"{key.conversation_id} {parent.id} {call_id} {number}"
+            text = f"{key.conversation_id} {parent.first.id} {call_id} {number}"
             worker_id = f"w{sha256(text.encode()).hexdigest()[:_ID_CHARS]}"
             if (known := documents.get(worker_id)) is None:
                 break

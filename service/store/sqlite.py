@@ -318,7 +318,7 @@ class SqliteRunStore:
 
     @via(Database.read)
     def documents(self, file: sqlite3.Connection, collection: str) -> dict[str, dict[str, Any]]:
-        return documents_of(file.execute(_DOCUMENTS, (collection,)).fetchall())
+        return documents_in(file, collection)
 
     @via(Database.write)
     def delete_document(self, file: sqlite3.Connection, collection: str, name: str) -> bool:
@@ -393,6 +393,10 @@ def mark_gap(file: sqlite3.Connection, until_s: float) -> float:
     ):
         file.execute(_MARK_GAP.format(table=table, column=column, which=which), (since_s, until_s))
     return float(since_s)
+
+
+def documents_in(file: sqlite3.Connection, collection: str) -> dict[str, dict[str, Any]]:
+    return documents_of(file.execute(_DOCUMENTS, (collection,)).fetchall())
 
 
 def conversations(file: sqlite3.Connection) -> list[str]:

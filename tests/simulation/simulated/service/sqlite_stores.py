@@ -120,7 +120,7 @@ class SqliteStores:
         return {name: record for name, record in found.items() if record is not None}
 
     async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
-        return sqlite_runs.documents(self._reader, collection)
+        return sqlite_runs.documents_in(self._reader, collection)
 
     def close(self) -> None:
         for connection in self._connections:

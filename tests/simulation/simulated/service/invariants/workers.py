@@ -83,11 +83,10 @@ def runs_once(worker: FoundWorker, case: Evidence) -> Iterator[str]:
 def reports_once(worker: FoundWorker, case: Evidence, parent: Evidence) -> Iterator[str]:
     """Each end of a worker is reported to the agent of its thread once, and its document says that it has ended."""
     notes = [each for each in parent.record.order if each.startswith("note:") and f":{worker.id}:" in each]
-    ends = {run.id for run in case.observed if run.ended_s is not None}
-    for run in ends:
-        count = sum(each.endswith(f":{run}") for each in notes)
+    for first in {run.first for run in case.observed if run.ended_s is not None}:
+        count = sum(each.endswith(f":{worker.id}:{first}") for each in notes)
         if count != 1:
-            yield f"Run {run} of worker {worker.id} was reported {count} times."
+            yield f"The run of {first} of worker {worker.id} was reported {count} times."
     for note in notes:
         times = parent.times_delivered(note)
         if times > 1 or (not times and note not in parent.waiting):
