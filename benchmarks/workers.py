@@ -40,6 +40,11 @@ WORKERS = 200
 # The module of the model, which a session loads by its path.
 _MODULE = "from benchmarks.workers import mount\n"
 
+_NOTE = (
+    f"Ten runs dispatch {MOST_AT_WORK} workers each at the same time, in one process. Memory is resident memory, that of "
+    "a Slack in the process included. Each worker has its lease, log, session with tools, and status."
+)
+
 
 class Times:
     """When each task was dispatched and began, in seconds; `None` between measurements."""
@@ -179,8 +184,5 @@ BENCHMARK = Benchmark(
         Row("memory", "memory for each worker at work", unit="KiB", meter="itself", once=True),
     ),
     sides=(Side("SQLite", partial(operations, "sqlite")), Side("Redis, on this machine", partial(operations, "redis"))),
-    notes=(
-        f"Ten runs dispatch {MOST_AT_WORK} workers each at the same time, in one process. Each worker has its lease, "
-        "log, session with tools, and status message. Memory is resident memory, that of a Slack in the process included.",
-    ),
+    notes=(_NOTE,),
 )
