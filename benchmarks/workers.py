@@ -41,8 +41,8 @@ WORKERS = 200
 _MODULE = "from benchmarks.workers import mount\n"
 
 _NOTE = (
-    f"Ten runs dispatch {MOST_AT_WORK} workers each at the same time, in one process. Memory is resident memory, that of "
-    "a Slack in the process included. Each worker has its lease, log, session with tools, and status."
+    f"Ten runs dispatch {MOST_AT_WORK} workers each at the same time, in one process. Memory is resident memory, that "
+    "of a Slack in the process included. Each worker has its lease, log, session with tools, and status."
 )
 
 

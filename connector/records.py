@@ -48,6 +48,7 @@ class PendingMessage:
         gap: it was pending in a backup that was restored; it may have been answered since.
         title: the task of the worker that it begins, in a few words; blank: none.
         until_s: when the run that it begins is stopped, in seconds since the epoch; 0: never.
+        by: the user who let it run again; blank: its author wrote it.
     """
 
     message: SlackMessage
@@ -62,6 +63,12 @@ class PendingMessage:
     gap: BackupGap | None = None
     title: str = ""
     until_s: float = 0.0
+    by: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The user to whom a run belongs that begins with it: whose rights it has, and who approves its calls."""
+        return self.by or self.message.user
 
     @property
     def starts_no_run(self) -> bool:

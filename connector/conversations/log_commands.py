@@ -112,7 +112,9 @@ async def _rerun(
         raise Refused(texts.NO_TEXT_LEFT)
     name, place = branch_name("left", entry.id), LogPlace(message.id)
     left = await history.rewind(command.instance, state.id, place, name, fence=state.lease.claim.token)
-    again = PendingMessage(message, command.instance, prompt, entry.id, entry.seq, edited_ts=command.at)
+    again = PendingMessage(
+        message, command.instance, prompt, entry.id, entry.seq, edited_ts=command.at, by=command.user
+    )
     notice = Notice(state.somewhere, f"{entry.id}:reply", texts.runs_again(prompt, left))
     await state.cleanup.end_run({}, (notice,), replaced={entry.seq: {**asdict(again), "is_late": True}})
     return again

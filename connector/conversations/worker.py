@@ -347,8 +347,8 @@ class ConversationWorker:
         cost = None if used.get("cost_usd") is None else float(used["cost_usd"])
         usage = Usage(int(used.get("input_tokens") or 0), int(used.get("output_tokens") or 0), cost)
         ended = EndedRun(run.record.id, self._id, run.instance.name, *times, summary.status, usage)
-        await records.add_run(message.team, message.user, ended)
+        await records.add_run(message.team, run.first.owner, ended)
 
     def _show_at_home(self, run: SlackRun) -> None:
         if (home := self.state.workspace.home) is not None:
-            home.changed(run.first.message.user)
+            home.changed(run.first.owner)

@@ -152,7 +152,7 @@ class HomeTabs:
             record = _run_in(run)
             if record is not None and not record.is_over:
                 waiting = [each for each in record.requests.values() if each.answer is None]
-                if record.first.message.user == user:
+                if record.first.owner == user:
                     of_run = record.first.prompt, record.first.written_s, record.id, bool(waiting)
                     active.append(Active(name, *of_run))
                 thread = await sources.runs.thread_of(name) if waiting else None
@@ -200,14 +200,14 @@ def _people_of(record: RunRecord, thread: ThreadFacts) -> set[str]:
     asked = {each.request.person for each in record.requests.values()}
     approvers = {user for each in record.requests.values() for user in each.request.approvers}
     people = {name.removeprefix("person:") for name in thread.latest if name.startswith("person:")}
-    return {record.first.message.user, *asked, *approvers, *people} - {"", "owner", "participants", "anyone"}
+    return {record.first.owner, *asked, *approvers, *people} - {"", "owner", "participants", "anyone"}
 
 
 def _may_answer(user: str, person: str, approvers: tuple[str, ...], record: RunRecord, thread: ThreadFacts) -> bool:
     """Return whether a request is shown to a user: they may answer it, and take part in its thread or are named."""
     if person:
         return person == user
-    is_owner = record.first.message.user == user
+    is_owner = record.first.owner == user
     takes_part = is_owner or f"person:{user}" in thread.latest
     by_thread = takes_part and not {"participants", "anyone"}.isdisjoint(approvers)
     return user in approvers or by_thread or (is_owner and "owner" in approvers)

@@ -139,7 +139,7 @@ def _active(content: HomeContent) -> Iterator[Block]:
 def _asked(content: HomeContent) -> Iterator[Block]:
     for each in content.asked[:_MOST_ASKED]:
         place, run = ThreadAddress.parse(each.conversation_id), each.run
-        owner, title = run.first.message.user, _link(content.url, each.conversation_id, run.first.prompt)
+        owner, title = run.first.owner, _link(content.url, each.conversation_id, run.first.prompt)
         shown = waiting_content(RequestAddress(place, run.id, each.request.key), each.request, owner).blocks
         if len(each.request.request.details) <= _DETAILS_CHARS:
             yield from shown

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 _TITLE_CHARS = 280
 # Longer details become a file: Slack limits the text of all blocks of a message.
-MOST_DETAILS = 8_000
-_PIECE_CHARS = 2_800
+_PIECES, _PIECE_CHARS = 4, 2_800
 _LABEL_CHARS = 70
 _REASON_CHARS = 1_000
 
@@ -122,9 +121,18 @@ def _title(request: PersonRequest) -> str:
 
 def _body(request: PersonRequest) -> list[dict[str, Any]]:
     title = section(f"*{_title(request)}*")
-    if not request.details or len(request.details) > MOST_DETAILS:
+    if is_long(request.details):
         return [title]
-    return [title, *map(section, pieces(markdown_to_slack(request.details), _PIECE_CHARS)[:4])]
+    return [title, *map(section, _pieces(request.details))]
+
+
+def is_long(details: str) -> bool:
+    """Return whether details do not fit into the message of a request; escaped characters are longer."""
+    return len(details) > _PIECES * _PIECE_CHARS or len(_pieces(details)) > _PIECES
+
+
+def _pieces(details: str) -> list[str]:
+    return list(pieces(markdown_to_slack(details), _PIECE_CHARS)) if details else []
 
 
 def _who(request: PersonRequest, owner: str) -> str:

@@ -16,7 +16,7 @@ from connector.events import RequestAddress
 from connector.protocols import ALLOW, PersonAnswer, StateChanges
 from connector.records import AnsweredRequest, RequestRecord
 from connector.runs.outbox import request_post, service_post
-from connector.runs.request_view import MOST_DETAILS, answer_line, answered_content, waiting_content, who_may
+from connector.runs.request_view import answer_line, answered_content, is_long, waiting_content, who_may
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Requests:
     @property
     def owner(self) -> str:
         """The user who began the run."""
-        return self._record().first.message.user
+        return self._record().first.owner
 
     @property
     def waiting(self) -> list[RequestRecord]:
@@ -120,7 +120,7 @@ class Requests:
             posts = service_post(part, texts.asked_privately(name))
         else:
             content = waiting_content(self._address(key), record, self.owner)
-            file = request.details if len(request.details) > MOST_DETAILS else ""
+            file = request.details if is_long(request.details) else ""
             posts = (request_post(part, content, file),)
         log.info("request.asked", **self._log_fields(record), until_s=round(record.deadline_s))
         await self._outbox.add(*posts, run=lambda: asdict(self._record()))

@@ -185,7 +185,7 @@ class SlackRun:
     @property
     def owner(self) -> str:
         """The user who began the run."""
-        return self.first.message.user
+        return self.first.owner
 
     @property
     def _participation(self) -> Participation:

@@ -160,7 +160,7 @@ class StoredWorkers:
             key.agent_id,
             str(arguments.get("agent") or ""),
             title,
-            parent.first.message.user,
+            parent.first.owner,
             now_s,
             now_s + min(timeout_s, _MOST_S) if timeout_s else 0.0,
         )

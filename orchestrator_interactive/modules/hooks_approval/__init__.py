@@ -66,7 +66,7 @@ async def _result(coordinator: ModuleCoordinator, options: ApprovalOptions, data
     always, facts = map(coordinator.get_capability, ("approvals.always", "approvals.facts"))
     where = CallFacts() if facts is None else CallFacts(**facts())
     decision = decide(options, name, arguments, tool, where)
-    if decision.level == "ask" and always is not None:
+    if always is not None:
         decision = decision.unless_allowed(await always(), name, arguments)
     if call is not None:
         call.decision = {"level": decision.level, "rule": decision.rule}
@@ -78,10 +78,13 @@ async def _result(coordinator: ModuleCoordinator, options: ApprovalOptions, data
             return HookResult(action="deny", reason=f"{name} is not allowed here ({decision.rule}).")
     render = partial(preview, tool)
     prompt = f"Allow {name}?"
+    if call is None and (decision.level == "ask-two" or decision.approvers != ("owner",)):
+        why = f"{decision.rule}: it needs people that the loop of this agent cannot ask"
+        return HookResult(action="deny", reason=f"{name} is not allowed here ({why}).")
     if call is None:  # of another orchestrator: the system gets no more than the prompt
         prompt = f"{prompt}\n{await render(arguments)}"
     else:
-        always_scopes = options.always if decision.level == "ask" else ()
+        always_scopes = options.always if decision.level == "ask" and not decision.is_specific else ()
         needed = 1 if decision.level == "ask" else 2
         call.approval = ApprovalDetails(render, risk_of(tool), decision.rule, decision.approvers, needed, always_scopes)
     return HookResult(

@@ -66,6 +66,12 @@ class ApprovalRule(Options):
             raise ValueError("two people must answer, and 'approvers' names one")
         return self
 
+    @property
+    def is_specific(self) -> bool:
+        """Whether it names approvers, or is about some arguments, places or people."""
+        anywhere = self.instance == self.channel == self.person == "*"
+        return self.approvers is not None or bool(self.arguments) or not anywhere
+
     def matches(self, tool: str, arguments: Mapping[str, Any], where: CallFacts) -> bool:
         """Return whether the rule applies to a call."""
         patterns = ((self.instance, where.instance), (self.channel, where.channel), (self.person, where.person))
@@ -127,14 +133,21 @@ class CallFacts:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The level of a call, its rule, and the users that may answer."""
+    """The level of a call, its rule, and the users that may answer.
+
+    `is_specific`: the rule names approvers, or is about some arguments, places or people: no rule that a person makes
+    by “Always allow” takes its place.
+    """
 
     level: Level
     rule: str
     approvers: tuple[str, ...] = ("owner",)
+    is_specific: bool = False
 
     def unless_allowed(self, always: Iterable[Mapping[str, Any]], tool: str, arguments: Mapping[str, Any]) -> Decision:
         """Return the decision after the rules that people made: each has a `tool`, an `id`, and maybe `arguments`."""
+        if self.level != "ask" or self.is_specific:
+            return self
         for rule in always:
             given = rule.get("arguments")
             if rule.get("tool") == tool and (given is None or given == arguments):
@@ -145,11 +158,17 @@ class Decision:
 def decide(
     options: ApprovalOptions, name: str, arguments: Mapping[str, Any], tool: Tool | None, where: CallFacts
 ) -> Decision:
-    """Return what applies to a call of a tool; `tool` is `None` if it is not mounted."""
+    """Return what applies to a call of a tool; `tool` is `None` if it is not mounted.
+
+    A tool that takes an argument under several names, or in several forms, returns the one for rules by the optional
+    method `canonical(input)`.
+    """
+    if (canonical := getattr(tool, "canonical", None)) is not None:
+        arguments = canonical(arguments)
     for number, rule in enumerate(options.rules, 1):
         if rule.matches(name, arguments, where):
             approvers = rule.approvers or _enough(options.approvers, rule.level)
-            return Decision(rule.level, rule.name or f"rule {number}, for {rule.tool}", approvers)
+            return Decision(rule.level, rule.name or f"rule {number}, for {rule.tool}", approvers, rule.is_specific)
     is_destructive = getattr(tool, "destructive", None)
     if is_side_effect_free(tool) or is_destructive is False:
         why = "it has no side effects" if is_side_effect_free(tool) else "it is not destructive"

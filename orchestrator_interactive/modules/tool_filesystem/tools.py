@@ -64,6 +64,12 @@ class FileTool(ABC, Generic[Input]):
         )
         return without if value in {"", "."} else with_value.format(value)
 
+    def canonical(self, input: Any) -> dict[str, Any]:  # noqa: A002 - as of `execute`
+        """Return the input for approval rules: arguments by their own names, and the path from the workspace's root."""
+        given = dict(input) if isinstance(input, dict) else {}
+        path = next((given.pop(str(name)) for name in _PATH.choices if str(name) in given), None)
+        return given if path is None else {**given, "path": self._workspace.normal(str(path))}
+
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
         try:
             wanted = validate(self.input_kind, input, self.name)

@@ -140,6 +140,13 @@ class WorkspaceFolder:
             _replace(name, folder, content, mode)
         return len(content)
 
+    def normal(self, path: str) -> str:
+        """Return a path from the root, links resolved, in the form `plans/may.md`; one outside stays as it is."""
+        try:
+            return "/".join(self._parts(path))
+        except WorkspaceError:
+            return path
+
     def _resolved(self, paths: Sequence[Path]) -> list[Path]:
         return [Path(os.path.realpath(self.root / path)) for path in paths]
 

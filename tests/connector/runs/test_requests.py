@@ -462,3 +462,13 @@ async def test_markup_in_titles_details_and_options_stays_text(chat, markup):
     assert [each["text"]["type"] for each in asked.controls] == ["plain_text", "plain_text"]
     await asked.click(action=CHOOSE[1])
     assert (await asked.answer).chosen == (1,)
+
+
+async def test_the_details_of_a_request_are_shown_whole_however_long_their_escaped_form_is(chat):
+    details = "```\n" + "<td>&nbsp;</td>\n" * 450 + "rm -rf /\n```"
+    asked = await ask(chat, replace(REQUEST, details=details))
+    file = chat.slack.workspace.file("F0LOCAL0001")
+    shown = json.dumps(asked.blocks) + (file.content.decode() if file else "")
+    assert "rm -rf /" in shown
+    await asked.click()
+    await asked.answer

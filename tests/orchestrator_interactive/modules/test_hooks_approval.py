@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from agents.tools import echo, having
 
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.modules.hooks_approval import ApprovalOptions, CallFacts, decide, mount, preview
+from orchestrator_interactive.modules.tool_filesystem import mount as mount_filesystem
 
 RULES = {
     "rules": [
@@ -64,6 +66,22 @@ def test_a_rule_of_people_overrules_a_question_only() -> None:
     assert asked.unless_allowed(always, "cp", {}) == asked
     assert asked.unless_allowed(always, "mv", {"path": "b"}) == asked
     assert asked.unless_allowed(always, "mv", {"path": "a"}).level == "allow"
+
+
+@pytest.mark.parametrize("more", [{"approvers": ["U1"]}, {"arguments": {"path": "^secret"}}, {"channel": "C1"}])
+def test_no_rule_of_people_overrules_one_that_names_approvers_arguments_or_places(more: dict[str, Any]) -> None:
+    options = ApprovalOptions(rules=[{"tool": "rm", "level": "ask", **more}])
+    asked = decide(options, "rm", {"path": "secret/x"}, None, CallFacts(channel="C1"))
+    assert asked.unless_allowed([{"tool": "rm", "id": "r1"}], "rm", {"path": "secret/x"}) == asked
+
+
+@pytest.mark.parametrize("given", [{"file_path": "secret/x"}, {"path": "./secret/x"}, {"path": "secret//x"}])
+async def test_a_rule_about_a_path_sees_every_form_of_it(given: dict[str, str], tmp_path: Path) -> None:
+    agent = await make_agent()
+    await mount_filesystem(agent.coordinator, {"root": str(tmp_path)})
+    tool = agent.coordinator.get("tools", "write_file")
+    rules = {"rules": [{"tool": "write_file", "arguments": {"path": "^secret"}, "level": "deny"}]}
+    assert decide(ApprovalOptions(**rules), "write_file", given, tool, CallFacts()).level == "deny"
 
 
 @pytest.mark.parametrize(
