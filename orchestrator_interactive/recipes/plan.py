@@ -94,7 +94,7 @@ class Planner:
         self._transcript = transcript
         self._tools = tools
         self._steps: dict[str, dict[str, Any]] = {}
-        self._variables = {"inputs": inputs, "steps": self._steps, "recipe": {"name": recipe.name}}
+        self._variables: dict[str, Any] = {"inputs": inputs, "steps": self._steps, "recipe": {"name": recipe.name}}
 
     def next(self) -> Progress:
         """Return the calls to make now, or the end of the recipe."""
@@ -121,30 +121,41 @@ class Planner:
         """Return the calls of a step; None if it is over."""
         if self._is_skipped(step):
             return None
-        if step.for_each is None:
-            found = self._attempt(step, self._variables, step.id)
-            if isinstance(found, Calls):
-                return found
-            return self._finish(step, [found], found.output)
+        if step.for_each is not None:
+            return self._loop(step)
+        found = self._attempt(step, self._variables, step.id)
+        if isinstance(found, Done):
+            self._finish(step, [found], found.output)
+            return None
+        return found
+
+    def _loop(self, step: Step) -> Calls | None:
+        """Return the calls for the next items of a step; None if all are over."""
         items = self._items(step)
         done: list[Done] = []
         waiting: list[Calls] = []
         for number, item in enumerate(items, 1):
             here = {**self._variables, "item": item, "index": number}
             found = self._attempt(step, here, f"{step.id}-i{number}")
-            (waiting if isinstance(found, Calls) else done).append(found)  # type: ignore[arg-type]
-            if len(waiting) == step.parallel:
-                break
-        if waiting and not (step.on_failure == "stop" and any(not each.succeeded for each in done)):
-            return Calls([call for each in waiting for call in each.calls])
+            if isinstance(found, Done):
+                done.append(found)
+            else:
+                waiting.append(found)
+                if len(waiting) == step.parallel:
+                    break
+        may_go_on = step.on_failure == "continue" or all(each.succeeded for each in done)
+        if waiting and (may_go_on or not all(each.calls for each in waiting)):
+            return Calls([call for each in waiting for call in each.calls if may_go_on])
         each_of = zip(items, done, strict=False)
         more = {"results": [{"item": item, **_result(each.output, [each])} for item, each in each_of]}
-        return self._finish(step, done, [each.output for each in done], more)
+        self._finish(step, done, [each.output for each in done], more)
+        return None
 
     def _judged(self, step: AgentStep, judge: JudgeStep) -> Calls | None:
-        """Return the calls of a step and its judge; None if both are over."""
+        """Return the calls of a step and its judge, round after round; None if both are over."""
+        skipped = {"output": "", "status": "skipped", "error": f"Step '{step.id}' has no output."}
         if self._is_skipped(step):
-            self._steps[judge.id] = {"output": "", "status": "skipped"}
+            self._steps[judge.id] = skipped
             return None
         again, at_least = "", self._at_least(judge)
         for number in range(1, judge.retries + 2):
@@ -154,24 +165,24 @@ class Planner:
                 return answer
             self._finish(step, [answer], answer.output)
             if not answer.succeeded:
-                self._steps[judge.id] = {"output": "", "status": "skipped"}
+                self._steps[judge.id] = skipped
                 return None
-            found = self._attempt(judge, self._variables, f"{judge.id}{name}")
-            if isinstance(found, Calls):
-                return found
-            verdict = verdict_in(found.output) if found.succeeded else None
-            if verdict is None:
-                found = Done(found.output if not found.succeeded else "It gave no score.", succeeded=False)
+            judged = self._attempt(judge, self._variables, f"{judge.id}{name}")
+            if isinstance(judged, Calls):
+                return judged
+            if (verdict := verdict_in(judged.output)) is None or not judged.succeeded:
+                result = Done(f"It gave no score. {judged.output}", succeeded=False)
                 break
             self._steps[judge.id] = {"score": verdict.score, "comment": verdict.comment, "rounds": number}
-            found = Done(found.output, verdict.score >= at_least)
-            if found.succeeded:
+            result = Done(judged.output)
+            if verdict.score >= at_least:
                 break
-            text = TEMPLATES.render(step.instruction, self._variables)
             facts = {"score": verdict.score, "comment": verdict.comment, "at_least": at_least}
+            text = TEMPLATES.render(step.instruction, self._variables)
             again = _AGAIN.format(instruction=text, output=answer.output, **facts)
-            found = Done(f"The score of '{step.id}' is {verdict.score:g}: {verdict.comment}", succeeded=False)
-        return self._finish(judge, [found], found.output)
+            result = Done(f"The score of '{step.id}' is {verdict.score:g}. {verdict.comment}", succeeded=False)
+        self._finish(judge, [result], result.output)
+        return None
 
     def _attempt(self, step: Step, variables: Mapping[str, Any], name: str, instruction: str = "") -> Calls | Done:
         """Return the result of the last attempt of a call, or the next attempt.
@@ -254,7 +265,7 @@ class Planner:
         value = TEMPLATES.evaluate(step.when, self._variables) if isinstance(step.when, str) else step.when
         if value.strip().lower() not in _NO if isinstance(value, str) else value:
             return False
-        self._steps[step.id] = {"output": "", "status": "skipped"}
+        self._steps[step.id] = {"output": "", "status": "skipped", "error": "", "results": []}
         if step.output is not None:
             self._variables[step.output] = ""
         return True
