@@ -32,7 +32,7 @@ ASK = {"id": "ask", "agent": "x", "instruction": "Write."}
     ],
 )
 def test_a_mistake_in_a_step_is_a_sentence_with_its_place(steps, said):
-    with pytest.raises(ValueError, match="^r: |^r, ") as caught:
+    with pytest.raises(ValueError, match=r"^r: |^r, ") as caught:
         checked_recipe(recipe(*steps, inputs={"topic": {}}), "r")
     assert said in str(caught.value)
 
