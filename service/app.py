@@ -35,6 +35,7 @@ from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
 from service.sessions.preflight import preflight
+from service.sessions.recipes import ThreadRecipes
 from service.sessions.workers import StoredWorkers
 from service.sessions.workspaces import Workspaces
 from service.signals import on_hangup, until_signalled
@@ -121,6 +122,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             history=sessions.history,
             records=records,
             workers=workers,
+            recipes=ThreadRecipes(sessions.instance, workers),
         ) as connection,
     ):
         live = _LiveParts(environment, sessions, names, retention, connection, hidden)

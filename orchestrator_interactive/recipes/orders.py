@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orchestrator_interactive.recipes.inputs import checked_inputs, usage
+from orchestrator_interactive.recipes.inputs import checked_inputs, parsed_inputs, usage
 from orchestrator_interactive.recipes.library import recipe_named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from orchestrator_interactive.recipes.library import RecipesOptions
     from orchestrator_interactive.recipes.schema import Recipe
@@ -34,6 +34,10 @@ class RecipeOrders:
         self._options = options
         self._workers = workers
 
+    def parsed(self, name: str, words: Iterable[str]) -> dict[str, Any]:
+        """Return the inputs of a recipe from words `key=value`."""
+        return parsed_inputs(recipe_named(self._recipes, name).inputs, words)
+
     async def run(self, name: str, inputs: Mapping[str, Any], call_id: str) -> str:
         """Start a recipe; a repeated `call_id` finds the worker that it started."""
         recipe = recipe_named(self._recipes, name)
@@ -54,13 +58,14 @@ class RecipeOrders:
         """Return the state of one recipe, or of all of the thread."""
         if worker_id is not None:
             return _line(await self._of_recipe(worker_id))
-        lines = [_line(each) for each in await self._workers("list") if _is_recipe(each)]
+        workers = (await self._workers("list"))["workers"]
+        lines = [_line(each) for each in workers if _is_recipe(each)]
         return "\n".join(lines) or "No recipe has been started here."
 
-    async def cancel(self, worker_id: str) -> str:
-        """Stop a recipe."""
+    async def cancel(self, worker_id: str, call_id: str) -> str:
+        """Stop a recipe; a second request stops it at once."""
         worker = await self._of_recipe(worker_id)
-        await self._workers("stop", id=worker_id)
+        await self._workers("stop", id=worker_id, call_id=call_id)
         return f"{worker['title']} ({worker_id}) is stopped."
 
     def list(self) -> str:
@@ -81,4 +86,4 @@ def _is_recipe(worker: Mapping[str, Any]) -> bool:
 
 
 def _line(worker: Mapping[str, Any]) -> str:
-    return f"{worker['id']}: {worker['title']}, {worker.get('status', 'unknown')}"
+    return f"{worker['id']}: {worker['title']}, {worker.get('status') or 'at work'}"

@@ -229,7 +229,7 @@ class Planner:
                 name, arguments = step.tool, _evaluated(step.arguments, variables)
             case WorkerStep():
                 agent = {"agent": text(step.agent)} if step.agent else {}
-                order = {"instruction": self._with_messages(text(step.instruction)), "title": text(step.worker)}
+                order = {"task": self._with_messages(text(step.instruction)), "title": text(step.worker)}
                 name, arguments = _DISPATCH, {**order, **agent}
             case ApprovalStep():
                 options = {"options": [APPROVE, DENY], "free_text": False, "default": DENY}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from uuid import uuid4
 
 from pydantic import Field, model_validator
 
@@ -75,16 +76,15 @@ class RecipesTool:
             return failure(str(e))
 
     async def _answer(self, wanted: _Input) -> str:
+        call = current_call.get()
+        call_id = uuid4().hex if call is None else call.id
         match wanted.operation:
             case "run":
-                call = current_call.get()
-                if call is None:
-                    raise ValueError("A recipe can be run by an agent only.")
-                return await self._orders.run(wanted.recipe or "", wanted.inputs, call.id)
+                return await self._orders.run(wanted.recipe or "", wanted.inputs, call_id)
             case "status":
                 return await self._orders.status(wanted.id)
             case "cancel":
-                return await self._orders.cancel(wanted.id or "")
+                return await self._orders.cancel(wanted.id or "", call_id)
             case "validate":
                 given = wanted.yaml
                 recipe = (

@@ -109,11 +109,19 @@ class StoredWorkers:
         Raises:
             ValueError: no run asks for it, or there are too many workers.
         """
+        parent = await self._parent(key)
+        return await self.dispatch(key, arguments, parent.id, parent.first.message.user)
+
+    async def dispatch(self, key: Key, arguments: Mapping[str, Any], parent_run: str, user: str) -> dict[str, Any]:
+        """Dispatch a worker on behalf of a user, as the run or the request `parent_run` of a conversation asks.
+
+        Raises:
+            ValueError: there are too many workers.
+        """
         assert self._runs is not None  # noqa: S101 - a process that dispatches has runs
         instruction, call_id = str(arguments["instruction"]), str(arguments["call_id"])
         documents = await self._documents(key.conversation_id)
-        parent = await self._parent(key)
-        worker = await self._worker(key, parent, arguments, documents)
+        worker = await self._worker(key, parent_run, user, arguments, documents)
         if worker.id not in documents:
             at_work = [each for each in await self.of_thread(key.conversation_id) if not each.ended_s]
             if len(at_work) >= MOST_AT_WORK:
@@ -138,16 +146,21 @@ class StoredWorkers:
         return {"id": worker.id, "title": worker.title}
 
     async def _worker(
-        self, key: Key, parent: RunRecord, arguments: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]
+        self,
+        key: Key,
+        parent_run: str,
+        user: str,
+        arguments: Mapping[str, Any],
+        documents: Mapping[str, Mapping[str, Any]],
     ) -> Worker:
         """Return the worker of a call: the stored one, or a new one."""
         call_id, number = str(arguments["call_id"]), 0
         while True:  # until the id is free, or that of this call
-            text = f"{key.conversation_id} {parent.first.id} {call_id} {number}"
+            text = f"{key.conversation_id} {parent_run} {call_id} {number}"
             worker_id = f"w{sha256(text.encode()).hexdigest()[:_ID_CHARS]}"
             if (known := documents.get(worker_id)) is None:
                 break
-            if known.get("call") == call_id and known.get("parent_run") == parent.id:
+            if known.get("call") == call_id and known.get("parent_run") == parent_run:
                 return _WORKER.validate_python(known)
             number += 1
         timeout_s, now_s = float(arguments.get("timeout_s") or 0.0), self._now_s()
@@ -156,11 +169,11 @@ class StoredWorkers:
             worker_id,
             f"{thread_of(key.conversation_id)}:{worker_id}",
             key.conversation_id,
-            parent.id,
+            parent_run,
             key.agent_id,
             str(arguments.get("agent") or ""),
             title,
-            parent.first.message.user,
+            user,
             now_s,
             now_s + min(timeout_s, _MOST_S) if timeout_s else 0.0,
         )
@@ -192,10 +205,18 @@ class StoredWorkers:
         return asdict(await self._named(key, arguments))
 
     async def _stop(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return await self.stop(key, arguments)
+
+    async def stop(self, key: Key, arguments: Mapping[str, Any], user: str | None = None) -> dict[str, Any]:
+        """Stop a worker on behalf of a user; `None`: of the one on whose behalf it works.
+
+        Raises:
+            ValueError: there is no such worker in the thread.
+        """
         assert self._runs is not None  # noqa: S101 - as above
         worker = await self._named(key, arguments)
         if not worker.ended_s:
-            await stop_worker(self._runs.admit, worker, worker.user, str(arguments.get("call_id") or "agent"))
+            await stop_worker(self._runs.admit, worker, user or worker.user, str(arguments.get("call_id") or "agent"))
         return asdict(worker)
 
     async def _named(self, key: Key, arguments: Mapping[str, Any]) -> Worker:

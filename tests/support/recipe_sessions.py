@@ -87,7 +87,7 @@ class RecipeSession:
                 await self.hold[call.id].wait()
             self.world.done.append(call.id)
             try:
-                return self.rules.agent(str(given.get("instruction", given.get("text", given))))
+                return self.rules.agent(str(given.get("instruction") or given.get("text", given)))
             except ValueError as e:
                 return ToolResult(success=False, error={"message": str(e)})
 

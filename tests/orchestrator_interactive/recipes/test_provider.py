@@ -130,7 +130,7 @@ async def test_a_worker_is_started_and_the_recipe_goes_on_although_a_response_is
         "{id: far, worker: 'Look', instruction: 'Search {{ inputs.x }}'}", ASK, inputs={"x": {"default": "y"}}
     )
     session, report = await ran(made)
-    assert session.arguments(await session.world.rows())["far"] == {"instruction": "Search y", "title": "Look"}
+    assert session.arguments(await session.world.rows())["far"] == {"task": "Search y", "title": "Look"}
     assert session.world.done == ["far", "ask"]
     assert report.startswith("**The recipe trial is done.**")
 

@@ -23,13 +23,13 @@ class Workers:
         return {"id": "w-1", "title": title}
 
     async def list(self):
-        return [await self.show("w-1"), {"id": "w-2", "title": "Something else", "status": "running"}]
+        return {"workers": [await self.show("w-1"), await self.show("w-2")]}
 
     async def show(self, id):  # noqa: A002 - the capability's name
-        return {"id": id, "title": "Recipe research" if id == "w-1" else "Other", "status": "running"}
+        return {"id": id, "title": "Recipe research" if id == "w-1" else "Other", "status": ""}
 
-    async def stop(self, id):  # noqa: A002 - the capability's name
-        self.stopped.append(id)
+    async def stop(self, id, call_id):  # noqa: A002 - the capability's name
+        self.stopped.append((id, call_id))
 
     def register(self, coordinator):
         for name in ("dispatch", "list", "show", "stop"):
@@ -64,8 +64,8 @@ async def test_a_recipe_starts_as_a_worker_whose_provider_it_is():
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ({"operation": "status"}, "w-1: Recipe research, running"),
-        ({"operation": "status", "id": "w-1"}, "w-1: Recipe research, running"),
+        ({"operation": "status"}, "w-1: Recipe research, at work"),
+        ({"operation": "status", "id": "w-1"}, "w-1: Recipe research, at work"),
         ({"operation": "status", "id": "w-2"}, "w-2 is no recipe."),
         ({"operation": "cancel", "id": "w-1"}, "Recipe research (w-1) is stopped."),
         ({"operation": "cancel"}, "'cancel' needs 'id'"),
@@ -79,7 +79,7 @@ async def test_an_operation_answers_in_a_sentence(wanted, said):
     workers = Workers()
     [answer] = await answers(wanted, workers=workers)
     assert said in answer
-    assert workers.stopped == (["w-1"] if "stopped" in said else [])
+    assert workers.stopped == ([("w-1", "c0")] if "stopped" in said else [])
     assert workers.dispatched == {}
 
 
