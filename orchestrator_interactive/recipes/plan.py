@@ -315,7 +315,7 @@ def _check_approval(step: ApprovalStep, call: RecipeCall) -> None:
 
 def _evaluated(value: Any, variables: Mapping[str, Any]) -> Any:
     match value:
-        case str():
+        case str() if "{" in value:  # jinja2 drops a line break at the end of a text
             return TEMPLATES.evaluate(value, variables)
         case list():
             return [_evaluated(each, variables) for each in value]

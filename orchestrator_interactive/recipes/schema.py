@@ -16,7 +16,7 @@ from orchestrator_interactive.registries.templates import TemplateError, Templat
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-TEMPLATES = TemplateManager()
+TEMPLATES = TemplateManager(has_names=False)
 MAX_CHARS = 200_000
 # What every template can read; no step and no `output` has such a name.
 RESERVED = frozenset({"inputs", "steps", "item", "index", "recipe"})

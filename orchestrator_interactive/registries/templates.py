@@ -37,10 +37,12 @@ class TemplateManager:
 
     Args:
         folder: folder of the template files; without it, templates are given by their text only.
+        has_names: whether a text such as `notes.md` is a file name.
     """
 
-    def __init__(self, folder: Path | str | None = None) -> None:
+    def __init__(self, folder: Path | str | None = None, *, has_names: bool = True) -> None:
         self._folder = Path(folder) if folder is not None else None
+        self._has_names = has_names
         self._environment = ImmutableSandboxedEnvironment(
             loader=jinja2.FileSystemLoader(self._folder) if self._folder else jinja2.DictLoader({}),
             undefined=jinja2.StrictUndefined,
@@ -115,13 +117,16 @@ class TemplateManager:
                     found.add((name, part))
         return found
 
+    def _is_name(self, template: str) -> bool:
+        return self._has_names and template.endswith(_ENDINGS) and _NAME.fullmatch(template) is not None
+
     def _loaded(self, template: str) -> jinja2.Template:
-        load = self._environment.get_template if _is_name(template) else self._environment.from_string
+        load = self._environment.get_template if self._is_name(template) else self._environment.from_string
         return load(template)
 
     @contextmanager
     def _converted_errors(self, template: str, given: Mapping[str, Any]) -> Iterator[None]:
-        which = f"The template {template}" if _is_name(template) else "The template"
+        which = f"The template {template}" if self._is_name(template) else "The template"
         try:
             yield
         except TemplateError:
@@ -152,10 +157,6 @@ class TemplateManager:
             OSError,
         ) as e:
             raise TemplateError(f"{which} fails{_line(e)}: {type(e).__name__}: {e}.") from e
-
-
-def _is_name(template: str) -> bool:
-    return template.endswith(_ENDINGS) and _NAME.fullmatch(template) is not None
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
