@@ -25,6 +25,7 @@ instances:
     agents:
       researcher: {{description: Finds sources., instructions: You research.}}
 workspace: {{root: files}}
+lease_s: 2
 store: "{store}"
 """
 TRIAL = """
