@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
 _ID_CHARS = 8
-_NOTE = re.compile(
-    r"(?:\n\n\[Reflection on (?:(?!\n\n).)*\])?\n\n\[\S+, session_id \S+, \w+\]\Z", re.DOTALL
-)
+_NOTE = re.compile(r"(?:\n\n\[Reflection on (?:(?!\n\n).)*\])?\n\n\[\S+, session_id \S+, \w+\]\Z", re.DOTALL)
 _SPEAKERS, _RECENT = ("user", "assistant"), 10
 # Events of amplifier-foundation.
 _SPAWNED, _RESUMED, _COMPLETED, _ERROR = (

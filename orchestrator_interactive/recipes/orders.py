@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # The titles of workers that run a recipe begin with it.
 _TITLE = "Recipe "
+# A recipe is bounded by its steps and items; the usual limit is for models.
+_LOOP = {"max_iterations": 10_000}
+_WORD_CHARS = 60
 
 
 class CallWorkers(Protocol):
@@ -43,13 +46,13 @@ class RecipeOrders:
         recipe = recipe_named(self._recipes, name)
         checked = checked_inputs(recipe.inputs, inputs)
         provider = {"module": "provider-recipe", "config": {"recipe": dict(recipe.source), "inputs": checked}}
-        words = ", ".join(f"{key}={value}" for key, value in checked.items() if value is not None)
+        words = ", ".join(_word(key, value) for key, value in checked.items() if value is not None)
         worker = await self._workers(
             "dispatch",
             instruction=f"Run the recipe {recipe.name}" + (f" with {words}." if words else "."),
             title=f"{_TITLE}{recipe.name}",
             call_id=call_id,
-            overlay={"providers": [provider]},
+            overlay={"providers": [provider], "session": {"orchestrator": {"config": _LOOP}}},
             timeout_s=self._options.timeout_s,
         )
         return f"The recipe {recipe.name} has started as worker {worker['id']}. Its report comes into the thread."
@@ -79,6 +82,11 @@ class RecipeOrders:
         if not _is_recipe(worker):
             raise ValueError(f"{worker_id} is no recipe.")
         return worker
+
+
+def _word(name: str, value: Any) -> str:
+    text = str(value)
+    return f"{name}={text if len(text) <= _WORD_CHARS else f'{text[:_WORD_CHARS]}…'}"
 
 
 def _is_recipe(worker: Mapping[str, Any]) -> bool:

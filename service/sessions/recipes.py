@@ -73,7 +73,7 @@ class ThreadRecipes:
     async def _call(self, key: Key, request_id: str, user: str, function: str, /, **arguments: Any) -> Any:
         match function:
             case "dispatch":
-                return await self._workers.dispatch(key, arguments, request_id, user)
+                return await self._workers.dispatch(key, request_id, user, arguments)
             case "stop":
                 return await self._workers.stop(key, arguments, user)
         return await self._workers.functions[f"workers.{function}"](key, arguments)

@@ -110,34 +110,42 @@ class StoredWorkers:
             ValueError: no run asks for it, or there are too many workers.
         """
         parent = await self._parent(key)
-        return await self.dispatch(key, arguments, parent.id, parent.first.message.user)
+        worker = await self._stored(key, parent.id, parent.first.message.user, arguments)
+        if (await self._parent(key)).stops:  # a later stop finds the worker in the list
+            await self._keep(replace(worker, status="cancelled", ended_s=self._now_s()))
+            raise ValueError("The run was stopped, so that no worker begins.")
+        return await self._order(worker, arguments)
 
-    async def dispatch(self, key: Key, arguments: Mapping[str, Any], parent_run: str, user: str) -> dict[str, Any]:
-        """Dispatch a worker on behalf of a user, as the run or the request `parent_run` of a conversation asks.
+    async def dispatch(self, key: Key, request_id: str, user: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Dispatch a worker that a user requests, without a run; a repeated request returns the same worker.
 
         Raises:
             ValueError: there are too many workers.
         """
-        assert self._runs is not None  # noqa: S101 - a process that dispatches has runs
-        instruction, call_id = str(arguments["instruction"]), str(arguments["call_id"])
+        return await self._order(await self._stored(key, request_id, user, arguments), arguments)
+
+    async def _stored(self, key: Key, parent_run: str, user: str, arguments: Mapping[str, Any]) -> Worker:
+        """Store the worker of a call, unless it is stored, and return it."""
         documents = await self._documents(key.conversation_id)
         worker = await self._worker(key, parent_run, user, arguments, documents)
         if worker.id not in documents:
             at_work = [each for each in await self.of_thread(key.conversation_id) if not each.ended_s]
             if len(at_work) >= MOST_AT_WORK:
                 raise ValueError(f"{len(at_work)} workers are at work in this thread: wait until one has ended.")
-            more = {"overlay": dict(arguments.get("overlay") or {}), "call": call_id, "instruction": instruction}
-            await self._keep(worker, **more)
-        if (await self._parent(key)).stops:  # a later stop finds the worker in the list
-            await self._keep(replace(worker, status="cancelled", ended_s=self._now_s()))
-            raise ValueError("The run was stopped, so that no worker begins.")
-        place = ThreadAddress.parse(worker.conversation_id)
+            call = {"call": str(arguments["call_id"]), "instruction": str(arguments["instruction"])}
+            await self._keep(worker, overlay=dict(arguments.get("overlay") or {}), **call)
+        return worker
+
+    async def _order(self, worker: Worker, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Admit the order for a worker, once."""
+        assert self._runs is not None  # noqa: S101 - a process that dispatches has runs
+        instruction, place = str(arguments["instruction"]), ThreadAddress.parse(worker.conversation_id)
         message = place.message(f"{worker.created_s:.6f}", instruction)
         message = replace(message, user=worker.user, key=_order_key(worker))
         order = PendingMessage(
             message, worker.instance, instruction, message.id, title=worker.title, until_s=worker.deadline_s
         )
-        facts = dict((await self._runs.thread_of(thread_of(key.conversation_id))).latest)
+        facts = dict((await self._runs.thread_of(thread_of(worker.conversation_id))).latest)
         people = {name: at for name, at in facts.items() if name.startswith("person:")}
         entry = InboxEntry(order.id, "message", asdict(order))
         await self._runs.admit(
