@@ -55,7 +55,7 @@ def recipes_of(options: RecipesOptions) -> Mapping[str, Recipe]:
     """Return the recipes by name.
 
     Raises:
-        ValueError: a file cannot be read, a recipe is invalid, or two of them have the same name.
+        ValueError: a file cannot be read, a recipe is invalid, or two have the same name.
     """
     shipped = _read(sorted(_SHIPPED.glob("*.yaml"))) if options.shipped else {}
     return {**shipped, **_read([path for each in options.recipes for path in _files(Path(each).expanduser())])}

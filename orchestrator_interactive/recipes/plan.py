@@ -1,4 +1,4 @@
-"""Compute the next calls of a recipe, or its report, from what its transcript says was done."""
+"""Compute the next calls of a recipe, or its report, from its transcript."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ASK, _DISPATCH = "ask_user", "dispatch_worker"
 _MAX_ITEMS = 1_000
 # Texts of a condition that are false, in lower case.
 _NO = frozenset({"", "0", "false", "no", "none", "null", "[]", "{}"})
-_MESSAGES = "Messages from people meanwhile:"
+_MESSAGES = "Messages that people wrote in the meantime:"
 _AGAIN = """\
 {instruction}
 

@@ -99,7 +99,7 @@ class RecipeProvider:
         if not self._was_barred:  # a tool that forces a response has ended, or the run has reached a limit
             self._was_barred = True
             return _response([], _ASK_AGAIN)
-        progress.problem = "The run has reached a limit. Write, and it goes on."
+        progress.problem = "The run has reached a limit. Write a message to continue."
         return _response([TextBlock(text=_ending(self._recipe, progress, transcript))])
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
@@ -147,7 +147,7 @@ def _todo(recipe: Recipe, progress: Progress, transcript: Transcript, tools: Col
 
 
 def _ending(recipe: Recipe, progress: Progress, transcript: Transcript) -> str:
-    """Return the report; after it, only what was read since."""
+    """Return the report; after the report, only the messages since."""
     unread = [f"- {each}" for each in transcript.unread]
     messages = "\n".join(("No agent has read these messages:", *unread)) if unread else ""
     if transcript.has_reported:

@@ -92,7 +92,7 @@ class JudgeStep(Step):
 
     Args:
         judge: id of that step.
-        criteria: what the output is to serve.
+        criteria: the purpose that the output is to serve.
         at_least: the lowest sufficient score, from 0 to 1, or a template of it.
         retries: how often the step runs again, with the comment.
     """

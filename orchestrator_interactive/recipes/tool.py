@@ -48,7 +48,7 @@ class RecipesTool:
 
     name = "recipes"
     description = (
-        "Run a recipe: a prepared workflow of several steps, which works beside you as a worker and reports into the "
+        "Run a recipe: a prepared workflow of several steps, which runs as a worker and reports into the "
         "thread by itself. 'run' returns at once; do not wait for it."
     )
     repeatable: ClassVar[bool] = True

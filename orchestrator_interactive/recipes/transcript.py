@@ -1,4 +1,4 @@
-"""What the rows of a conversation say about a recipe: its calls, their results, and the messages of people."""
+"""Read the state of a recipe from the rows of its conversation: calls, results, and messages of people."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def _shown(text: str) -> str:
 
 
 def judge_request(subject: str, asked: str, result: str, serves: str = "an agent") -> str:
-    """Return the request for a verdict on a result; `serves`: whom or what the result is to serve."""
+    """Return the request for a verdict on a result; `serves`: the person or purpose that it is for."""
     return _REQUEST.format(serves=serves, subject=subject, asked=_shown(asked), result=_shown(result))
 
 

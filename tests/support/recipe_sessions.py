@@ -23,7 +23,7 @@ HERE = {"conversation_id": "c", "agent_id": "a"}
 
 
 def recipe(*steps: str | Row, inputs: Row | None = None, report: str | None = None) -> Row:
-    """A recipe of these steps, each a mapping or its YAML."""
+    """Return a recipe; each step is a mapping or its YAML."""
     read = [yaml.safe_load(each) if isinstance(each, str) else each for each in steps]
     made: Row = {"name": "trial", "inputs": inputs or {}, "steps": read}
     return made if report is None else {**made, "report": report}
@@ -107,7 +107,7 @@ class RecipeSession:
         return await soon(self.session.resume(on_progress=self.progress))
 
     def arguments(self, rows: Iterable[Row]) -> dict[str, Row]:
-        """The arguments of the calls of these rows, by id, without those of `todo`."""
+        """The arguments of the calls in some rows, by id, except for `todo`."""
         blocks = [block for row in rows if row["role"] == "assistant" for block in row["content"]]
         return {each["id"]: each["input"] for each in blocks if each["type"] == "tool_call" and each["name"] != "todo"}
 

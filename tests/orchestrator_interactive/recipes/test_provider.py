@@ -10,7 +10,7 @@ from orchestrator_interactive.interactions import InteractionStack
 
 
 def scored(*scores):
-    """Answer judges with these scores in turn, and all others with what they are told."""
+    """Answer judges with these scores in turn, and all others with their instruction."""
     left = list(scores)
 
     def answer(instruction):
@@ -142,7 +142,7 @@ async def test_a_run_that_reached_its_limit_says_so_and_goes_on_with_the_next_me
     assert session.world.done == ["ask", "end"]
 
 
-async def test_an_agent_reads_what_people_write_meanwhile_and_the_report_has_the_rest():
+async def test_an_agent_reads_messages_of_people_and_the_report_has_the_rest():
     made = recipe("{id: first, tool: look}", ASK, "{id: last, tool: look}")
     session = RecipeSession(made)
     await session.begin()
@@ -151,7 +151,7 @@ async def test_an_agent_reads_what_people_write_meanwhile_and_the_report_has_the
     session.on_call = lambda name: offer(Injection(texts[name], id=name)) if name in texts else None
     report = await session.run()
     told = session.arguments(await session.world.rows())["ask"]["instruction"]
-    assert told == "Write.\n\nMessages from people meanwhile:\n- also tea"
+    assert told == "Write.\n\nMessages that people wrote in the meantime:\n- also tea"
     assert report.endswith("No agent has read these messages:\n- and cake")
     assert await session.run("Thanks", "later") == (
         "The recipe trial has ended; its report is above.\n\nNo agent has read these messages:\n- Thanks"

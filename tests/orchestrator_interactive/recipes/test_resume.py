@@ -1,4 +1,4 @@
-"""A recipe whose process dies at any commit of its log goes on as if it had not."""
+"""A recipe whose process dies at any commit of its log continues with the same report."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class World:
 
 
 async def finish(session, store=None):
-    """Run a recipe, or go on with what the log has of it; return the report."""
+    """Run a recipe, or resume it from the log; return the report."""
     await session.begin(store)
     rows = await session.session.coordinator.get("context").get_messages()
     has_begun = any(PROMPT.id in delivered_ids_in(row) for row in rows)
@@ -178,5 +178,8 @@ async def test_an_urgent_message_reaches_the_next_agent_and_the_calls_before_it_
     await session.run()
     rows = await session.world.rows()
     assert any(row["content"] == STILL_RUNNING for row in rows)
-    assert session.arguments(rows)["ask"]["instruction"] == "done: x\n\nMessages from people meanwhile:\n- !hurry"
+    assert (
+        session.arguments(rows)["ask"]["instruction"]
+        == "done: x\n\nMessages that people wrote in the meantime:\n- !hurry"
+    )
     assert session.world.done == ["slow", "ask"]

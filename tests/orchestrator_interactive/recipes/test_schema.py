@@ -58,7 +58,7 @@ def test_a_mistake_in_a_document_is_a_sentence_with_its_place(text, said):
 
 
 INPUTS = {
-    "topic": {"description": "What it is about."},
+    "topic": {"description": "The subject."},
     "count": {"type": "integer", "default": 2, "minimum": 1},
     "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "required": False},
 }
@@ -81,7 +81,7 @@ def test_words_of_people_become_inputs_with_defaults(words, inputs):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "Input 'topic' is missing: What it is about."),
+        ([], "Input 'topic' is missing: The subject."),
         (["topic"], "'topic' is no input: write key=value"),
         (["topic=x", "count=0"], "Input 'count': 0 is less than the minimum of 1."),
         (["topic=x", "count=many"], "Input 'count': 'many' is not of type 'integer'."),

@@ -69,7 +69,7 @@ async def test_a_recipe_starts_as_a_worker_whose_provider_it_is():
         ({"operation": "status", "id": "w-2"}, "w-2 is no recipe."),
         ({"operation": "cancel", "id": "w-1"}, "Recipe research (w-1) is stopped."),
         ({"operation": "cancel"}, "'cancel' needs 'id'"),
-        ({**IDS, "inputs": {}}, "Input 'question' is missing: What is to be found out."),
+        ({**IDS, "inputs": {}}, "Input 'question' is missing: The question to answer."),
         ({"operation": "validate", "recipe": "research"}, "The recipe research is valid: 3 steps."),
         ({"operation": "validate", "yaml": "name: x\nsteps: [{id: a}]"}, "yaml, step 'a': it needs one of"),
         ({"operation": "list"}, 'code_review pattern=… [path="."]'),
