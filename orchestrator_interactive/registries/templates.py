@@ -100,7 +100,7 @@ class TemplateManager:
             return json.loads(json.dumps(value, default=list))
 
     def references(self, template: str) -> set[tuple[str, ...]]:
-        """Return the variables that a template reads: `("inputs", "path")` for `inputs.path`, `("item",)` for `item` itself.
+        """Return the variables of a template: `("inputs", "path")` for `inputs.path`, `("item",)` for `item` itself.
 
         Raises:
             TemplateError: it has a syntax error.

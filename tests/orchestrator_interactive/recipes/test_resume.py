@@ -131,17 +131,26 @@ async def test_a_call_of_unknown_outcome_is_made_again_only_if_its_step_is_marke
     assert ("The step is not marked repeatable." in report) is not repeatable
 
 
-async def test_a_stopped_recipe_goes_on_with_the_next_message_and_repeats_nothing(tmp_path):
+@pytest.mark.parametrize("immediate", [False, True])
+async def test_a_stopped_recipe_continues_with_the_next_message_and_repeats_no_effect(tmp_path, immediate):
     store = await open_store(f"sqlite:{tmp_path}/log.db")
     made = recipe(*(f"{{id: s{number}, tool: look}}" for number in range(3)))
     first = RecipeSession(made)
-    first.on_call = lambda name: first.session.coordinator.cancellation.request_graceful() if name == "s1" else None
+
+    def stop(name):
+        token = first.session.coordinator.cancellation
+        if name == "s1":
+            token.request_immediate() if immediate else token.request_graceful()
+
+    first.on_call = stop
+    if immediate:
+        first.hold["s1"] = asyncio.Event()
     await finish(first, store)
     await first.session.cleanup()
     second = RecipeSession(made, first.world)
     await second.begin(store)
     assert (await second.run("Go on", "second")).startswith("**The recipe trial is done.**")
-    assert second.world.done == ["s0", "s1", "s2"]
+    assert second.world.done == ["s0", "s1-a2" if immediate else "s1", "s2"]
     await second.session.cleanup()
     await store.aclose()
 
