@@ -24,6 +24,7 @@ class Verb:
         effect: `private`: it is answered to its author only; `thread`: it changes who answers in the thread; `log`: the
             owner of the conversation carries it out on the log.
         is_steering: whether it needs the right to steer, since it changes the history that the agent reads.
+        begins: whether it may begin a thread with an agent.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Verb:
     help: str
     effect: Effect = "private"
     is_steering: bool = False
+    begins: bool = False
 
     @property
     def usage(self) -> str:
@@ -55,7 +57,9 @@ VERBS = {
         Verb("stop", "[NAME]", "stops the run, or only the sub-agent or worker NAME; a second one stops it at once."),
         Verb("workers", "", "lists the workers of this thread."),
         Verb("worker", "stop ID", "stops a worker, or with `all` every worker of this thread."),
-        Verb("recipe", "…", "runs a recipe: `run NAME key=value`, `status [ID]`, `cancel ID`, `list`.", "log", True),
+        Verb(
+            "recipe", "…", "runs a recipe: `run NAME key=value`, `status [ID]`, `cancel ID`, `list`.", "log", True, True
+        ),
         Verb("cost", "", "shows the tokens and the cost of this conversation."),
         Verb("approvals", "", "lists the pending approvals."),
         Verb("new", "", "lets the agent begin anew in this thread; the earlier branch is kept.", "log", True),

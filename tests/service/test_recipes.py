@@ -104,17 +104,15 @@ async def test_an_agent_runs_a_recipe_and_a_denial_ends_it(serve, thread, script
 
 async def test_people_follow_and_cancel_a_recipe_and_read_why_a_command_is_refused(serve, thread, scripts):
     gate = Gate()
-    scripts.of("lead", [text("Hello.")])
     scripts.of("research", [gate], [gate])
     async with serve() as service:
-        await thread.begin(service)
-        await thread.until_said("Hello.")
+        await thread.begin(service, "@alpha !recipe list")
+        await thread.until_said("trial topic=…")
         for words, answer in (
             ("run trial", "Input 'topic' is missing."),
             ("run other", "There is no recipe 'other'; there are: code_review, research, trial, weekly_summary."),
             ("run trial 'topic", "No closing quotation"),
             ("status", "No recipe has been started here."),
-            ("list", "trial topic=…"),
             ("pause", "Write `!recipe run NAME key=value …`"),
         ):
             await thread.say(f"!recipe {words}")
