@@ -158,6 +158,13 @@ async def test_an_agent_reads_messages_of_people_and_the_report_has_the_rest():
     )
 
 
+@pytest.mark.parametrize("score", ["", "\n\n[Reflection on x: 0.5 of 1. So\nso.]"])
+async def test_an_output_has_no_notes_of_the_tool_that_asks_the_agent(score):
+    rules = Rules(lambda _: f"Tea.{score}\n\n[x, session_id x-1a, success]")
+    _, report = await ran(recipe(ASK, report="{{ steps.ask.output }}"), rules=rules)
+    assert report == "Tea."
+
+
 async def test_the_steps_are_a_to_do_list():
     session, _ = await ran(recipe({**ASK, "title": "Write it"}, "{id: end, tool: look}"))
     lists = [data["args"]["items"] for data in session.progress.of("tool:start") if data["tool"] == "todo"]
