@@ -284,7 +284,7 @@ class InProcessSessionManager:
 
         if key in self._runs:
             raise RunFailed("I am still working on the previous message.")
-        self.instance(key.agent_id)
+        self._instance(key.agent_id)
         self._runs[key] = run
         try:
             following: AbstractContextManager[ProgressCallback | None] = (
@@ -311,7 +311,7 @@ class InProcessSessionManager:
     def _is_current(self, key: Key, session: AmplifierSession) -> bool:
         return bool(session.coordinator.get_capability(_INSTANCE) == self._instances.get(key.agent_id))
 
-    def instance(self, name: str) -> InstanceConfig:
+    def _instance(self, name: str) -> InstanceConfig:
         """Return the configuration of an instance.
 
         Raises:
@@ -325,7 +325,7 @@ class InProcessSessionManager:
         return self._instances[name]
 
     async def _new_session(self, key: Key) -> AmplifierSession:
-        instance, folder = self.instance(key.agent_id), self._workspaces.folder(key.conversation_id)
+        instance, folder = self._instance(key.agent_id), self._workspaces.folder(key.conversation_id)
         base = self._plan(instance, folder, key)
         base, plan = await self._of_worker(key, base)
         session = new_session(plan, self._store, is_resumed=await self._store.load(key) is not None)

@@ -6,11 +6,11 @@ import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from connector.protocols import Refused, RunFailed
+from connector.protocols import Refused
 from orchestrator_interactive.interactions.records import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from orchestrator_interactive.recipes.orders import CallWorkers, RecipeOrders
     from service.config.config import InstanceConfig
@@ -25,11 +25,11 @@ class ThreadRecipes:
     """Implements `connector.protocols.Recipes` with the module `tool-recipes` of each instance.
 
     Args:
-        instance_of: returns the configuration of an instance by its name.
+        instances: the configurations of the instances, by their names; a reload replaces them.
     """
 
-    def __init__(self, instance_of: Callable[[str], InstanceConfig], workers: StoredWorkers) -> None:
-        self._instance_of = instance_of
+    def __init__(self, instances: Mapping[str, InstanceConfig], workers: StoredWorkers) -> None:
+        self.instances = instances
         self._workers = workers
 
     async def carry_out(self, instance_name: str, conversation_id: str, user: str, request_id: str, words: str) -> str:
@@ -47,7 +47,7 @@ class ThreadRecipes:
                     return await orders.cancel(worker_id, request_id)
                 case "list", []:
                     return orders.list()
-        except (RunFailed, ValueError) as e:
+        except ValueError as e:
             raise Refused(str(e)) from e
         return USAGE
 
@@ -55,7 +55,6 @@ class ThreadRecipes:
         """Return the recipes of an instance.
 
         Raises:
-            RunFailed: it is no longer configured.
             ValueError: it has none, or they cannot be read.
         """
         # Only this command needs them, and jinja2 with them.
@@ -63,7 +62,8 @@ class ThreadRecipes:
         from orchestrator_interactive.recipes.library import MODULE, RecipesOptions, recipes_of  # noqa: PLC0415
         from orchestrator_interactive.recipes.orders import RecipeOrders  # noqa: PLC0415
 
-        tools = self._instance_of(instance_name).tools
+        instance = self.instances.get(instance_name)
+        tools = () if instance is None else instance.tools
         given = next((each.config for each in tools if each.module == MODULE), None)
         if given is None:
             raise ValueError(f"{instance_name} has no recipes: its configuration lacks the tool {MODULE}.")
