@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,6 +36,14 @@ _MOST_LEVELS = 2
 # A worker whose order is not stored after this time was never ordered.
 _ORDERED_WITHIN_S = 60.0
 _MOST_S = 7 * 24 * 3600.0
+
+
+class _Asker(NamedTuple):
+    """The origin of a worker: id of a message or command, id of its run (of a command: its own again), and its author."""
+
+    id: str
+    run: str
+    user: str
 
 
 class StoredWorkers:
@@ -110,7 +118,8 @@ class StoredWorkers:
             ValueError: no run asks for it, or there are too many workers.
         """
         parent = await self._parent(key)
-        worker = await self._stored(key, parent.id, parent.first.message.user, arguments)
+        asker = _Asker(parent.first.id, parent.id, parent.first.message.user)
+        worker = await self._stored(key, asker, arguments)
         if (await self._parent(key)).stops:  # a later stop finds the worker in the list
             await self._keep(replace(worker, status="cancelled", ended_s=self._now_s()))
             raise ValueError("The run was stopped, so that no worker begins.")
@@ -122,12 +131,13 @@ class StoredWorkers:
         Raises:
             ValueError: there are too many workers.
         """
-        return await self._order(await self._stored(key, request_id, user, arguments), arguments)
+        worker = await self._stored(key, _Asker(request_id, request_id, user), arguments)
+        return await self._order(worker, arguments)
 
-    async def _stored(self, key: Key, parent_run: str, user: str, arguments: Mapping[str, Any]) -> Worker:
+    async def _stored(self, key: Key, asker: _Asker, arguments: Mapping[str, Any]) -> Worker:
         """Store the worker of a call, unless it is stored, and return it."""
         documents = await self._documents(key.conversation_id)
-        worker = await self._worker(key, parent_run, user, arguments, documents)
+        worker = await self._worker(key, asker, arguments, documents)
         if worker.id not in documents:
             at_work = [each for each in await self.of_thread(key.conversation_id) if not each.ended_s]
             if len(at_work) >= MOST_AT_WORK:
@@ -154,21 +164,16 @@ class StoredWorkers:
         return {"id": worker.id, "title": worker.title}
 
     async def _worker(
-        self,
-        key: Key,
-        parent_run: str,
-        user: str,
-        arguments: Mapping[str, Any],
-        documents: Mapping[str, Mapping[str, Any]],
+        self, key: Key, asker: _Asker, arguments: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]
     ) -> Worker:
         """Return the worker of a call: the stored one, or a new one."""
         call_id, number = str(arguments["call_id"]), 0
         while True:  # until the id is free, or that of this call
-            text = f"{key.conversation_id} {parent_run} {call_id} {number}"
+            text = f"{key.conversation_id} {asker.id} {call_id} {number}"
             worker_id = f"w{sha256(text.encode()).hexdigest()[:_ID_CHARS]}"
             if (known := documents.get(worker_id)) is None:
                 break
-            if known.get("call") == call_id and known.get("parent_run") == parent_run:
+            if known.get("call") == call_id and known.get("parent_run") == asker.run:
                 return _WORKER.validate_python(known)
             number += 1
         timeout_s, now_s = float(arguments.get("timeout_s") or 0.0), self._now_s()
@@ -177,11 +182,11 @@ class StoredWorkers:
             worker_id,
             f"{thread_of(key.conversation_id)}:{worker_id}",
             key.conversation_id,
-            parent_run,
+            asker.run,
             key.agent_id,
             str(arguments.get("agent") or ""),
             title,
-            user,
+            asker.user,
             now_s,
             now_s + min(timeout_s, _MOST_S) if timeout_s else 0.0,
         )
