@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Instance,
         PersonalRecords,
         RateBudget,
+        Recipes,
         RunService,
         SessionManager,
         Workers,
@@ -107,6 +108,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     history: ConversationHistory | None = None,
     records: PersonalRecords | None = None,
     workers: Workers | None = None,
+    recipes: Recipes | None = None,
 ) -> AsyncIterator[Connection]:
     """Answer people in the workspace while the context is open.
 
@@ -116,7 +118,8 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s`
     of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
     gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
-    `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads.
+    `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads,
+    `recipes` those that people can run there.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -166,6 +169,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     records,
                     home,
                     workers,
+                    recipes,
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)

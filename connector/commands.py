@@ -18,11 +18,13 @@ class Verb:
     """A command.
 
     Args:
-        arguments: its grammar: `NAME` and `ID` are one word, `[N]` an optional number, `stop` this word; blank: none.
+        arguments: its grammar: `NAME` and `ID` are one word, `[N]` an optional number, `stop` this word, `…` any text;
+            blank: none.
         help: one sentence.
         effect: `private`: it is answered to its author only; `thread`: it changes who answers in the thread; `log`: the
             owner of the conversation carries it out on the log.
         is_steering: whether it needs the right to steer, since it changes the history that the agent reads.
+        begins: whether it may begin a thread with an agent.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Verb:
     help: str
     effect: Effect = "private"
     is_steering: bool = False
+    begins: bool = False
 
     @property
     def usage(self) -> str:
@@ -38,6 +41,8 @@ class Verb:
     def accepts(self, arguments: list[str]) -> bool:
         match self.arguments, arguments:
             case ("", []) | ("[N]" | "[NAME]", []) | ("NAME" | "[NAME]", [_]) | ("stop ID", ["stop", _]):
+                return True
+            case ("…", [_, *_]):
                 return True
             case "[N]", [number]:
                 return re.fullmatch(r"[1-9][0-9]{0,3}", number) is not None
@@ -52,6 +57,9 @@ VERBS = {
         Verb("stop", "[NAME]", "stops the run, or only the sub-agent or worker NAME; a second one stops it at once."),
         Verb("workers", "", "lists the workers of this thread."),
         Verb("worker", "stop ID", "stops a worker, or with `all` every worker of this thread."),
+        Verb(
+            "recipe", "…", "runs a recipe: `run NAME key=value`, `status [ID]`, `cancel ID`, `list`.", "log", True, True
+        ),
         Verb("cost", "", "shows the tokens and the cost of this conversation."),
         Verb("approvals", "", "lists the pending approvals."),
         Verb("new", "", "lets the agent begin anew in this thread; the earlier branch is kept.", "log", True),
@@ -94,6 +102,8 @@ def command_of(prompt: str) -> ThreadCommand | InvalidCommand | None:
         return InvalidCommand(f"I know no `!{name}`. Did you mean `{VERBS[alike[0]].usage}`?") if alike else None
     if not verb.accepts(arguments):
         return InvalidCommand(f"Usage: `{verb.usage}`: it {verb.help}")
+    if verb.arguments == "…":
+        return ThreadCommand(verb.name, prompt.split(maxsplit=1)[1].strip())
     return ThreadCommand(verb.name, arguments[-1].strip("@:,") if arguments else "")
 
 

@@ -826,6 +826,17 @@ class Workers(Protocol):
         """Keep that a worker has ended, with its report."""
 
 
+class Recipes(Protocol):
+    """The recipes that the people in a thread can run, as workers."""
+
+    async def carry_out(self, instance_name: str, conversation_id: str, user: str, request_id: str, words: str) -> str:
+        """Carry out the words after `!recipe`, and return the answer. A repeated `request_id` starts nothing again.
+
+        Raises:
+            Refused: the words, a name or an input do not fit; the message is a sentence for the person.
+        """
+
+
 class PersonalRecords(Protocol):
     """The runs, rules and visits of each person in a workspace, for their Home tab.
 

@@ -35,6 +35,7 @@ from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
 from service.sessions.preflight import preflight
+from service.sessions.recipes import ThreadRecipes
 from service.sessions.workers import StoredWorkers
 from service.sessions.workspaces import Workspaces
 from service.signals import on_hangup, until_signalled
@@ -121,9 +122,10 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             history=sessions.history,
             records=records,
             workers=workers,
+            recipes=(recipes := ThreadRecipes(config.instances, workers)),
         ) as connection,
     ):
-        live = _LiveParts(environment, sessions, names, retention, connection, hidden)
+        live = _LiveParts(environment, sessions, names, retention, connection, recipes, hidden)
         observation.health.connection = connection
         gc.freeze()  # exclude start-up objects from later collections, which pause every run
         gc.enable()
@@ -143,12 +145,14 @@ class _LiveParts:
     names: list[str]
     retention: Retention
     connection: Connection
+    recipes: ThreadRecipes
     hidden: dict[str, None]
 
     def apply(self, change: ConfigChange) -> None:
         self.hidden.update(dict.fromkeys(secrets(self.environment, change.config)))
         configure_logging(change.config.log, tuple(self.hidden))
         self.sessions.configure(change.config.instances, tuple(self.hidden))
+        self.recipes.instances = change.config.instances
         self.names[:] = change.config.instances
         self.retention.config = change.config.retention
         self.connection.configure(*_connector_settings(change.config))

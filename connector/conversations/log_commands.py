@@ -229,5 +229,15 @@ async def _rate(state: ConversationState, history: ConversationHistory, entry: I
     return ""
 
 
-# The commands that may wait for Slack: they are carried out in the background.
-_WORK = {"fork": _fork, "export": _export, "begin": _begin, "rate": _rate}
+async def _recipe(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    recipes = state.workspace.recipes
+    if recipes is None:
+        return texts.NO_RECIPES
+    try:
+        return escape(await recipes.carry_out(command.instance, state.id, command.user, entry.id, command.argument))
+    except Refused as e:
+        return escape(str(e))
+
+
+# The commands that may take time: they are carried out in the background.
+_WORK = {"fork": _fork, "export": _export, "begin": _begin, "rate": _rate, "recipe": _recipe}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from connector.events import SlackMessage, StopRequest, ThreadAddress
-    from connector.protocols import ConversationHistory, PersonalRecords, RunService, SessionManager, Workers
+    from connector.protocols import ConversationHistory, PersonalRecords, Recipes, RunService, SessionManager, Workers
     from connector.records import ThreadCatchUp
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
@@ -25,7 +25,8 @@ class WorkspaceContext:
 
     `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` and `admit_asked` are as in
     `Admitter`. Without a `history`, commands cannot change logs; without `records`, no runs of people are kept; without
-    a `home`, no Home tabs are published; without `workers`, no conversation is a worker's.
+    a `home`, no Home tabs are published; without `workers`, no conversation is a worker's; without
+    `recipes`, people can run none.
     """
 
     runs: RunService
@@ -41,3 +42,4 @@ class WorkspaceContext:
     records: PersonalRecords | None = None
     home: HomeTabs | None = None
     workers: Workers | None = None
+    recipes: Recipes | None = None

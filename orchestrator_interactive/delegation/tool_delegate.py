@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import nullcontext
 from hashlib import sha256
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
 
 _ID_CHARS = 8
+_NOTE = re.compile(r"(?:\n\n\[Reflection on (?:(?!\n\n).)*\])?\n\n\[\S+, session_id \S+, \w+\]\Z", re.DOTALL)
 _SPEAKERS, _RECENT = ("user", "assistant"), 10
 # Events of amplifier-foundation.
 _SPAWNED, _RESUMED, _COMPLETED, _ERROR = (
@@ -169,6 +171,11 @@ async def _log_request(stack: InteractionStack | None, request: AgentCallState, 
 async def _push(stack: InteractionStack, *states: BaseState) -> tuple[str, ...]:
     """Push states to the end: a push that is cancelled halfway would look like that of another writer."""
     return await CancellableTask(stack.push(*states)).shared()
+
+
+def answer_in(output: str) -> str:
+    """Return the answer of an agent in the tool's output, without the notes that name its session and its score."""
+    return _NOTE.sub("", output)
 
 
 def _as_result(child_id: str, agent: str, result: dict[str, Any], judged: str) -> ToolResult:

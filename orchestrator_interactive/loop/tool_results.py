@@ -62,6 +62,7 @@ _PIECE_CHARS = 1_000_000
 _PIECE = re.compile(rf"(?s:.){{1,{_PIECE_CHARS}}}(?:(?<=\s)|\Z)|(?s:.){{1,{_PIECE_CHARS}}}")
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _MARK_CHARS = 100
+_LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
 # One thread for all results: more threads would make the event loop wait longer for the GIL.
 _WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-results")
 
@@ -226,6 +227,25 @@ def late_results_row(rows: Sequence[Row]) -> Row:
     if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
         late["metadata"]["whole"] = whole
     return late
+
+
+@dataclass(frozen=True, slots=True)
+class LateResult:
+    """An entry of the row of late results, as the model reads it."""
+
+    call_id: str
+    tool: str
+    text: str
+    failed: bool
+
+
+def late_results_in(text: str) -> list[LateResult]:
+    """Read the text of a row that `late_results_row` made; empty for other texts."""
+    if not text.startswith(LATE_PREFIX):
+        return []
+    entries = re.split(r"\n- ", text.removeprefix(LATE_PREFIX).strip("\n").removeprefix("- "))
+    found = (_LATE.fullmatch(entry.replace("\n  ", "\n")) for entry in entries)
+    return [LateResult(entry[1], entry[2], entry[4], bool(entry[3])) for entry in found if entry]
 
 
 def lost_results_row(rows: Iterable[Row], repeated: Collection[str] = ()) -> Row | None:

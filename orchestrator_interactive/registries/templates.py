@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+from jinja2 import meta, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _MAX_CHARS = 200_000
 _ENDINGS = (".jinja", ".jinja2", ".j2", ".md", ".txt")
 _NAME = re.compile(r"[^\s{}]+")
+_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}\s*", re.DOTALL)
 
 
 class TemplateError(ValueError):
@@ -35,10 +37,12 @@ class TemplateManager:
 
     Args:
         folder: folder of the template files; without it, templates are given by their text only.
+        has_names: whether a text such as `notes.md` is a file name.
     """
 
-    def __init__(self, folder: Path | str | None = None) -> None:
+    def __init__(self, folder: Path | str | None = None, *, has_names: bool = True) -> None:
         self._folder = Path(folder) if folder is not None else None
+        self._has_names = has_names
         self._environment = ImmutableSandboxedEnvironment(
             loader=jinja2.FileSystemLoader(self._folder) if self._folder else jinja2.DictLoader({}),
             undefined=jinja2.StrictUndefined,
@@ -81,13 +85,48 @@ class TemplateManager:
                     raise TemplateError(f"The template makes more than {_MAX_CHARS} characters: make it shorter.")
             return "".join(pieces)
 
+    def evaluate(self, template: str, variables: Mapping[str, Any]) -> Any:
+        """Return the value of a template that is one expression, `{{ … }}`, as JSON data; of others, their text.
+
+        Raises:
+            TemplateError: as in `render`, or the value cannot be represented in JSON.
+        """
+        if (found := _EXPRESSION.fullmatch(template)) is None:
+            return self.render(template, variables)
+        with self._converted_errors(template, variables):
+            value = self._environment.compile_expression(found[1], undefined_to_none=False)(**variables)
+            if isinstance(value, jinja2.Undefined):
+                str(value)  # raises: it is strict
+            return json.loads(json.dumps(value, default=list))
+
+    def references(self, template: str) -> set[tuple[str, ...]]:
+        """Return the variables of a template: `("inputs", "path")` for `inputs.path`, `("item",)` for `item` itself.
+
+        Raises:
+            TemplateError: it has a syntax error.
+        """
+        with self._converted_errors(template, {}):
+            tree = self._environment.parse(template)
+            free = meta.find_undeclared_variables(tree)
+        found: set[tuple[str, ...]] = {(name,) for name in free}
+        for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
+            match node:
+                case nodes.Getattr(node=nodes.Name(name=name), attr=part) if name in free:
+                    found.add((name, part))
+                case nodes.Getitem(node=nodes.Name(name=name), arg=nodes.Const(value=str(part))) if name in free:
+                    found.add((name, part))
+        return found
+
+    def _is_name(self, template: str) -> bool:
+        return self._has_names and template.endswith(_ENDINGS) and _NAME.fullmatch(template) is not None
+
     def _loaded(self, template: str) -> jinja2.Template:
-        load = self._environment.get_template if _is_name(template) else self._environment.from_string
+        load = self._environment.get_template if self._is_name(template) else self._environment.from_string
         return load(template)
 
     @contextmanager
     def _converted_errors(self, template: str, given: Mapping[str, Any]) -> Iterator[None]:
-        which = f"The template {template}" if _is_name(template) else "The template"
+        which = f"The template {template}" if self._is_name(template) else "The template"
         try:
             yield
         except TemplateError:
@@ -118,10 +157,6 @@ class TemplateManager:
             OSError,
         ) as e:
             raise TemplateError(f"{which} fails{_line(e)}: {type(e).__name__}: {e}.") from e
-
-
-def _is_name(template: str) -> bool:
-    return template.endswith(_ENDINGS) and _NAME.fullmatch(template) is not None
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:

@@ -31,6 +31,7 @@ class _OnDemand(click.Group):
         "module": "Tools for module authors.",
         "people": "Export or erase what one person wrote.",
         "play": "Try an agent in a small Slack on this machine.",
+        "recipe": "Check and list recipes.",
         "reload": "Let running services take over a changed configuration file.",
         "restore": "Replace the store by a backup.",
         "run": "Serve a Slack workspace until Ctrl-C.",

@@ -69,6 +69,19 @@ class ModuleConfig(Section):
 
     @field_validator("config")
     @classmethod
+    def _with_recipe_paths(cls, config: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Make the files and folders of `tool-recipes` absolute; like all paths, they are relative to the file."""
+        given = config.get("recipes") if info.data.get("module") == "tool-recipes" else None
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+            return config
+        paths = [(info.context or {}).get("folder", Path()) / Path(each).expanduser() for each in texts]
+        if missing := next((each for each in paths if not each.exists()), None):
+            raise ValueError(f"recipes: {missing.absolute()} does not exist")
+        return {**config, "recipes": [str(each.resolve()) for each in paths]}
+
+    @field_validator("config")
+    @classmethod
     def _with_template_path(cls, config: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         """Make the template folder of `tool-agents` absolute; like all paths, it is relative to the file."""
         templates = config.get("templates") if info.data.get("module") == "tool-agents" else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,6 +36,14 @@ _MOST_LEVELS = 2
 # A worker whose order is not stored after this time was never ordered.
 _ORDERED_WITHIN_S = 60.0
 _MOST_S = 7 * 24 * 3600.0
+
+
+class _Asker(NamedTuple):
+    """The origin of a worker: id of a message or command, id of its run (of a command: its own again), and its author."""
+
+    id: str
+    run: str
+    user: str
 
 
 class StoredWorkers:
@@ -109,27 +117,45 @@ class StoredWorkers:
         Raises:
             ValueError: no run asks for it, or there are too many workers.
         """
-        assert self._runs is not None  # noqa: S101 - a process that dispatches has runs
-        instruction, call_id = str(arguments["instruction"]), str(arguments["call_id"])
-        documents = await self._documents(key.conversation_id)
         parent = await self._parent(key)
-        worker = await self._worker(key, parent, arguments, documents)
+        asker = _Asker(parent.first.id, parent.id, parent.first.owner)
+        worker = await self._stored(key, asker, arguments)
+        if (await self._parent(key)).stops:  # a later stop finds the worker in the list
+            await self._keep(replace(worker, status="cancelled", ended_s=self._now_s()))
+            raise ValueError("The run was stopped, so that no worker begins.")
+        return await self._order(worker, arguments)
+
+    async def dispatch(self, key: Key, request_id: str, user: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Dispatch a worker that a user requests, without a run; a repeated request returns the same worker.
+
+        Raises:
+            ValueError: there are too many workers.
+        """
+        worker = await self._stored(key, _Asker(request_id, request_id, user), arguments)
+        return await self._order(worker, arguments)
+
+    async def _stored(self, key: Key, asker: _Asker, arguments: Mapping[str, Any]) -> Worker:
+        """Store the worker of a call, unless it is stored, and return it."""
+        documents = await self._documents(key.conversation_id)
+        worker = await self._worker(key, asker, arguments, documents)
         if worker.id not in documents:
             at_work = [each for each in await self.of_thread(key.conversation_id) if not each.ended_s]
             if len(at_work) >= MOST_AT_WORK:
                 raise ValueError(f"{len(at_work)} workers are at work in this thread: wait until one has ended.")
-            more = {"overlay": dict(arguments.get("overlay") or {}), "call": call_id, "instruction": instruction}
-            await self._keep(worker, **more)
-        if (await self._parent(key)).stops:  # a later stop finds the worker in the list
-            await self._keep(replace(worker, status="cancelled", ended_s=self._now_s()))
-            raise ValueError("The run was stopped, so that no worker begins.")
-        place = ThreadAddress.parse(worker.conversation_id)
+            call = {"call": str(arguments["call_id"]), "instruction": str(arguments["instruction"])}
+            await self._keep(worker, overlay=dict(arguments.get("overlay") or {}), **call)
+        return worker
+
+    async def _order(self, worker: Worker, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Admit the order for a worker, once."""
+        assert self._runs is not None  # noqa: S101 - a process that dispatches has runs
+        instruction, place = str(arguments["instruction"]), ThreadAddress.parse(worker.conversation_id)
         message = place.message(f"{worker.created_s:.6f}", instruction)
         message = replace(message, user=worker.user, key=_order_key(worker))
         order = PendingMessage(
             message, worker.instance, instruction, message.id, title=worker.title, until_s=worker.deadline_s
         )
-        facts = dict((await self._runs.thread_of(thread_of(key.conversation_id))).latest)
+        facts = dict((await self._runs.thread_of(thread_of(worker.conversation_id))).latest)
         people = {name: at for name, at in facts.items() if name.startswith("person:")}
         entry = InboxEntry(order.id, "message", asdict(order))
         await self._runs.admit(
@@ -138,16 +164,16 @@ class StoredWorkers:
         return {"id": worker.id, "title": worker.title}
 
     async def _worker(
-        self, key: Key, parent: RunRecord, arguments: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]
+        self, key: Key, asker: _Asker, arguments: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]
     ) -> Worker:
         """Return the worker of a call: the stored one, or a new one."""
         call_id, number = str(arguments["call_id"]), 0
         while True:  # until the id is free, or that of this call
-            text = f"{key.conversation_id} {parent.first.id} {call_id} {number}"
+            text = f"{key.conversation_id} {asker.id} {call_id} {number}"
             worker_id = f"w{sha256(text.encode()).hexdigest()[:_ID_CHARS]}"
             if (known := documents.get(worker_id)) is None:
                 break
-            if known.get("call") == call_id and known.get("parent_run") == parent.id:
+            if known.get("call") == call_id and known.get("parent_run") == asker.run:
                 return _WORKER.validate_python(known)
             number += 1
         timeout_s, now_s = float(arguments.get("timeout_s") or 0.0), self._now_s()
@@ -156,11 +182,11 @@ class StoredWorkers:
             worker_id,
             f"{thread_of(key.conversation_id)}:{worker_id}",
             key.conversation_id,
-            parent.id,
+            asker.run,
             key.agent_id,
             str(arguments.get("agent") or ""),
             title,
-            parent.first.owner,
+            asker.user,
             now_s,
             now_s + min(timeout_s, _MOST_S) if timeout_s else 0.0,
         )
@@ -192,10 +218,18 @@ class StoredWorkers:
         return asdict(await self._named(key, arguments))
 
     async def _stop(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return await self.stop(key, arguments)
+
+    async def stop(self, key: Key, arguments: Mapping[str, Any], user: str | None = None) -> dict[str, Any]:
+        """Stop a worker on behalf of a user; `None`: of the one on whose behalf it works.
+
+        Raises:
+            ValueError: there is no such worker in the thread.
+        """
         assert self._runs is not None  # noqa: S101 - as above
         worker = await self._named(key, arguments)
         if not worker.ended_s:
-            await stop_worker(self._runs.admit, worker, worker.user, str(arguments.get("call_id") or "agent"))
+            await stop_worker(self._runs.admit, worker, user or worker.user, str(arguments.get("call_id") or "agent"))
         return asdict(worker)
 
     async def _named(self, key: Key, arguments: Mapping[str, Any]) -> Worker:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orchestrator_interactive.kernel.contracts.arguments import arguments_of
 from orchestrator_interactive.kernel.contracts.messages import TextBlock, ToolCallBlock
 from orchestrator_interactive.kernel.contracts.tool_calls import calls_in_field, function_of, is_call
-from orchestrator_interactive.loop.tool_results import STILL_RUNNING
-from orchestrator_interactive.transcript.framing import LATE_PREFIX, NOTICE_PREFIX, PREFIX, TALK_PREFIX
+from orchestrator_interactive.loop.tool_results import STILL_RUNNING, late_results_in
+from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, TALK_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -25,7 +25,6 @@ LEADS = ("I'll ", "You also ", "I am still ")
 _MENTIONS = re.compile(r"^(?:<@[^>]*>[\s:,]*)+")
 # A message as `framing.message_text` writes it: the name, and the text after the header.
 _MESSAGE = re.compile(r"([^:(\n]+) \([\w.@-]+\)(?:, [\w+/-]+)?(?:, with files [^:\n]+)?: (.*)", re.DOTALL)
-_LATE = re.compile(r"call (\S+), ([^:]+): ?(failed: )?(.*)", re.DOTALL)
 _CONTINUE = re.compile(r"\W*(?:please\s+)?(?:continue|go on|carry on|resume)\b\W*(?:please)?\W*", re.IGNORECASE)
 
 
@@ -149,12 +148,10 @@ def _after_user(task: DemoTask, text: str, open_calls: dict[str, DemoCall]) -> D
         task.injected += injected
         task.unread += injected
         return task
-    if text.startswith(LATE_PREFIX):
-        found = [_LATE.fullmatch(entry) for entry in _entries(text.removeprefix(LATE_PREFIX))]
-        finished = [_finish(open_calls, entry[1], entry[4], bool(entry[3])) for entry in found if entry]
-        if known := [call for call in finished if call]:  # a person can write the same prefix
-            task.late += known if task.answer else []
-            return task
+    finished = [_finish(open_calls, each.call_id, each.text, each.failed) for each in late_results_in(text)]
+    if known := [call for call in finished if call]:  # a person can write the same prefix
+        task.late += known if task.answer else []
+        return task
     prompt = _MENTIONS.sub("", Line.parse(text).text.replace("\n  ", "\n")).strip()
     if not prompt or prompt.startswith((NOTICE_PREFIX, TALK_PREFIX)):
         return task

@@ -10,12 +10,15 @@ from orchestrator_interactive.validation import validate
 OURS = Path(orchestrator_interactive.__file__).parent
 FOREIGN = Path(__file__).parent / "foreign"
 
+RECIPE = {"name": "trial", "steps": [{"id": "look", "tool": "look"}]}
 MODULES = {
     "loop-interactive": (OURS / "__init__.py", {}),
     "context-simple": (OURS / "modules" / "context_simple", {}),
     "context-stack": (OURS / "modules" / "context_stack", {}),
     "provider-anthropic": (OURS / "modules" / "provider_anthropic", {}),
     "provider-demo": (OURS / "modules" / "provider_demo", {"think_s": 0, "word_s": 0}),
+    "provider-recipe": (OURS / "recipes" / "provider.py", {"recipe": RECIPE}),
+    "tool-recipes": (OURS / "recipes" / "tool.py", {}),
     "tool-agents": (OURS / "registries" / "tool_agents.py", {"agents": [{"id": "editor"}]}),
     "tool-filesystem": (OURS / "modules" / "tool_filesystem", {}),
     "tool-todo": (OURS / "modules" / "tool_todo.py", {}),
