@@ -18,6 +18,7 @@ from connector.inbound.dispatcher import Dispatcher
 from connector.inbound.http_server import HttpServer
 from connector.inbound.intake import Intake
 from connector.inbound.socket_mode import SocketMode, address_source
+from connector.inbound.unattended import Unattended
 from connector.observer import Observer
 from connector.protocols import SlackOptions
 from connector.routing import Router
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Workers,
     )
     from connector.runs.run_slots import RunLimits
+    from connector.schedules import Schedules
     from connector.setup import SlackCredentials
     from connector.slack_api.errors import SlackCallFailed
 
@@ -70,6 +72,7 @@ class Connection:
     router: Router
     admitter: Admitter
     background: BackgroundTasks
+    unattended: Unattended
 
     def configure(
         self,
@@ -107,6 +110,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     history: ConversationHistory | None = None,
     records: PersonalRecords | None = None,
     workers: Workers | None = None,
+    schedules: Schedules | None = None,
 ) -> AsyncIterator[Connection]:
     """Answer people in the workspace while the context is open.
 
@@ -116,7 +120,8 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     concurrent runs. `channels` are the rules of channels by their ids. Running tools may continue for `tools_grace_s`
     of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
     gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
-    `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads.
+    `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads,
+    `schedules` those that people make.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -151,7 +156,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                 )
                 slots, home = RunSlots(limits), None
                 if records is not None:
-                    home = HomeTabs(background, HomeSources(runs, router, records, history, identity.url))
+                    home = HomeTabs(background, HomeSources(runs, router, records, history, identity.url, schedules))
                 context = WorkspaceContext(
                     runs,
                     sessions,
@@ -166,6 +171,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     records,
                     home,
                     workers,
+                    schedules,
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)
@@ -174,7 +180,9 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     async with open_transport(dispatcher.receive) as transport:
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
-                            yield Connection(transport, scheduler, slots, worker_pool, router, admitter, background)
+                            unattended = Unattended(runs, router, admitter.policy, background)
+                            parts = slots, worker_pool, router, admitter, background, unattended
+                            yield Connection(transport, scheduler, *parts)
                         finally:
                             worker_pool.suspend()
 

@@ -30,6 +30,8 @@ from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
 from service.runs import StoredRuns
+from service.schedules.scheduler import firing_schedules
+from service.schedules.stored import StoredSchedules
 from service.sessions.host import NOTIFY, LocalHost
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
@@ -102,6 +104,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             retention,
             records,
             workers,
+            schedules,
         ),
         connected(
             access,
@@ -121,7 +124,9 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             history=sessions.history,
             records=records,
             workers=workers,
+            schedules=schedules,
         ) as connection,
+        firing_schedules(schedules, connection.unattended),
     ):
         live = _LiveParts(environment, sessions, names, retention, connection, hidden)
         observation.health.connection = connection
@@ -221,7 +226,17 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     observer: Observer | None,
     record: Callable[..., None],
     names: list[str],
-) -> AsyncIterator[tuple[Sessions, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords, StoredWorkers]]:
+) -> AsyncIterator[
+    tuple[
+        Sessions,
+        StoredRuns,
+        RateBudget | None,
+        Retention,
+        StoredPersonalRecords,
+        StoredWorkers,
+        StoredSchedules,
+    ]
+]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
 
     `names` are those of the instances; they may change.
@@ -242,6 +257,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
                 {
                     NOTIFY: (notes := Notes(runs.admit, names)).of_session,
                     **(workers := StoredWorkers(store, retry, runs)).functions,
+                    **(schedules := StoredSchedules(store, retry)).functions,
                 }
             ),
             observation,
@@ -250,7 +266,8 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     ):
         observation.health.store = store
         with notes.offered():
-            yield sessions, runs, budget, retention, StoredPersonalRecords(store, retry, rules, record), workers
+            records = StoredPersonalRecords(store, retry, rules, record)
+            yield sessions, runs, budget, retention, records, workers, schedules
 
 
 def _sessions(  # noqa: PLR0913, PLR0917 - the parts of a service

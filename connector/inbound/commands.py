@@ -68,15 +68,20 @@ class Commands:
         elif verb.effect == "private":
             place = message.place
             self._workspace.background.spawn(self._answer_by(message, command, place, thread))
-        elif thread.agent is None:
+        elif thread.agent is None and command.kind != "schedule":
             self._answer(message, texts.NOTHING_RUNS)
-        elif verb.is_steering and (refusal := self.refusal(message.user, message.ts, message.place, thread)):
+        elif (
+            verb.is_steering
+            and thread.agent
+            and (refusal := self.refusal(message.user, message.ts, message.place, thread))
+        ):
             self._answer(message, refusal)
         else:
-            entry = LogCommand(command.kind, message.user, message.ts, thread.agent, command.argument)
+            agent = thread.agent or (await self._workspace.router.resolve(message))[0].name
+            entry = LogCommand(command.kind, message.user, message.ts, agent, command.argument)
             facts = await self._admitter.facts_of(message)
             stored = InboxEntry(message.id, "command", asdict(entry))
-            await self._workspace.runs.admit(message.place.conversation_id, stored, thread.agent, facts)
+            await self._workspace.runs.admit(message.place.conversation_id, stored, agent, facts)
 
     def refusal(self, user: str, ts: str, place: ThreadAddress, thread: ThreadFacts) -> str:
         """Return why a user may not change the log of a thread, by the policy of `steer`; blank: they may."""
@@ -168,6 +173,10 @@ class Commands:
                 conversation_id = place.of_channel.conversation_id
                 await self._workspace.runs.admit(conversation_id, InboxEntry(command.id, "command", asdict(begin)))
                 return "💬 I begin a thread with that."
+            case "schedule" if self._workspace.schedules is not None:
+                instance, _ = await self._workspace.router.resolve(place.message(command.at))
+                schedules, text = self._workspace.schedules, plain_text(text, self._workspace.router.bot_user)
+                return escape(await schedules.carry_out(place, command.user, instance.name, text, command.id))
             case known if known in VERBS and known != "help":
                 return f"Write `!{known}` in the thread that you mean."
         return slash_help(command.name)

@@ -1,0 +1,1 @@
+"""Conversations that other systems begin over HTTP."""
