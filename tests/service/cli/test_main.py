@@ -26,6 +26,7 @@ COMMANDS = (
     "reload",
     "restore",
     "run",
+    "schedules",
     "sessions",
     "top",
     "workers",
