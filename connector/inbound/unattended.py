@@ -86,27 +86,30 @@ class Unattended:
         await self.background.users.look_up((user,), within_s=_WITHIN_S)
         return self.background.users.author(user).tz
 
-    async def begin(  # noqa: PLR0913 - the parts of a message
-        self, place: ThreadAddress, user: str, instance: str, key: str, *, prompt: str, shown: str
-    ) -> bool:
-        """Give a person's message to an agent in a thread, or in a new one; return False for a known key.
+    async def instance_at(self, place: ThreadAddress) -> str:
+        """Return the name of the agent that answers in a place."""
+        instance, _ = await self.router.resolve(place.message(f"{self.background.now_s():.6f}"))
+        return instance.name
 
-        `prompt` is the message for the agent; `shown`, as plain text, is for people.
+    async def begin(  # noqa: PLR0913 - the parts of a message
+        self, place: ThreadAddress, user: str, instance: str, key: str, *, prompt: str, shown: str, app: str = ""
+    ) -> bool:
+        """Give a message to an agent in a thread, or in a new one; return False for a known key.
+
+        `prompt` is the message for the agent; `shown`, as plain text, is for people. With the name of an `app`, it is
+        not the message of a person.
         """
         now = f"{self.background.now_s():.6f}"
         if self._begins_threads(place):
-            command = LogCommand("begin", user, now, instance, prompt, shown=shown)
+            command = LogCommand("begin", user, now, instance, prompt, shown=shown, app=app)
             return await self._command(place, key, command)
-        message = replace(place.message(now, prompt), user=user, key=key)
+        bot, facts = (user, {}) if app else ("", {f"person:{user}": now})
+        message = replace(place.message(now, prompt), user=user, key=key, bot=bot, app=app)
         # The thread first: the agent must not read a message that no one has seen.
         await self._notice(place, key, shown)
         pending = PendingMessage(message, instance, prompt, message.id)
         entry = InboxEntry(message.id, "message", asdict(pending))
-        return await self.runs.admit(place.conversation_id, entry, instance, {f"person:{user}": now})
-
-    async def begin_for_app(self, place: ThreadAddress, instance: str, key: str, command: LogCommand) -> bool:
-        """Begin a thread for another system; return False for a known key."""
-        return await self._command(place, key, replace(command, kind="begin", instance=instance))
+        return await self.runs.admit(place.conversation_id, entry, instance, facts)
 
     async def report(self, place: ThreadAddress, user: str, key: str, text: str) -> None:
         """Post a plain text in a place; in a closed channel, tell the person in a direct message instead."""

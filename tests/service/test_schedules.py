@@ -29,7 +29,7 @@ UNSCHEDULE = "home_unschedule"
 
 @pytest.fixture
 async def slack():
-    async with LocalSlack(manifest=manifest(["Alpha"], command="/alpha")) as slack:
+    async with LocalSlack(manifest=manifest(["Alpha"], command="/alpha"), zones={"ana": "Europe/Berlin"}) as slack:
         yield slack
 
 
@@ -98,6 +98,21 @@ async def test_a_schedule_fires_once_over_a_kill_in_the_thread_and_in_the_channe
         assert await service.ended(signal.SIGTERM) == 0
 
 
+@pytest.mark.parametrize("url", ["redis"], indirect=True)
+async def test_two_replicas_fire_a_schedule_once(serve, thread, scripts):
+    async with serve() as one, serve() as two:
+        await two.says("service.ready")
+        await thread.begin(one)
+        await thread.answered()
+        await thread.say(f"!schedule {soon(20)} look here again")
+        await thread.until_said("⏰ Scheduled by Ana (s")
+        await thread.slack.until(lambda _: thread.environment.said(thread.root).count("fine") == 2)
+        assert read(scripts, "look here again") == 1
+        assert await one.ended(signal.SIGTERM) == 0
+        assert await two.ended(signal.SIGTERM) == 0
+    assert (one.output + two.output).count("schedule.fired") >= 1
+
+
 async def test_the_agent_schedules_lists_and_removes_for_the_person(serve, thread, scripts):
     add = {"operation": "add", "text": "read the report", "when": "0 9 * * 1"}
     calls = [[tool_call("schedule", each)] for each in (add, {"operation": "list"})]
@@ -106,7 +121,7 @@ async def test_the_agent_schedules_lists_and_removes_for_the_person(serve, threa
         await thread.begin(service)
         await thread.until_said("Every Monday.")
         listed = json.dumps(scripts.asked("lead")[-1]["messages"][-1], ensure_ascii=False)
-        assert "at 09:00 on Monday (UTC)" in listed
+        assert "at 09:00 on Monday (Europe/Berlin)" in listed
         schedule_id = re.search(r"s[0-9a-f]{8}", listed)[0]
         scripts.of("lead", [tool_call("schedule", {"operation": "remove", "id": schedule_id})], [text("Gone.")])
         await thread.say("no longer, please")

@@ -5,14 +5,13 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from offline_slack import OfflineSlack
 
-from connector.inbound.unattended import Obstacle, Unattended
+from connector.inbound.unattended import Obstacle
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.runs import StoredRuns
 from service.schedules.scheduler import Scheduler, decided_of
 from service.schedules.stored import MOST_OF_PERSON, StoredSchedules
 from service.store import open_run_store
@@ -47,21 +46,6 @@ class DyingStore:
         return counted
 
 
-class Slack(Unattended):
-    """A workspace in which everyone may use the bot, unless there is an obstacle."""
-
-    found: Obstacle | None = None
-
-    async def obstacle(self, user, channel, instance):
-        return self.found
-
-    async def _is_closed(self, channel):
-        return False
-
-    async def name_of(self, user):
-        return "Ana"
-
-
 @dataclass
 class Office:
     """A store, and processes that fire its schedules; `now_s` is their clock."""
@@ -74,10 +58,7 @@ class Office:
         return StoredSchedules(store or self.store, StoreRetryPolicy(), lambda: self.now_s)
 
     def scheduler(self, store=None, obstacle=None):
-        runs = StoredRuns(store or self.store, "one", 10)
-        background = SimpleNamespace(now_s=lambda: self.now_s, options=SimpleNamespace(dm_threads=True))
-        slack = Slack(runs, SimpleNamespace(team="T1", names=lambda: ["alpha"]), None, background)
-        object.__setattr__(slack, "found", obstacle)
+        slack = OfflineSlack.of(store or self.store, lambda: self.now_s, obstacle)
         return Scheduler(self.schedules(store), slack)
 
     async def add(self, request="0 9 * * * look", place=THREAD, call="c1", user="U1"):
