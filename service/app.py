@@ -42,7 +42,7 @@ from service.sessions.workspaces import Workspaces
 from service.signals import on_hangup, until_signalled
 from service.store import open_budget, open_log_store, open_run_store
 from service.store.maintenance import expiring, lines, places, watching_disks
-from service.triggers.server import serving_triggers
+from service.triggers import serving_triggers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -7,7 +7,6 @@ import hmac
 import json
 import math
 import time
-from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,12 @@ from connector.inbound.bounded_server import BoundedServer, unread
 from connector.inbound.http_server import Malformed, body_of, flaw_of
 from connector.notes import MAX_CHARS, admit_note
 from connector.protocols import Limit
-from connector.slack_api.rate_limiter import LocalRateBudget
 from orchestrator_interactive.registries.templates import TemplateError, TemplateManager
 from orchestrator_interactive.storage.errors import StoreError
 from service.config.slack import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from connector.inbound.unattended import Unattended
     from connector.protocols import InboxEntry, RateBudget
@@ -149,21 +147,6 @@ class TriggerServer(BoundedServer):
         log.info("trigger.accepted" if is_new else "trigger.repeated", trigger=name, key=key)
         where = {} if place.thread_ts is None else {"conversation": place.conversation_id}
         return _answer(202 if is_new else 200, id=key, repeated=not is_new, **where)
-
-
-@asynccontextmanager
-async def serving_triggers(config: TriggersConfig, slack: Unattended, budget: RateBudget | None) -> AsyncIterator[None]:
-    """Serve the triggers of a configuration while the context is open; without any, do nothing.
-
-    Raises:
-        ConnectionRefused: the address cannot be used.
-    """
-    if not config.endpoints:
-        yield
-        return
-    async with TriggerServer(config, slack, budget or LocalRateBudget()) as server:
-        log.info("triggers.listening", listen=config.listen, port=server.port, triggers=list(config.endpoints))
-        yield
 
 
 def _flaw(secret: str, headers: Mapping[str, str], raw: bytes, now_s: float) -> str | None:

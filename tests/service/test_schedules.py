@@ -104,7 +104,7 @@ async def test_two_replicas_fire_a_schedule_once(serve, thread, scripts):
         await two.says("service.ready")
         await thread.begin(one)
         await thread.answered()
-        await thread.say(f"!schedule {soon(20)} look here again")
+        await thread.say(f"!schedule {soon(6)} look here again")
         await thread.until_said("⏰ Scheduled by Ana (s")
         await thread.slack.until(lambda _: thread.environment.said(thread.root).count("fine") == 2)
         assert read(scripts, "look here again") == 1
