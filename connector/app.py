@@ -18,6 +18,7 @@ from connector.inbound.dispatcher import Dispatcher
 from connector.inbound.http_server import HttpServer
 from connector.inbound.intake import Intake
 from connector.inbound.socket_mode import SocketMode, address_source
+from connector.inbound.unattended import Unattended
 from connector.observer import Observer
 from connector.protocols import SlackOptions
 from connector.routing import Router
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         Workers,
     )
     from connector.runs.run_slots import RunLimits
+    from connector.schedules import Schedules
     from connector.setup import SlackCredentials
     from connector.slack_api.errors import SlackCallFailed
 
@@ -71,6 +73,7 @@ class Connection:
     router: Router
     admitter: Admitter
     background: BackgroundTasks
+    unattended: Unattended
 
     def configure(
         self,
@@ -109,6 +112,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     records: PersonalRecords | None = None,
     workers: Workers | None = None,
     recipes: Recipes | None = None,
+    schedules: Schedules | None = None,
 ) -> AsyncIterator[Connection]:
     """Answer people in the workspace while the context is open.
 
@@ -119,7 +123,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
     gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
     `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads,
-    `recipes` those that people can run there.
+    `recipes` those that people can run there, `schedules` those that they make.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -154,7 +158,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                 )
                 slots, home = RunSlots(limits), None
                 if records is not None:
-                    home = HomeTabs(background, HomeSources(runs, router, records, history, identity.url))
+                    home = HomeTabs(background, HomeSources(runs, router, records, history, identity.url, schedules))
                 context = WorkspaceContext(
                     runs,
                     sessions,
@@ -170,6 +174,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     home,
                     workers,
                     recipes,
+                    schedules,
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)
@@ -178,7 +183,9 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     async with open_transport(dispatcher.receive) as transport:
                         log.info("slack.connected", team=identity.team, bot_user=identity.user)
                         try:
-                            yield Connection(transport, scheduler, slots, worker_pool, router, admitter, background)
+                            unattended = Unattended(runs, router, admitter.policy, background)
+                            parts = slots, worker_pool, router, admitter, background, unattended
+                            yield Connection(transport, scheduler, *parts)
                         finally:
                             worker_pool.suspend()
 

@@ -18,8 +18,8 @@ class Verb:
     """A command.
 
     Args:
-        arguments: its grammar: `NAME` and `ID` are one word, `[N]` an optional number, `stop` this word, `…` any text;
-            blank: none.
+        arguments: its grammar: `NAME` and `ID` are one word, `[N]` an optional number, `stop` this word; blank: none;
+            with `TEXT`: anything.
         help: one sentence.
         effect: `private`: it is answered to its author only; `thread`: it changes who answers in the thread; `log`: the
             owner of the conversation carries it out on the log.
@@ -38,17 +38,23 @@ class Verb:
     def usage(self) -> str:
         return f"!{self.name} {self.arguments}".strip()
 
+    @property
+    def takes_text(self) -> bool:
+        return "TEXT" in self.arguments
+
     def accepts(self, arguments: list[str]) -> bool:
+        if self.takes_text:
+            return True
         match self.arguments, arguments:
             case ("", []) | ("[N]" | "[NAME]", []) | ("NAME" | "[NAME]", [_]) | ("stop ID", ["stop", _]):
-                return True
-            case ("…", [_, *_]):
                 return True
             case "[N]", [number]:
                 return re.fullmatch(r"[1-9][0-9]{0,3}", number) is not None
         return False
 
 
+RECIPE_HELP = "runs a recipe with these inputs, shows or cancels those that run, or lists all."
+SCHEDULE_HELP = "lists the schedules; or sends TEXT to the agent at a time (`in 2 weeks`, `0 9 * * 1`); or removes one."
 VERBS = {
     verb.name: verb
     for verb in (
@@ -57,9 +63,7 @@ VERBS = {
         Verb("stop", "[NAME]", "stops the run, or only the sub-agent or worker NAME; a second one stops it at once."),
         Verb("workers", "", "lists the workers of this thread."),
         Verb("worker", "stop ID", "stops a worker, or with `all` every worker of this thread."),
-        Verb(
-            "recipe", "…", "runs a recipe: `run NAME key=value`, `status [ID]`, `cancel ID`, `list`.", "log", True, True
-        ),
+        Verb("recipe", "run NAME INPUT=TEXT | status [ID] | cancel ID | list", RECIPE_HELP, "log", True, True),
         Verb("cost", "", "shows the tokens and the cost of this conversation."),
         Verb("approvals", "", "lists the pending approvals."),
         Verb("new", "", "lets the agent begin anew in this thread; the earlier branch is kept.", "log", True),
@@ -68,6 +72,7 @@ VERBS = {
         Verb("checkout", "NAME", "continues on another branch.", "log", True),
         Verb("fork", "", "continues the conversation in a new thread, too.", "log", True),
         Verb("export", "", "posts the conversation as a file.", "log"),
+        Verb("schedule", "[WHEN TEXT | remove ID]", SCHEDULE_HELP, "log", True, True),
         Verb("mute", "", "lets the agent answer only mentions here.", "thread"),
         Verb("unmute", "", "ends that.", "thread"),
         Verb("instance", "NAME", "lets another agent answer here.", "thread"),
@@ -102,8 +107,8 @@ def command_of(prompt: str) -> ThreadCommand | InvalidCommand | None:
         return InvalidCommand(f"I know no `!{name}`. Did you mean `{VERBS[alike[0]].usage}`?") if alike else None
     if not verb.accepts(arguments):
         return InvalidCommand(f"Usage: `{verb.usage}`: it {verb.help}")
-    if verb.arguments == "…":
-        return ThreadCommand(verb.name, prompt.split(maxsplit=1)[1].strip())
+    if verb.takes_text:
+        return ThreadCommand(verb.name, prompt.strip()[len(words[0]) :].strip())
     return ThreadCommand(verb.name, arguments[-1].strip("@:,") if arguments else "")
 
 
@@ -121,5 +126,6 @@ def slash_help(name: str) -> str:
         ("stop", "stops the only run in this channel."),
         ("cost", "shows the tokens and the cost of the conversations that run here."),
         ("approvals", VERBS["approvals"].help),
+        (VERBS["schedule"].usage.removeprefix("!"), f"{SCHEDULE_HELP[:-1]}, each in a new thread."),
     )
     return "\n".join(f"• `{name} {usage}` {text}" for usage, text in rows) + "\nIn a thread, write `!help`."

@@ -26,7 +26,8 @@ _STOP_WORDS = frozenset({"stop", "halt", "cancel", "abort"})
 _SLACKBOT = "USLACKBOT"
 STOP_ACTION = "stop"
 # The buttons of the Home tab, apart from those of requests.
-HOME_STOP, HOME_REVOKE = "home_stop", "home_revoke"
+HOME_STOP, HOME_REVOKE, HOME_UNSCHEDULE = "home_stop", "home_revoke", "home_unschedule"
+HOME_ACTIONS = (HOME_STOP, HOME_REVOKE, HOME_UNSCHEDULE)
 # The message shortcuts; the second one is also the action that confirms it.
 FORK, RERUN = "fork", "rerun"
 # Those that open a form, which has the same name: ask about the message, or summarise its thread.
@@ -447,7 +448,7 @@ class HomeOpened:
 
 @dataclass(frozen=True, slots=True)
 class HomeClick:
-    """A click on a button of the Home tab: it stops a run, or revokes the rule with the id `rule`.
+    """A click on a button of the Home tab: it stops a run, or revokes a rule or a schedule (their ids).
 
     `place` is the conversation of the run; without a `stop` it is nothing.
     """
@@ -456,6 +457,7 @@ class HomeClick:
     place: ThreadAddress | None = None
     stop: StopRequest | None = None
     rule: str = ""
+    schedule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -635,13 +637,14 @@ def home_opened_of(event: dict[str, Any]) -> HomeOpened | None:
 
 def home_click_of(body: dict[str, Any], team: str) -> HomeClick | None:
     """Parse a click on a button of the Home tab; `None`: another one."""
-    ours = (HOME_STOP, HOME_REVOKE)
-    action = next((each for each in body.get("actions") or () if each.get("action_id") in ours), None)
+    action = next((each for each in body.get("actions") or () if each.get("action_id") in HOME_ACTIONS), None)
     if action is None:
         return None
     user, value, at = _id((body.get("user") or {}).get("id")), str(action.get("value")), checked_ts(action["action_ts"])
     if action["action_id"] == HOME_REVOKE:
         return HomeClick(user, rule=_id(value))
+    if action["action_id"] == HOME_UNSCHEDULE:
+        return HomeClick(user, schedule=_id(value))
     conversation_id, _, run = value.partition(" ")
     place = ThreadAddress.parse(conversation_id)
     if place.team != team:

@@ -141,11 +141,13 @@ class LogCommand:
     Args:
         kind: its verb; `rerun`: run a message again; `begin`: begin a thread with the argument; `rate`: the answer
             that is the target gets a `reward`, and the argument is a comment; `ask`: ask the argument about the target;
-            `summarise`: summarise the thread, with an argument in private.
+            `summarise`: summarise the thread, with an argument in private; `say`: post the argument.
         user: who gave it, at the time `at`.
         instance: the agent whose log it is for.
         target: ts of the message that it names; blank: none.
         prompt_id, part: its place in the log, as in `LogPlace`.
+        shown: the first message of a thread that begins, as plain text; blank: the argument, as written by the user.
+        app: name of the source of an argument that is no person's; blank: it is the user's.
     """
 
     kind: str
@@ -157,6 +159,8 @@ class LogCommand:
     prompt_id: str = ""
     part: int | None = None
     reward: int = 0
+    shown: str = ""
+    app: str = ""
 
 
 _COMMAND = TypeAdapter(LogCommand)

@@ -66,6 +66,7 @@ NO_RECIPES = "No recipes can be run here."
 NO_WORKERS = "No worker has worked in this thread."
 NO_ANSWER_FROM_SLACK = "Slack does not answer. Please try again."
 NO_AGENT_HERE = "No agent with a stored conversation takes part in this thread."
+NO_SCHEDULES = "There are no schedules in this service."
 FORKED = "🍴 I know the conversation up to there. Write here to continue it."
 
 

@@ -30,6 +30,8 @@ from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
 from service.runs import StoredRuns
+from service.schedules.scheduler import firing_schedules
+from service.schedules.stored import StoredSchedules
 from service.sessions.host import NOTIFY, LocalHost
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
@@ -41,6 +43,7 @@ from service.sessions.workspaces import Workspaces
 from service.signals import on_hangup, until_signalled
 from service.store import open_budget, open_log_store, open_run_store
 from service.store.maintenance import expiring, lines, places, watching_disks
+from service.triggers import serving_triggers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -103,6 +106,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             retention,
             records,
             workers,
+            schedules,
         ),
         connected(
             access,
@@ -123,7 +127,10 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             records=records,
             workers=workers,
             recipes=(recipes := ThreadRecipes(config.instances, workers)),
+            schedules=schedules,
         ) as connection,
+        firing_schedules(schedules, connection.unattended),
+        serving_triggers(config.triggers, connection.unattended, budget),
     ):
         live = _LiveParts(environment, sessions, names, retention, connection, recipes, hidden)
         observation.health.connection = connection
@@ -225,7 +232,17 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     observer: Observer | None,
     record: Callable[..., None],
     names: list[str],
-) -> AsyncIterator[tuple[Sessions, StoredRuns, RateBudget | None, Retention, StoredPersonalRecords, StoredWorkers]]:
+) -> AsyncIterator[
+    tuple[
+        Sessions,
+        StoredRuns,
+        RateBudget | None,
+        Retention,
+        StoredPersonalRecords,
+        StoredWorkers,
+        StoredSchedules,
+    ]
+]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
 
     `names` are those of the instances; they may change.
@@ -246,6 +263,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
                 {
                     NOTIFY: (notes := Notes(runs.admit, names)).of_session,
                     **(workers := StoredWorkers(store, retry, runs)).functions,
+                    **(schedules := StoredSchedules(store, retry)).functions,
                 }
             ),
             observation,
@@ -254,7 +272,8 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     ):
         observation.health.store = store
         with notes.offered():
-            yield sessions, runs, budget, retention, StoredPersonalRecords(store, retry, rules, record), workers
+            records = StoredPersonalRecords(store, retry, rules, record)
+            yield sessions, runs, budget, retention, records, workers, schedules
 
 
 def _sessions(  # noqa: PLR0913, PLR0917 - the parts of a service

@@ -23,7 +23,7 @@ from connector.formatting.inline import escape
 from connector.protocols import InboxEntry, LogPlace, Rating, Refused
 from connector.records import UNREADABLE, Notice, PendingMessage, ThreadNotice
 from connector.slack_api import uploads
-from connector.slack_api.client import answer_of, key_of
+from connector.slack_api.client import answer_of, best_effort, key_of
 from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
@@ -199,21 +199,25 @@ async def _upto(state: ConversationState, command: LogCommand) -> tuple[LogPlace
 
 
 async def _begin(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
-    """Begin a thread with a message that a person gave to a slash command, and admit it as theirs."""
+    """Begin a thread with a message of a person that is not in Slack, or of an app, and admit it as theirs."""
     place, workspace = ThreadAddress.parse(state.id), state.workspace
+    shown = escape(command.shown) if command.shown else texts.asks(command.user, escape(command.argument))
     try:
-        ts = await post_once(
-            state, entry, replace(place, thread_ts=None), texts.asks(command.user, escape(command.argument))
-        )
+        ts = await post_once(state, entry, replace(place, thread_ts=None), shown)
     except SlackCallFailed as e:
+        log.warning("thread.not_begun", channel=place.channel, entry=entry.id, error=str(e))
+        if command.app:
+            return ""
         arguments = {"channel": command.user, "text": texts.closed(place.channel, e.error)}
         background = workspace.background
         background.spawn(background.client.call("chat.postMessage", arguments, CallSlot(run=command.user)))
         return ""
     new = replace(place, thread_ts=ts)
     message = replace(new.message(ts, command.argument), user=command.user, thread_ts=None, dm_threads=True)
-    begun = PendingMessage(message, command.instance, command.argument, message.id)
     facts = {f"person:{command.user}": ts, "people": ts}
+    if command.app:
+        message, facts = replace(message, bot=command.user, app=command.app), {}
+    begun = PendingMessage(message, command.instance, command.argument, message.id)
     stored = InboxEntry(message.id, "message", asdict(begun))
     await workspace.runs.admit(new.conversation_id, stored, command.instance, facts)
     return ""
@@ -239,5 +243,30 @@ async def _recipe(state: ConversationState, _: ConversationHistory, entry: Inbox
         return escape(str(e))
 
 
+async def _say(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    """Post a text at the top level of a channel."""
+    place = replace(ThreadAddress.parse(state.id), thread_ts=None)
+    await best_effort(post_once(state, entry, place, escape(command.argument)))
+    return ""
+
+
+async def _schedule(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    if (schedules := state.workspace.schedules) is None:
+        return texts.NO_SCHEDULES
+    place = ThreadAddress.parse(state.id)
+    answer = await schedules.carry_out(place, command.user, command.instance, command.argument, entry.id)
+    if state.workspace.home is not None:
+        state.workspace.home.changed(command.user)
+    return answer
+
+
 # The commands that may take time: they are carried out in the background.
-_WORK = {"fork": _fork, "export": _export, "begin": _begin, "rate": _rate, "recipe": _recipe}
+_WORK = {
+    "fork": _fork,
+    "export": _export,
+    "begin": _begin,
+    "rate": _rate,
+    "say": _say,
+    "schedule": _schedule,
+    "recipe": _recipe,
+}

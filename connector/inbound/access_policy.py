@@ -19,6 +19,8 @@ log = structlog.get_logger(__name__)
 _PROFILE_TIMEOUT_S = 1.0
 _NOTICE_INTERVAL_S = 3600.0
 MAX_NAMES = 10_000
+# The only refusal that may be another one, or none, a moment later.
+CANNOT_CHECK = "Guests may not use me, and I cannot check right now whether you are one. Write again later."
 
 T = TypeVar("T")
 
@@ -103,7 +105,7 @@ class AccessPolicy:
         if not policy.guests:
             profile = await self._profile(actor.user)
             if profile is None:
-                return "Guests may not use me, and I cannot check right now whether you are one. Write again later."
+                return CANNOT_CHECK
             if profile.is_guest and not self._is_external(profile):
                 return "Guests of this workspace may not use me. Ask my operator to give you access."
         return None

@@ -173,6 +173,13 @@ class Commands:
                 conversation_id = place.of_channel.conversation_id
                 await self._workspace.runs.admit(conversation_id, InboxEntry(command.id, "command", asdict(begin)))
                 return "💬 I begin a thread with that."
+            case "schedule" if self._workspace.schedules is not None:
+                instance, _ = await self._workspace.router.resolve(place.message(command.at))
+                schedules, text = self._workspace.schedules, plain_text(text, self._workspace.router.bot_user)
+                answer = await schedules.carry_out(place, command.user, instance.name, text, command.id)
+                if self._workspace.home is not None:
+                    self._workspace.home.changed(command.user)
+                return escape(answer)
             case known if known in VERBS and known != "help":
                 return f"Write `!{known}` in the thread that you mean."
         return slash_help(command.name)

@@ -29,8 +29,7 @@ from connector.events import (
     DENY_ACTION,
     FEEDBACK,
     FORK,
-    HOME_REVOKE,
-    HOME_STOP,
+    HOME_ACTIONS,
     OPTIONS_ACTION,
     REQUEST_ACTIONS,
     REQUEST_FORM,
@@ -135,7 +134,7 @@ class Dispatcher:
 
         for kind in ("message", "app_mention", "reaction_added", "agent_session_stopped", *_VIEWS):
             self._ours.event(kind)(on_payload)
-        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, RERUN, FEEDBACK, HOME_STOP, HOME_REVOKE):
+        for action in (STOP_ACTION, ALLOW_ACTION, DENY_ACTION, RERUN, FEEDBACK, *HOME_ACTIONS):
             self._ours.action(action)(on_payload)
         for action in (OPTIONS_ACTION, *REQUEST_ACTIONS):
             self._ours.action(action)(on_payload)

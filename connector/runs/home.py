@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
+    from connector.schedules import Schedules
 
     # By conversation: the stored run, and the pending entries.
     Work = Mapping[str, tuple[Mapping[str, Any] | None, tuple[InboxEntry, ...]]]
@@ -53,6 +54,7 @@ class HomeSources:
     records: PersonalRecords
     history: ConversationHistory | None
     url: str
+    schedules: Schedules | None = None
 
 
 class HomeTabs:
@@ -87,8 +89,12 @@ class HomeTabs:
         await self._publish(user, asyncio.get_running_loop().time())
 
     async def revoke(self, click: HomeClick) -> None:
-        """Delete a rule that a person has made. A rule of another person stays as it is."""
-        if await self._sources.records.revoke(self._team, click.user, click.rule):
+        """Delete a rule or a schedule that a person has made. Those of other people stay as they are."""
+        schedules = self._sources.schedules
+        if click.schedule and schedules is not None:
+            if await schedules.revoke(self._team, click.user, click.schedule):
+                log.info("schedule.revoked", schedule=click.schedule, by=click.user)
+        elif await self._sources.records.revoke(self._team, click.user, click.rule):
             log.info("rule.revoked", rule=click.rule, by=click.user)
         self.changed(click.user)
 
@@ -172,6 +178,7 @@ class HomeTabs:
             active=tuple(active),
             asked=tuple(asked),
             rules=await sources.records.rules_of(self._team, user),
+            schedules=await sources.schedules.of_person(self._team, user) if sources.schedules is not None else (),
             recent=await self._recent(ended),
             ended=ended,
             instances=tuple(map(sources.router.instance, sources.router.names())),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from connector import texts
-from connector.events import HOME_REVOKE, HOME_STOP, RequestAddress, ThreadAddress, is_direct
+from connector.events import HOME_REVOKE, HOME_STOP, HOME_UNSCHEDULE, RequestAddress, ThreadAddress, is_direct
 from connector.formatting.content import button, counted, moment, mrkdwn, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.protocols import Usage
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
     from connector.protocols import AlwaysRule, EndedRun, Instance
     from connector.records import RequestRecord, RunRecord
+    from connector.schedules import Schedule
 
     Block = dict[str, Any]
 
 # Slack's limit is 100 blocks; a request takes at most six.
 _MOST_BLOCKS = 100
-_MOST_ACTIVE, _MOST_ASKED, _MOST_RULES, _MOST_INSTANCES = 10, 8, 15, 15
+_MOST_ACTIVE, _MOST_ASKED, _MOST_RULES, _MOST_INSTANCES, _MOST_SCHEDULES = 10, 8, 15, 15, 15
 _TITLE_CHARS = 80
 _TOOLS_CHARS = 200
 # Requests with longer details are answered in their threads.
@@ -77,6 +78,7 @@ class HomeContent:
     recent: tuple[Recent, ...]
     ended: tuple[EndedRun, ...]
     instances: tuple[Instance, ...]
+    schedules: tuple[Schedule, ...] = ()
 
 
 def home_view(content: HomeContent) -> Block:
@@ -89,6 +91,7 @@ def home_view(content: HomeContent) -> Block:
             "Waiting for an answer", _asked(content), content.asked[_MOST_ASKED:], "Write `!approvals` in a thread."
         ),
         *_part("At work", _active(content), content.active[_MOST_ACTIVE:]),
+        *_part("Scheduled", _schedules(content), content.schedules[_MOST_SCHEDULES:]),
         *_part("Recent conversations", _recent(content, names)),
         *_part("Always allowed", _rules(content, names), content.rules[_MOST_RULES:]),
         *_part("Usage", _usage(content)),
@@ -163,6 +166,16 @@ def _rules(content: HomeContent, names: dict[str, str]) -> Iterator[Block]:
         place = _link(content.url, each.conversation_id, "this conversation") if each.conversation_id else "everywhere"
         block = section(f"`{escape(each.tool)}` by {name}, {'in ' if each.conversation_id else ''}{place}")
         yield {**block, "accessory": button(HOME_REVOKE, "Revoke", each.id)}
+
+
+def _schedules(content: HomeContent) -> Iterator[Block]:
+    for each in content.schedules[:_MOST_SCHEDULES]:
+        place = ThreadAddress.parse(each.place)
+        where = _where(each.place) if place.thread_ts is None else _link(content.url, each.place, "in a thread")
+        following = f"next: {moment(each.due_s)}" if each.due_s else "no further time"
+        state = f"suspended: {escape(each.suspended)}" if each.suspended else following
+        block = section(f"⏰ {escape(one_line(each.text, _TITLE_CHARS))} · {where} · {escape(each.when)} · {state}")
+        yield {**block, "accessory": button(HOME_UNSCHEDULE, "Revoke", each.id)}
 
 
 def _usage(content: HomeContent) -> Iterator[Block]:

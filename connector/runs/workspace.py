@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
     from connector.runs.home import HomeTabs
+    from connector.schedules import Schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class WorkspaceContext:
 
     `catch_up` admits the messages of a thread that no inbox contains; `stop_in_dm` and `admit_asked` are as in
     `Admitter`. Without a `history`, commands cannot change logs; without `records`, no runs of people are kept; without
-    a `home`, no Home tabs are published; without `workers`, no conversation is a worker's; without
-    `recipes`, people can run none.
+    a `home`, no Home tabs are published; without `workers`, no conversation is a worker's; without `recipes` or
+    `schedules`, people can run or make none.
     """
 
     runs: RunService
@@ -43,3 +44,4 @@ class WorkspaceContext:
     home: HomeTabs | None = None
     workers: Workers | None = None
     recipes: Recipes | None = None
+    schedules: Schedules | None = None

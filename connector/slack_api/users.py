@@ -36,13 +36,17 @@ _USER = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Fields of `users.info`. `is_stranger`: a user of another workspace. `tz`: IANA name of the time zone."""
+    """Fields of `users.info`. `is_stranger`: a user of another workspace. `tz`: IANA name of the time zone.
+
+    `is_deactivated`: the account can no longer be used.
+    """
 
     name: str | None
     team: str | None
     is_stranger: bool
     is_guest: bool = False
     tz: str = ""
+    is_deactivated: bool = False
 
 
 @dataclass(slots=True)
@@ -155,9 +159,8 @@ class Users:
             found = (await self._client.call("users.info", {"user": user}, slot))["user"]
             name = found.get("profile", {}).get("display_name") or found.get("real_name") or found.get("name")
             is_guest = bool(found.get("is_restricted") or found.get("is_ultra_restricted"))
-            profile = Profile(
-                name, found.get("team_id"), bool(found.get("is_stranger")), is_guest, found.get("tz") or ""
-            )
+            facts = bool(found.get("is_stranger")), is_guest, found.get("tz") or "", bool(found.get("deleted"))
+            profile = Profile(name, found.get("team_id"), *facts)
         except CallCancelled:
             return
         except (SlackCallFailed, KeyError) as e:

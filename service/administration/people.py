@@ -23,16 +23,20 @@ from orchestrator_interactive.interactions.rows import ErasureState, RowState, r
 from orchestrator_interactive.interactions.serializers import decode, pack
 from orchestrator_interactive.interactions.states import UserMessageState, UserResponseState
 from orchestrator_interactive.interactions.stores import Change
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from orchestrator_interactive.storage.sqlite import BUSY_TIMEOUT_S, sqlite_path
 from orchestrator_interactive.transcript.framing import read_messages, without_author
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
 from service.doctor.delivery_audit import time_of
+from service.schedules.stored import StoredSchedules
 from service.sessions.workers import forget_workers
+from service.store.base import workspace_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from connector.protocols import End, InboxEntry
+    from connector.schedules import Schedule
     from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.interactions.states import BaseState
     from orchestrator_interactive.interactions.stores import LogStore
@@ -72,6 +76,14 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
                             yield _exported(
                                 key.conversation_id, key.agent_id, time_s, each.text, each.files, "delivered"
                             )
+    async for message in _pending_of(user, runs, read):
+        yield message
+    for schedule in await _schedules_of(user, runs):
+        yield _exported(schedule.place, schedule.instance, schedule.created_s, schedule.text, "", "scheduled")
+
+
+async def _pending_of(user: str, runs: RunStore, read: set[str]) -> AsyncIterator[dict[str, Any]]:
+    """Yield the messages of a person that no run has read."""
     for conversation_id in await runs.conversations():
         record = await runs.record(conversation_id)
         for entry in record.waiting if record is not None else ():
@@ -86,7 +98,7 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
 
 
 async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
-    """Erase the texts of a person's messages; pending ones are withdrawn.
+    """Erase the texts of a person's messages; pending ones are withdrawn, and schedules deleted.
 
     A conversation with a run or unfinished cleanup is left as it is. Services may use the stores.
 
@@ -94,6 +106,10 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
         StoreError: a store cannot be used.
     """
     done, owner = Erasure(), f"erasure-{uuid4().hex}"
+    for schedule in await _schedules_of(user, runs):
+        done.messages += await StoredSchedules(runs, StoreRetryPolicy()).delete(
+            workspace_of(schedule.place), schedule.id
+        )
     keys: dict[str, list[Key]] = {}
     for key in await logs.keys():
         keys.setdefault(key.conversation_id.partition("/")[0], []).append(key)
@@ -123,6 +139,12 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
         if claim is not None:
             await runs.release(conversation_id, claim.token, None)
     return done
+
+
+async def _schedules_of(user: str, runs: RunStore) -> list[Schedule]:
+    stored = StoredSchedules(runs, StoreRetryPolicy())
+    teams = dict.fromkeys(map(workspace_of, await runs.conversations()))
+    return [each for team in teams for each in await stored.of_person(team, user)]
 
 
 async def overwrite_deleted(url: str) -> bool:

@@ -35,6 +35,7 @@ class _OnDemand(click.Group):
         "reload": "Let running services take over a changed configuration file.",
         "restore": "Replace the store by a backup.",
         "run": "Serve a Slack workspace until Ctrl-C.",
+        "schedules": "List and remove the schedules of people.",
         "sessions": "Run the agents of a service in a process of their own.",
         "top": "Show the active runs of all replicas, and stop one.",
         "workers": "List, show and stop workers.",

@@ -25,6 +25,7 @@ from service.config.references import References
 from service.config.section import Section
 from service.config.sessions import SessionsConfig
 from service.config.slack import ChannelId, SlackConfig, SuggestedPrompts
+from service.config.triggers import TriggersConfig
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -322,6 +323,7 @@ class ServiceConfig(Section):
         audit: file of the audit log. Default: none.
         observe: metrics and health over HTTP, and traces.
         sessions: agents in another process.
+        triggers: other systems that begin or notify conversations over HTTP.
         idle_evict_s: time that an idle agent session stays in memory.
         shutdown_grace_s: time limit of a shutdown; most of it is for runs to reach a turn boundary.
         shutdown_tools_s: time for running tools after SIGTERM. Default: `shutdown_grace_s` less 4 s.
@@ -342,6 +344,7 @@ class ServiceConfig(Section):
     audit: Path | None = None
     observe: ObserveConfig = ObserveConfig()
     sessions: SessionsConfig = SessionsConfig()
+    triggers: TriggersConfig = TriggersConfig()
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
     shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -351,11 +354,14 @@ class ServiceConfig(Section):
     @field_validator("channels")
     @classmethod
     def _names_an_instance(cls, channels: dict[str, ChannelConfig], info: ValidationInfo) -> dict[str, ChannelConfig]:
-        names = info.data.get("instances", {})
-        for channel, rules in channels.items():
-            if rules.instance is not None and names and rules.instance not in names:
-                raise ValueError(f"{channel}: there is no agent {rules.instance!r}; the agents are {', '.join(names)}")
+        _require_instances({channel: rules.instance for channel, rules in channels.items()}, info)
         return channels
+
+    @field_validator("triggers")
+    @classmethod
+    def _begins_with_an_instance(cls, triggers: TriggersConfig, info: ValidationInfo) -> TriggersConfig:
+        _require_instances({name: each.instance for name, each in triggers.endpoints.items()}, info)
+        return triggers
 
     @field_validator("instances")
     @classmethod
@@ -368,6 +374,14 @@ class ServiceConfig(Section):
                 raise ValueError(f"{seen[name.lower()]} and {name} differ only in case; rename one")
             seen[name.lower()] = name
         return instances
+
+
+def _require_instances(chosen: dict[str, str | None], info: ValidationInfo) -> None:
+    """Raise ValueError if one of the chosen instances, by the key that chooses it, does not exist."""
+    names = info.data.get("instances", {})
+    for key, name in chosen.items():
+        if name is not None and names and name not in names:
+            raise ValueError(f"{key}: there is no agent {name!r}; the agents are {', '.join(names)}")
 
 
 class Environment(Section):

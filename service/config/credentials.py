@@ -33,7 +33,7 @@ _WITHOUT_PASSWORD = ("memory", "sqlite")
 
 
 def secrets(environment: Environment, config: ServiceConfig | None = None, *more: str) -> tuple[str, ...]:
-    """Collect the secrets of the environment, the secret options of modules, and the passwords in URLs.
+    """Collect the secrets of the environment, the secrets of modules and triggers, and the passwords in URLs.
 
     `more` are further URLs, such as those of command options.
     """
@@ -45,6 +45,7 @@ def secrets(environment: Environment, config: ServiceConfig | None = None, *more
     given += [secret for url in (*(u.get_secret_value() for u in urls), *more) for secret in passwords(url)]
     given += _password_in(environment.slack_api_url)
     given += _password_in(os.environ.get("ANTHROPIC_BASE_URL", ""))
+    given += [each.secret.get_secret_value() for each in config.triggers.endpoints.values()] if config else []
     for instance in config.instances.values() if config else ():
         for module in instance.modules():
             given += secret_options(module.config)

@@ -36,16 +36,15 @@ class ThreadRecipes:
         """Carry out the words of a command; see the protocol."""
         call = partial(self._call, Key(conversation_id, instance_name), request_id, user)
         try:
-            verb, *rest = shlex.split(words.translate(_STRAIGHT))
             orders = self._orders(instance_name, call)
-            match verb, rest:
-                case "run", [name, *inputs]:
+            match shlex.split(words.translate(_STRAIGHT)):
+                case ["run", name, *inputs]:
                     return await orders.run(name, orders.parsed(name, inputs), request_id)
-                case "status", [] | [_]:
-                    return await orders.status(*rest)
-                case "cancel", [worker_id]:
+                case ["status", *worker] if len(worker) <= 1:
+                    return await orders.status(*worker)
+                case ["cancel", worker_id]:
                     return await orders.cancel(worker_id, request_id)
-                case "list", []:
+                case ["list"]:
                     return orders.list()
         except ValueError as e:
             raise Refused(str(e)) from e

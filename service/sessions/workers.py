@@ -39,7 +39,7 @@ _MOST_S = 7 * 24 * 3600.0
 
 
 class _Asker(NamedTuple):
-    """The origin of a worker: id of a message or command, id of its run (of a command: its own again), and its author."""
+    """The origin of a worker: id of a message or command, of its run (of a command: the same), and its author."""
 
     id: str
     run: str

@@ -230,6 +230,12 @@ class RunStore(Protocol):
         """Store a document, in place of one with this name; delete the oldest ones if there are more than `most`."""
         ...
 
+    async def replace_document(
+        self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]
+    ) -> bool:
+        """Store a document in place of exactly the known one; return whether the collection has it now."""
+        ...
+
     async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
         """Return the readable documents of a collection by name, the latest first."""
         ...

@@ -119,6 +119,8 @@ _MARK_GAP = """UPDATE {table} SET {column} = json_set({column}, '$.gap', json_ob
         'since_s', coalesce(json_extract({column}, '$.gap.since_s'), ?), 'until_s', ?))
     WHERE json_valid({column}) AND {which}"""
 _PUT_DOCUMENT = "INSERT OR REPLACE INTO run_documents (collection, name, data) VALUES (?, ?, ?)"
+_REPLACE_DOCUMENT = """UPDATE run_documents SET data = ?1 WHERE collection = ?2 AND name = ?3 AND data IN (?1, ?4)
+    RETURNING number"""
 _DOCUMENTS = "SELECT name, data FROM run_documents WHERE collection = ? ORDER BY number DESC"
 _TRIM_DOCUMENTS = """DELETE FROM run_documents WHERE number IN (
     SELECT number FROM run_documents WHERE collection = ? ORDER BY number DESC LIMIT -1 OFFSET ?)"""
@@ -315,6 +317,17 @@ class SqliteRunStore:
     ) -> None:
         file.execute(_PUT_DOCUMENT, (collection, name, as_json(data)))
         file.execute(_TRIM_DOCUMENTS, (collection, most))
+
+    @via(Database.write)
+    def replace_document(
+        self,
+        file: sqlite3.Connection,
+        collection: str,
+        name: str,
+        known: Mapping[str, Any],
+        data: Mapping[str, Any],
+    ) -> bool:
+        return bool(file.execute(_REPLACE_DOCUMENT, (as_json(data), collection, name, as_json(known))).fetchall())
 
     @via(Database.read)
     def documents(self, file: sqlite3.Connection, collection: str) -> dict[str, dict[str, Any]]:

@@ -338,6 +338,18 @@ async def documents_are_replaced_by_name_and_listed_the_latest_first(store: RunS
 
 
 @_case
+async def a_document_is_replaced_only_if_it_is_the_known_one(store: RunStore) -> None:
+    first, second, third = ({"value": value, "text": "ü"} for value in (1, 2.5, 3))
+    assert not await store.replace_document("rules", "a", first, second)
+    assert await store.documents("rules") == {}
+    await store.put_document("rules", "a", first)
+    for _ in range(2):  # the answer to the first call may have been lost
+        assert await store.replace_document("rules", "a", first, second)
+    assert not await store.replace_document("rules", "a", first, third)
+    assert await store.documents("rules") == {"a": second}
+
+
+@_case
 async def a_collection_keeps_the_latest_documents(store: RunStore) -> None:
     for number in range(5):
         await store.put_document("runs", f"{number}", {"number": number}, most=3)

@@ -339,6 +339,15 @@ end
 return 1
 """)
 
+# KEYS: as before. ARGV: name of a document, its known data, and the new ones. Returns 1 if it has the new ones now.
+REPLACE_DOCUMENT = RedisScript("""
+local data = redis.call('HGET', KEYS[1], ARGV[1])
+if data == ARGV[2] then
+    redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+end
+return (data == ARGV[2] or data == ARGV[3]) and 1 or 0
+""")
+
 # KEYS: as before. Returns names and data, the latest first.
 DOCUMENTS = RedisScript("""
 local found = {}

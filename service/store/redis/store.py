@@ -168,6 +168,12 @@ class RedisRunStore(RedisIndex):
     ) -> None:
         await self._client.run(scripts.PUT_DOCUMENT, _of_documents(collection), [name, as_json(data), most])
 
+    async def replace_document(
+        self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]
+    ) -> bool:
+        arguments = [name, as_json(known), as_json(data)]
+        return bool(await self._client.run(scripts.REPLACE_DOCUMENT, _of_documents(collection), arguments))
+
     async def documents(self, collection: str) -> dict[str, dict[str, Any]]:
         found = await self._client.run(scripts.DOCUMENTS, _of_documents(collection), [])
         return documents_of((_text(name), data) for name, data in _paired(found).items())

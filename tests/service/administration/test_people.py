@@ -19,10 +19,12 @@ from orchestrator_interactive.interactions.feedback import FeedbackState, feedba
 from orchestrator_interactive.interactions.rows import states_of
 from orchestrator_interactive.interactions.states import AssistantMessageState
 from orchestrator_interactive.loop.injection_queue import Injection, Talk, injection_row, talk_row
+from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from orchestrator_interactive.transcript.framing import Author, message_text
 from orchestrator_interactive.transcript.rows import joined, user_row
 from service.administration.people import erase, messages_of, overwrite_deleted
 from service.doctor.delivery_audit import check
+from service.schedules.stored import StoredSchedules
 from service.store import open_log_store, open_run_store
 
 ANA, BEN = Author("U0ANA", "Ana Lovelace"), Author("U0BEN", "Ben")
@@ -223,3 +225,16 @@ async def test_the_ratings_of_a_person_lose_their_name_and_comment(opened):
         found = [entry.state async for entry in feedback(stored.logs, key)]
     ratings = [state for state in found if isinstance(state, FeedbackState)]
     assert [(each.user, each.reward, each.comment) for each in ratings] == [("", -1, ""), (BEN.id, -1, "No.")]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_the_schedules_of_a_person_are_exported_and_deleted(opened, kind):
+    async with opened(kind) as stored:
+        schedules = StoredSchedules(stored.runs, StoreRetryPolicy())
+        await stored.deliver((ANA, "begin", 1))
+        for user in (ANA.id, BEN.id):
+            await schedules.add(HERE, user, "alpha", "0 9 * * 1 call my doctor", f"call of {user}")
+        assert ("call my doctor", "scheduled") in await stored.texts(ANA)
+        await erase(ANA.id, stored.logs, stored.runs)
+        assert await stored.texts(ANA) == []
+        assert [each.schedule.user for each in await schedules.stored("T")] == [BEN.id]

@@ -27,6 +27,7 @@ COMMANDS = (
     "reload",
     "restore",
     "run",
+    "schedules",
     "sessions",
     "top",
     "workers",

@@ -19,12 +19,15 @@ SHIPPED = [
     "context-stack",
     "provider-anthropic",
     "provider-demo",
+    "provider-recipe",
     "hooks-approval",
     "tool-agents",
     "tool-ask-user",
     "tool-delegate",
     "tool-dispatch-worker",
     "tool-filesystem",
+    "tool-recipes",
+    "tool-schedule",
     "tool-todo",
 ]
 

@@ -149,7 +149,8 @@ class NetworkRunStore:
 
     renew, fetch, due, forget, record = map(_table_method, ("renew", "fetch", "due", "forget", "record"))
     learn, thread_of = map(_table_method, ("learn", "thread_of"))
-    put_document, documents, delete_document = map(_table_method, ("put_document", "documents", "delete_document"))
+    put_document, documents = map(_table_method, ("put_document", "documents"))
+    replace_document, delete_document = map(_table_method, ("replace_document", "delete_document"))
 
     async def admit(
         self, conversation_id: str, entry: InboxEntry, agent: str | None, facts: Mapping[str, str] | None = None

@@ -85,6 +85,12 @@ class RunTable:
         for oldest in list(documents)[:-most]:
             del documents[oldest]
 
+    def replace_document(self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+        documents = self.collections[collection]
+        if documents.get(name) == known:
+            documents[name] = dict(data)
+        return documents.get(name) == data
+
     def documents(self, collection: str) -> dict[str, dict[str, Any]]:
         return dict(reversed(self.collections[collection].items()))
 

@@ -1,0 +1,201 @@
+"""Keep the schedules of people in the run store: add, list and remove them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from connector.events import ThreadAddress
+from connector.records import RunRecord, UnreadableEntry, parse_run_record
+from connector.schedules import Schedule
+from service.schedules.times import parse
+from service.store.base import MOST_DOCUMENTS, thread_of, workspace_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy
+    from service.sessions.host import HostFunction
+    from service.store.base import RunStore
+
+_SCHEDULE = TypeAdapter(Schedule)
+_ID_CHARS = 8
+_TEXT_CHARS = 2_000
+# Schedules of a person, and of a workspace. The collection has room for those that are added at the same moment.
+MOST_OF_PERSON, MOST = 50, MOST_DOCUMENTS - 100
+NONE = "There are no schedules here."
+_NOT_YOURS = "Only the person who made it can remove it here."
+
+
+class Stored(NamedTuple):
+    """A schedule, and its document."""
+
+    schedule: Schedule
+    document: Mapping[str, Any]
+
+
+async def in_utc(_user: str) -> str:
+    return "UTC"
+
+
+class StoredSchedules:
+    """The schedules of all workspaces, in documents of the run store; implements `connector.schedules.Schedules`.
+
+    Args:
+        now_s: seconds since the epoch.
+
+    Attributes:
+        zone_of: returns the IANA name of a person's time zone.
+        changed: set when this process adds a schedule.
+    """
+
+    def __init__(self, store: RunStore, retry: StoreRetryPolicy, now_s: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._retry = retry
+        self.now_s = now_s
+        self.zone_of: Callable[[str], Awaitable[str]] = in_utc
+        self.changed = asyncio.Event()
+
+    @property
+    def functions(self) -> dict[str, HostFunction]:
+        """The functions that sessions may call; see `service.sessions.host`."""
+        return {"schedules.add": self._add, "schedules.list": self._list, "schedules.remove": self._remove}
+
+    async def stored(self, team: str) -> list[Stored]:
+        """Return the readable schedules of a workspace, the next one first."""
+        documents = await self._retry.call(lambda: self._store.documents(_collection(team)))
+        found = []
+        for data in documents.values():
+            try:
+                found.append(Stored(_SCHEDULE.validate_python(data), data))
+            except ValidationError:  # written by another version
+                continue
+        return sorted(found, key=lambda each: (not each.schedule.due_s, each.schedule.due_s))
+
+    async def of_person(self, team: str, user: str) -> tuple[Schedule, ...]:
+        """Return the schedules of a person, the next one first."""
+        return tuple(each.schedule for each in await self.stored(team) if each.schedule.user == user)
+
+    async def of_place(self, place: str) -> tuple[Schedule, ...]:
+        """Return the schedules of a conversation, the next one first."""
+        return tuple(each.schedule for each in await self.stored(workspace_of(place)) if each.schedule.place == place)
+
+    async def add(  # noqa: PLR0913 - the parts of a schedule
+        self, place: str, user: str, instance: str, request: str, call: str, *, zone: str = ""
+    ) -> Schedule:
+        """Store a schedule and return it; a known `call` returns the stored one.
+
+        `request` has the times, then the message; `zone` is their time zone, blank: that of the person.
+
+        Raises:
+            ValueError: the times are not possible, or there are too many schedules; the message is a sentence.
+        """
+        team = workspace_of(place)
+        schedule_id = f"s{sha256(f'{place} {call}'.encode()).hexdigest()[:_ID_CHARS]}"
+        known = [each.schedule for each in await self.stored(team)]
+        if (same := next((each for each in known if each.id == schedule_id), None)) is not None:
+            return same
+        if len(known) >= MOST:
+            raise ValueError(f"This workspace has {MOST} schedules, and no more are possible: remove one first.")
+        if sum(each.user == user for each in known) >= MOST_OF_PERSON:
+            raise ValueError(f"You have {MOST_OF_PERSON} schedules, and no more are possible: remove one first.")
+        zone, now_s = zone or await self.zone_of(user) or "UTC", self.now_s()
+        times, text = await asyncio.to_thread(parse, request, zone, now_s)
+        if not text or len(text) > _TEXT_CHARS:
+            raise ValueError(f"After the times, write the message to me: 1 to {_TEXT_CHARS} characters.")
+        parts = (place, instance, user, text, times.title, times.cron, zone, now_s, times.first_s, call)
+        schedule = Schedule(schedule_id, *parts)
+        await self._retry.call(lambda: self._store.put_document(_collection(team), schedule_id, asdict(schedule)))
+        self.changed.set()
+        return schedule
+
+    async def replace(self, stored: Stored, schedule: Schedule) -> bool:
+        """Store another state of a schedule; return False if it was removed or changed meanwhile."""
+        arguments = _collection(workspace_of(schedule.place)), schedule.id, stored.document, asdict(schedule)
+        return await self._retry.call(lambda: self._store.replace_document(*arguments))
+
+    async def delete(self, team: str, schedule_id: str) -> bool:
+        """Delete a schedule; return whether it existed."""
+        return await self._retry.call(lambda: self._store.delete_document(_collection(team), schedule_id))
+
+    async def revoke(self, team: str, user: str, schedule_id: str) -> bool:
+        """Delete a schedule of a person; return whether it existed."""
+        is_theirs = any(each.id == schedule_id for each in await self.of_person(team, user))
+        return is_theirs and await self.delete(team, schedule_id)
+
+    async def carry_out(self, place: ThreadAddress, user: str, instance: str, argument: str, call: str) -> str:
+        """Carry out a command; see the protocol."""
+        where = place.thread.conversation_id
+        try:
+            match argument.split():
+                case []:
+                    return "\n".join(each.line for each in await self.of_place(where)) or NONE
+                case ["remove", schedule_id]:
+                    return f"🗑️ Removed: {await self._removed(where, user, schedule_id)}"
+            added = await self.add(where, user, instance, argument, call)
+        except ValueError as e:
+            return str(e)
+        return f"{added.line} `!schedule remove {added.id}` removes it."
+
+    async def _removed(self, place: str, user: str, schedule_id: str) -> str:
+        """Remove a schedule of a person, or of their thread, and return its message.
+
+        Raises:
+            ValueError: there is none.
+        """
+        team, named = workspace_of(place), schedule_id.strip("`")
+        found = next((each.schedule for each in await self.stored(team) if each.schedule.id == named), None)
+        may_remove = found is not None and (found.user == user or _is_thread(place, found))
+        if found is None or not may_remove:
+            raise ValueError(f"You have no schedule {named!r}.{f' {_NOT_YOURS}' if found is not None else ''}")
+        await self.delete(team, named)
+        return f"“{found.text}” ({found.when})."
+
+    async def _add(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        place, request = thread_of(key.conversation_id), f"{arguments['when']} {arguments['text']}"
+        if arguments.get("new_thread"):
+            place = ThreadAddress.parse(place).of_channel.conversation_id
+        zone, user = str(arguments.get("zone") or ""), await self._user(key)
+        added = await self.add(place, user, key.agent_id, request, str(arguments["call_id"]), zone=zone)
+        return {"id": added.id, "line": added.line}
+
+    async def _list(self, key: Key, _: Mapping[str, Any]) -> dict[str, Any]:
+        return {"lines": [each.line for place in _places(key) for each in await self.of_place(place)]}
+
+    async def _remove(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        place = thread_of(key.conversation_id)
+        return {"removed": await self._removed(place, await self._user(key), str(arguments["id"]))}
+
+    async def _user(self, key: Key) -> str:
+        """Return the person who began the active run of a session.
+
+        Raises:
+            ValueError: no person did.
+        """
+        record = await self._retry.call(lambda: self._store.record(key.conversation_id))
+        try:
+            run = parse_run_record((record.run if record is not None else None) or {})
+        except UnreadableEntry:
+            run = ()
+        if not isinstance(run, RunRecord) or run.first.message.bot:
+            raise ValueError("Only in a run that a person began.")
+        return run.first.owner
+
+
+def _places(key: Key) -> tuple[str, ...]:
+    thread = thread_of(key.conversation_id)
+    return tuple(dict.fromkeys((thread, ThreadAddress.parse(thread).of_channel.conversation_id)))
+
+
+def _is_thread(place: str, schedule: Schedule) -> bool:
+    return schedule.place == place and ThreadAddress.parse(place).thread_ts is not None
+
+
+def _collection(team: str) -> str:
+    return f"schedules:{team}"
