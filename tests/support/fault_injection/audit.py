@@ -19,6 +19,7 @@ from router import Router
 from fault_injection.late_replies import may_be_stopped_unanswered, must_be_read_first
 from fault_injection.model import MARK, TAG, InstructedModel
 from fault_injection.observations import Act, Observations, Post
+from connector.formatting.splitting import complete_sentences
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stores.base import LogStore
@@ -74,7 +75,7 @@ class StoredConversation:
             if is_prompt(row):
                 prompt = next(iter(delivered_ids_in(row)), "")
             elif _is_told(row):
-                found += [(tag, prompt) for tag in TAG.findall(text_of(row))]
+                found += [(tag, prompt) for tag in TAG.findall(_shown(row))]
         return found
 
     @property
@@ -113,6 +114,11 @@ def _is_told(row: dict[str, Any]) -> bool:
     metadata = metadata_of(row)
     is_words = not call_ids(row) or metadata.get("partial") == "urgent"
     return row.get("role") == "assistant" and is_words and metadata.get("hidden") is not True
+
+
+def _shown(row: dict[str, Any]) -> str:
+    """Return the text of an answer for people: one that an urgent message cut ends at its last complete sentence."""
+    return complete_sentences(text_of(row)) if metadata_of(row).get("partial") == "urgent" else text_of(row)
 
 
 @dataclass
