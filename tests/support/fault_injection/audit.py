@@ -16,10 +16,10 @@ from typing import Any
 
 from router import Router
 
+from connector.formatting.splitting import complete_sentences
 from fault_injection.late_replies import may_be_stopped_unanswered, must_be_read_first
 from fault_injection.model import MARK, TAG, InstructedModel
 from fault_injection.observations import Act, Observations, Post
-from connector.formatting.splitting import complete_sentences
 from orchestrator_interactive.interactions import InteractionStack
 from orchestrator_interactive.interactions.rows import row_of
 from orchestrator_interactive.interactions.stores.base import LogStore
