@@ -24,6 +24,7 @@ from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
 from service.runs import StoredRuns
+from service.sessions.workers import StoredWorkers
 from service.store.base import Admission
 
 
@@ -424,6 +425,40 @@ def enter_without_a_slot(self, conversation_id, message, *, is_resumed=False):
     return ticket
 
 
+# Workers.
+
+
+def lose_reports(self, conversation_id, entry, agent=None, facts=None):
+    if entry.id.startswith("note:") and "::w" in entry.id:
+        return Admission(is_new=True, owner=None)
+    return RunTable.admit(self, conversation_id, entry, agent, facts)
+
+
+def repeat_reports(self, conversation_id, entry, agent=None, facts=None):
+    if entry.id.startswith("note:") and "::w" in entry.id:
+        RunTable.admit(self, conversation_id, replace(entry, id=f"note:again:{entry.id}"), agent, facts)
+    return RunTable.admit(self, conversation_id, entry, agent, facts)
+
+
+async def order_nothing(self, worker, _arguments):
+    return {"id": worker.id, "title": worker.title}
+
+
+async def store_another_worker(self, key, asker, arguments):
+    retried = {**arguments, "call_id": f"{arguments['call_id']}.{self._now_s()}"}
+    worker = await StoredWorkers._stored(self, key, asker, retried)
+    document = (await self._documents(key.conversation_id))[worker.id]
+    await self._keep(worker, **{**document, "call": arguments["call_id"]})
+    return worker
+
+
+async def no_workers(self, _conversation_id):
+    return ()
+
+
+workers = partial(override, StoredWorkers)
+
+
 DEFECTS = {
     "the store loses accepted messages": defect("must have one outcome", table=table(admit=lose_every_third)),
     "an event is acknowledged before it is stored": defect(
@@ -637,6 +672,16 @@ DEFECTS = {
         "was executed 2 times", "approvals", "kills", sessions=sessions(_people=repeats_begun_calls)
     ),
     "buttons stay": defect("are left", "approvals", client=client(update=update_no_request)),
+    "a worker's report is lost": defect("was reported 0 times", "workers", table=table(admit=lose_reports)),
+    "a worker reports twice": defect("was reported 2 times", "workers", table=table(admit=repeat_reports)),
+    "a worker never begins": defect("is lost", "workers", workers=workers(_order=order_nothing)),
+    "a repeated call dispatches another worker": defect(
+        "has 2 workers", "workers", "kills", workers=workers(_stored=store_another_worker)
+    ),
+    "the end of a worker is not kept": defect("has ended, and its", "workers", workers=workers(ended=nothing)),
+    "a stop does not reach workers": defect(
+        "was stopped at", "workers", "stops", workers=workers(of_thread=no_workers)
+    ),
     "talk is read twice": defect(" times.", "existing threads", sessions=sessions(execute=execute_with_talk_twice)),
     "a session hangs": defect("still has work", sessions=sessions(execute=never_answer)),
 }

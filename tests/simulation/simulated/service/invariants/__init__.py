@@ -43,7 +43,10 @@ async def check_conversations(environment: Any, people: People, reported: Sequen
             mine = (written for written in people.written if written.conversation == conversation_id)
             if any(written.is_acked and written.is_mention for written in mine):
                 environment.sim.violation(f"All of {conversation_id} is lost.")
-    for worker in await workers.found(environment):
+    found = await workers.found(environment)
+    for sentence in workers.one_for_each_call(found):
+        environment.sim.violation(sentence)
+    for worker in found:
         cases = [await _evidence(each, environment, people, ()) for each in (worker.conversation_id, worker.thread)]
         for sentence in workers.check(worker, *cases, environment):
             environment.sim.violation(sentence)

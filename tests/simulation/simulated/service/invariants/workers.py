@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
@@ -51,6 +52,14 @@ async def found(environment: Any) -> list[FoundWorker]:
         documents |= {each["conversation_id"]: each for each in of_thread.values()}
     ids = {each for each in records if thread_of(each) != each} | set(documents)
     return [FoundWorker(each, documents.get(each, {})) for each in sorted(ids)]
+
+
+def one_for_each_call(workers: list[FoundWorker]) -> Iterator[str]:
+    """Each call of the tool has one worker, however often it was repeated."""
+    calls = Counter((each.data["parent"], each.data["parent_run"], each.data["call"]) for each in workers if each.data)
+    for (_, run, call), count in calls.items():
+        if count > 1:
+            yield f"The call {call} of run {run} has {count} workers."
 
 
 def check(worker: FoundWorker, case: Evidence | None, parent: Evidence | None, environment: Any) -> Iterator[str]:
