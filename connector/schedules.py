@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo
@@ -47,6 +47,7 @@ class Schedule:
         call: identity of the request that made it.
         suspended: why it no longer fires, as a sentence; blank: it does.
         firing: what it does at present; `None`: nothing.
+        over_s: when it was removed or fired for the last time; 0: it is not over.
     """
 
     id: str
@@ -62,6 +63,15 @@ class Schedule:
     call: str = ""
     suspended: str = ""
     firing: Firing | None = None
+    over_s: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return self.over_s > 0
+
+    def over(self, at_s: float) -> Schedule:
+        """Return what is kept of it when it is over, so that a repeated request does not make it again."""
+        return replace(self, text="", due_s=0.0, firing=None, over_s=at_s)
 
     def local(self, at_s: float) -> str:
         """Return a time, in seconds since the epoch, in its time zone."""

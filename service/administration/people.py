@@ -79,7 +79,8 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
     async for message in _pending_of(user, runs, read):
         yield message
     for schedule in await _schedules_of(user, runs):
-        yield _exported(schedule.place, schedule.instance, schedule.created_s, schedule.text, "", "scheduled")
+        if not schedule.is_over:
+            yield _exported(schedule.place, schedule.instance, schedule.created_s, schedule.text, "", "scheduled")
 
 
 async def _pending_of(user: str, runs: RunStore, read: set[str]) -> AsyncIterator[dict[str, Any]]:
@@ -144,7 +145,8 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
 async def _schedules_of(user: str, runs: RunStore) -> list[Schedule]:
     stored = StoredSchedules(runs, StoreRetryPolicy())
     teams = dict.fromkeys(map(workspace_of, await runs.conversations()))
-    return [each for team in teams for each in await stored.of_person(team, user)]
+    found = [each.schedule for team in teams for each in await stored.stored(team)]
+    return [each for each in found if each.user == user]
 
 
 async def overwrite_deleted(url: str) -> bool:

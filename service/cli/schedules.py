@@ -57,7 +57,7 @@ async def _open(access: StoreAccess) -> AsyncIterator[tuple[StoredSchedules, lis
     async with aclosing(await inspect_run_store(access.url)) as store:
         stored = StoredSchedules(store, StoreRetryPolicy())
         teams = dict.fromkeys(map(workspace_of, await store.conversations()))
-        yield stored, [each.schedule for team in teams for each in await stored.stored(team)]
+        yield stored, [each for team in teams for each in await stored.current(team)]
 
 
 def _row(schedule: Schedule) -> tuple[str, ...]:

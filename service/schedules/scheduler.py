@@ -18,7 +18,7 @@ from connector.events import ThreadAddress
 from connector.schedules import Firing
 from connector.slack_api.errors import error_boundary
 from orchestrator_interactive.storage.errors import StoreError
-from service.schedules.stored import Stored
+from service.schedules.stored import KEPT_S, Stored
 from service.schedules.times import MOST_COUNTED, occurrences, passed
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class Scheduler:
         """
         now_s, slots = self._schedules.now_s(), asyncio.Semaphore(_AT_A_TIME)
         stored = await self._schedules.stored(self._slack.team)
+        for old in [
+            each.schedule for each in stored if each.schedule.is_over and now_s - each.schedule.over_s > KEPT_S
+        ]:
+            await self._schedules.delete(self._slack.team, old.id)
         due = [each for each in stored if each.schedule.firing or _is_due(each.schedule, now_s)]
 
         async def fire(each: Stored) -> None:
@@ -123,12 +127,11 @@ class Scheduler:
             await self._slack.begin(place, schedule.user, schedule.instance, key, prompt=prompt, shown=text)
 
     async def _done(self, stored: Stored) -> None:
-        """Store that the decision is carried out; a schedule that never fires again is deleted."""
-        schedule = stored.schedule
-        if schedule.due_s or schedule.suspended:
-            await self._schedules.replace(stored, replace(schedule, firing=None))
-        else:
-            await self._schedules.delete(self._slack.team, schedule.id)
+        """Store that the decision is carried out."""
+        schedule = replace(stored.schedule, firing=None)
+        if not schedule.due_s and not schedule.suspended:
+            schedule = schedule.over(self._schedules.now_s())
+        await self._schedules.replace(stored, schedule)
 
 
 def decided_of(schedule: Schedule, now_s: float, grace_s: float = GRACE_S) -> Schedule:
@@ -160,10 +163,12 @@ def missed_of(schedule: Schedule, firing: Firing) -> str:
 
 
 @asynccontextmanager
-async def firing_schedules(schedules: StoredSchedules, slack: Unattended) -> AsyncIterator[None]:
-    """Fire the schedules of a workspace while the context is open."""
+async def firing_schedules(
+    schedules: StoredSchedules, slack: Unattended, grace_s: float = GRACE_S
+) -> AsyncIterator[None]:
+    """Fire the schedules of a workspace while the context is open; what is older than `grace_s` was missed."""
     schedules.zone_of = slack.zone_of
-    task = asyncio.create_task(Scheduler(schedules, slack).run())
+    task = asyncio.create_task(Scheduler(schedules, slack, grace_s).run())
     try:
         yield
     finally:

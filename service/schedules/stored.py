@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _SCHEDULE = TypeAdapter(Schedule)
 _ID_CHARS = 8
 _TEXT_CHARS = 2_000
+# How long the identity of a schedule that is over is kept.
+KEPT_S = 7 * 86_400.0
 # Schedules of a person, and of a workspace. The collection has room for those that are added at the same moment.
 MOST_OF_PERSON, MOST = 50, MOST_DOCUMENTS - 100
 NONE = "There are no schedules here."
@@ -80,11 +82,15 @@ class StoredSchedules:
 
     async def of_person(self, team: str, user: str) -> tuple[Schedule, ...]:
         """Return the schedules of a person, the next one first."""
-        return tuple(each.schedule for each in await self.stored(team) if each.schedule.user == user)
+        return tuple(each for each in await self.current(team) if each.user == user)
 
     async def of_place(self, place: str) -> tuple[Schedule, ...]:
         """Return the schedules of a conversation, the next one first."""
-        return tuple(each.schedule for each in await self.stored(workspace_of(place)) if each.schedule.place == place)
+        return tuple(each for each in await self.current(workspace_of(place)) if each.place == place)
+
+    async def current(self, team: str) -> list[Schedule]:
+        """Return the schedules of a workspace that are not over."""
+        return [each.schedule for each in await self.stored(team) if not each.schedule.is_over]
 
     async def add(  # noqa: PLR0913 - the parts of a schedule
         self, place: str, user: str, instance: str, request: str, call: str, *, zone: str = ""
@@ -103,7 +109,7 @@ class StoredSchedules:
             return same
         if len(known) >= MOST:
             raise ValueError(f"This workspace has {MOST} schedules, and no more are possible: remove one first.")
-        if sum(each.user == user for each in known) >= MOST_OF_PERSON:
+        if sum(each.user == user and not each.is_over for each in known) >= MOST_OF_PERSON:
             raise ValueError(f"You have {MOST_OF_PERSON} schedules, and no more are possible: remove one first.")
         zone, now_s = zone or await self.zone_of(user) or "UTC", self.now_s()
         times, text = await asyncio.to_thread(parse, request, zone, now_s)
@@ -126,8 +132,10 @@ class StoredSchedules:
 
     async def revoke(self, team: str, user: str, schedule_id: str) -> bool:
         """Delete a schedule of a person; return whether it existed."""
-        is_theirs = any(each.id == schedule_id for each in await self.of_person(team, user))
-        return is_theirs and await self.delete(team, schedule_id)
+        found = next((each for each in await self.of_person(team, user) if each.id == schedule_id), None)
+        if found is not None:
+            await self._end(found)
+        return found is not None
 
     async def carry_out(self, place: ThreadAddress, user: str, instance: str, argument: str, call: str) -> str:
         """Carry out a command; see the protocol."""
@@ -150,12 +158,17 @@ class StoredSchedules:
             ValueError: there is none.
         """
         team, named = workspace_of(place), schedule_id.strip("`")
-        found = next((each.schedule for each in await self.stored(team) if each.schedule.id == named), None)
+        found = next((each for each in await self.current(team) if each.id == named), None)
         may_remove = found is not None and (found.user == user or _is_thread(place, found))
         if found is None or not may_remove:
             raise ValueError(f"You have no schedule {named!r}.{f' {_NOT_YOURS}' if found is not None else ''}")
-        await self.delete(team, named)
+        await self._end(found)
         return f"“{found.text}” ({found.when})."
+
+    async def _end(self, schedule: Schedule) -> None:
+        data = asdict(schedule.over(self.now_s()))
+        collection = _collection(workspace_of(schedule.place))
+        await self._retry.call(lambda: self._store.put_document(collection, schedule.id, data))
 
     async def _add(self, key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
         place, request = thread_of(key.conversation_id), f"{arguments['when']} {arguments['text']}"

@@ -24,6 +24,7 @@ from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
 from service.runs import StoredRuns
+from service.schedules.stored import StoredSchedules
 from service.sessions.workers import StoredWorkers
 from service.store.base import Admission
 
@@ -459,6 +460,25 @@ async def no_workers(self, _conversation_id):
 workers = partial(override, StoredWorkers)
 
 
+# Schedules.
+
+
+async def forget_before_it_fires(self, stored, schedule):
+    return await StoredSchedules.replace(self, stored, schedule.over(self.now_s()))
+
+
+async def earlier(self, team):
+    found = await StoredSchedules.stored(self, team)
+    return [each._replace(schedule=replace(each.schedule, due_s=each.schedule.due_s - 3)) for each in found]
+
+
+async def add_another(self, place, user, instance, request, call, *, zone=""):
+    return await StoredSchedules.add(self, place, user, instance, request, f"{call}.{self.now_s()}", zone=zone)
+
+
+schedules = partial(override, StoredSchedules)
+
+
 DEFECTS = {
     "the store loses accepted messages": defect("must have one outcome", table=table(admit=lose_every_third)),
     "an event is acknowledged before it is stored": defect(
@@ -591,7 +611,7 @@ DEFECTS = {
         *("is the last accepted one", "edits", "late events", "kills"),
         without=("existing threads", "no look-ups", "few slots", "other workspace", "low rate limits", "stops"),
         client=history(message=nothing),
-        seeds=(3695,),
+        seeds=(5314,),
     ),
     "calls of a dead process are not awaited": defect(
         *("is left", "kills", "orphaned calls", "slow Slack"),
@@ -681,6 +701,13 @@ DEFECTS = {
     "the end of a worker is not kept": defect("has ended, and its", "workers", workers=workers(ended=nothing)),
     "a stop does not reach workers": defect(
         "was stopped at", "workers", "stops", workers=workers(of_thread=no_workers)
+    ),
+    "a schedule is forgotten before it fires": defect(
+        *("is lost", "schedules", "kills"), schedules=schedules(replace=forget_before_it_fires)
+    ),
+    "a schedule fires too early": defect("too early", "schedules", schedules=schedules(stored=earlier)),
+    "a repeated request makes another schedule": defect(
+        *("is in the thread 2 times", "schedules", "kills"), schedules=schedules(add=add_another)
     ),
     "talk is read twice": defect(" times.", "existing threads", sessions=sessions(execute=execute_with_talk_twice)),
     "a session hangs": defect("still has work", sessions=sessions(execute=never_answer)),

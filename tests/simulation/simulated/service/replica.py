@@ -7,6 +7,7 @@ import contextvars
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from connector.events import SlackMessage
 from connector.inbound.admission import Admitter
 from connector.inbound.dispatcher import dispatch
 from connector.inbound.intake import Intake
+from connector.inbound.unattended import Unattended
 from connector.protocols import BotRules, ChannelRules, Instance, Participation, Persona
 from connector.routing import Router
 from connector.runs.run_slots import RunLimits, RunSlot, RunSlots
@@ -25,6 +27,8 @@ from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.config.config import AgentConfig, InstanceConfig, ModuleConfig, PersonaConfig
 from service.notes import Notes
+from service.schedules.scheduler import firing_schedules
+from service.schedules.stored import StoredSchedules
 from service.sessions.host import LocalHost
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
@@ -147,6 +151,7 @@ class Replica:
         self.is_connected = False
         self.intake: Intake | None = None
         self.notes: Notes | None = None
+        self.schedules: StoredSchedules | None = None
         # Takes over another configuration; the instructions change, so that each session becomes outdated.
         self.reload: Callable[[], object] = lambda: None
         is_tight = "few slots" in sim.features
@@ -226,6 +231,11 @@ class Replica:
             ) as workers,
         ):
             sessions.watch(sim, self.slots)
+            slack = Unattended(runs, router, admitter.policy, tasks)
+            self.schedules = parts.schedules(run_store, policy, lambda: EPOCH_S + sim.now())
+            firing: Any = nullcontext()
+            if "schedules" in sim.features:
+                firing = firing_schedules(self.schedules, slack, environment.schedule_grace_s)
             tasks.now_s = lambda: EPOCH_S + sim.now()
             self.intake = Intake(context, runs, workers, admitter, BOT)
             self.notes = Notes(runs.admit, [each.name for each in _INSTANCES])
@@ -239,6 +249,7 @@ class Replica:
             )
             self.is_connected = True
             sim.log("process", f"{self.number} is connected")
-            await self._ended.wait()
+            async with firing:
+                await self._ended.wait()
             self.is_connected = False
         sim.log("process", f"{self.number} has ended")

@@ -187,6 +187,9 @@ class Slack:
     def _user(self, arguments: dict[str, Any], _by: int) -> dict[str, Any]:
         return {"user": {"profile": {"display_name": arguments["user"].lower()}}}
 
+    def _channel(self, _arguments: dict[str, Any], _by: int) -> dict[str, Any]:
+        return {"channel": {}}
+
     def _post(self, arguments: dict[str, Any], by: int) -> dict[str, Any]:
         root = arguments.get("thread_ts")
         message = self.write(
@@ -231,6 +234,7 @@ _METHODS = {
     "reactions.remove": Slack._unreact,
     "conversations.replies": Slack._replies,
     "conversations.history": Slack._history,
+    "conversations.info": Slack._channel,
     "users.info": Slack._user,
     "agents.sessions.setStatus": Slack._agent_session,
 }

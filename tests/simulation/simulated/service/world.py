@@ -12,6 +12,7 @@ from connector.runs.background_tasks import BackgroundTasks
 from connector.slack_api.client import SlackClient
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.runs import StoredRuns
+from service.schedules.stored import StoredSchedules
 from service.sessions.workers import StoredWorkers
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation, rng_for
@@ -24,6 +25,7 @@ from .notes import Reports
 from .people import Events, People
 from .replica import Sessions, Slots
 from .run_table import RunTable
+from .schedules import Scheduling
 from .slack import Slack
 from .store_observer import StoreObserver
 
@@ -76,11 +78,13 @@ FEATURES = {
     "approvals": 0.25,
     # Sub-agents in runs, and workers that outlive them.
     "workers": 0.25,
+    # Messages of people that an agent gets later.
+    "schedules": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
-    *("direct messages", "bots", "approvals", "workers"),
+    *("direct messages", "bots", "approvals", "workers", "schedules"),
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0
@@ -118,6 +122,7 @@ class Parts:
     tool: type[Tool] = Tool
     slots: type[Slots] = Slots
     workers: type[StoredWorkers] = StoredWorkers
+    schedules: type[StoredSchedules] = StoredSchedules
     acknowledges_early: bool = False
     ignores_policy: bool = False
     features: frozenset[str] = frozenset()
@@ -143,6 +148,8 @@ class Environment:
         }
         if "approvals" not in sim.features:
             self.approvals = None
+        # In some schedules what a process fires late was missed.
+        self.schedule_grace_s = rng_for(sim.seed, "schedules").choice([2.0, 300.0])
         self.slack = Slack(sim, sim.rng.choice([2, 200]))
         self.observer = StoreObserver(sim)
         self.agents = AgentState(sim, self.observer, parts.tool)
@@ -165,6 +172,7 @@ class World:
         self._events = Events(sim, self._faults.connected)
         self._people = People(sim, self._environment.slack, self._events)
         self._reports = Reports(sim, self._people, self._faults.connected)
+        self._scheduling = Scheduling(sim, self._people, self._faults.connected)
 
     async def play(self) -> None:
         sim = self._sim
@@ -176,6 +184,8 @@ class World:
         people = [sim.spawn(self._people.converse(), f"people {number}") for number in range(count)]
         if "notes" in sim.features:
             people.append(sim.spawn(self._reports.report(), "reports"))
+        if "schedules" in sim.features:
+            people.append(sim.spawn(self._scheduling.schedule(), "schedules"))
         await asyncio.wait(people)
         for each in people:
             each.result()
@@ -187,7 +197,7 @@ class World:
             await asyncio.sleep(_AFTER_REST_S)
         else:
             sim.violation(f"After {_REST_WITHIN_S:.0f} s of calm: {await self._unfinished()}.")
-        await check_conversations(self._environment, self._people, self._reports.notes)
+        await check_conversations(self._environment, self._people, self._reports.notes, self._scheduling.made)
 
     def on_log(self, event: str, fields: str) -> None:
         self._sim.log(f"service {PROCESS.get()}", f"logs {event}{fields}")
@@ -209,6 +219,8 @@ class World:
         """Describe what is not finished."""
         if not self._events.are_over:
             return "Slack is still sending events"
+        if not all(each["over_s"] for each in (await self._environment.stores.documents("schedules:T1")).values()):
+            return "a schedule is not over"
         for name, record in (await self._environment.stores.records()).items():
             if record.has_run or any(entry.seq > record.held_seq for entry in record.waiting):
                 return f"{name} still has work"

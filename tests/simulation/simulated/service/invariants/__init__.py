@@ -9,8 +9,9 @@ from typing import Any
 
 from simulated.service.notes import ReportedNote
 from simulated.service.people import People
+from simulated.service.schedules import MadeSchedule
 
-from . import approvals, deliveries, notes, runs, thread, workers
+from . import approvals, deliveries, notes, runs, schedules, thread, workers
 from .evidence import Evidence, rows_of, run_ends_of, states_of
 
 # Faults that delay a process or its reactions: a reaction may be missing, and a stop takes longer.
@@ -33,11 +34,14 @@ _PROCESS_FAULTS = frozenset({"kills", "terminations", "pauses"})
 __all__ = ["DELAYS", "check_conversations"]
 
 
-async def check_conversations(environment: Any, people: People, reported: Sequence[ReportedNote]) -> None:
+async def check_conversations(
+    environment: Any, people: People, reported: Sequence[ReportedNote], made: Sequence[MadeSchedule]
+) -> None:
     for conversation_id in dict.fromkeys(written.conversation for written in people.written):
         case = await _evidence(conversation_id, environment, people, reported)
         if case is not None:
-            for sentence in _check_conversation(case, environment, people):
+            here = [each for each in made if each.id and each.conversation == conversation_id]
+            for sentence in (*_check_conversation(case, environment, people), *schedules.fired(case, here)):
                 environment.sim.violation(sentence)
         else:
             mine = (written for written in people.written if written.conversation == conversation_id)
