@@ -472,8 +472,9 @@ async def earlier(self, team):
     return [each._replace(schedule=replace(each.schedule, due_s=each.schedule.due_s - 3)) for each in found]
 
 
-async def add_another(self, place, user, instance, request, call, *, zone=""):
-    return await StoredSchedules.add(self, place, user, instance, request, f"{call}.{self.now_s()}", zone=zone)
+async def add_another(self, *given, zone=""):
+    *parts, call = given
+    return await StoredSchedules.add(self, *parts, f"{call}.{self.now_s()}", zone=zone)
 
 
 schedules = partial(override, StoredSchedules)
