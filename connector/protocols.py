@@ -684,6 +684,13 @@ class Usage:
     output_tokens: int = 0
     cost_usd: float | None = None
 
+    @staticmethod
+    def sum_of(parts: Collection[Usage]) -> Usage:
+        """Return a sum; its cost is that of the parts with a known one."""
+        costs = [each.cost_usd for each in parts if each.cost_usd is not None]
+        read, written = (sum(getattr(each, name) for each in parts) for name in ("input_tokens", "output_tokens"))
+        return Usage(read, written, sum(costs) if costs else None)
+
 
 @dataclass(frozen=True, slots=True)
 class Rating:

@@ -13,7 +13,7 @@ from connector.events import COMMENT, FEEDBACK, FORK, RERUN, RatingClick, StopRe
 from connector.formatting.content import button, counted, moment, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.inbound.access_policy import MAX_NAMES, LatestEntries
-from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused
+from connector.protocols import AGAIN, InboxEntry, LogPlace, Refused, Usage
 from connector.records import LogCommand, RunRecord, UnreadableEntry, parse_run_record
 from connector.runs.request_view import waiting_line
 from connector.slack_api.client import answer_of
@@ -146,7 +146,20 @@ class Commands:
             whole, latest = await self._workspace.history.usage(instance, conversation_id)
         except Refused as e:
             return str(e)
-        return f"This conversation: {texts.usage(whole)}. Its latest run: {texts.usage(latest)}."
+        found = f"This conversation: {texts.usage(whole)}. Its latest run: {texts.usage(latest)}."
+        workers = await self._usage_of_workers(conversation_id)
+        return f"{found} Its workers: {texts.usage(workers)}." if workers is not None else found
+
+    async def _usage_of_workers(self, conversation_id: str) -> Usage | None:
+        """Return the usage of the workers of a thread; `None`: it has none."""
+        history, workers = self._workspace.history, self._workspace.workers
+        if history is None or workers is None or not (found := await workers.of_thread(conversation_id)):
+            return None
+        used = []
+        for each in found:
+            with suppress(Refused):
+                used.append((await history.usage(each.instance, each.conversation_id))[0])
+        return Usage.sum_of(used)
 
     async def on_slash(self, command: SlashCommand) -> str:  # noqa: PLR0911 - a case for each verb
         """Carry out a slash command, and return its answer."""

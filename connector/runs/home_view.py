@@ -190,9 +190,7 @@ def _usage(content: HomeContent) -> Iterator[Block]:
 
 def _sum(ended: Iterable[EndedRun], since_s: float) -> str:
     runs = [each for each in ended if each.ended_s >= since_s]
-    costs = [each.usage.cost_usd for each in runs if each.usage.cost_usd is not None]
-    read, written = (sum(getattr(each.usage, name) for each in runs) for name in ("input_tokens", "output_tokens"))
-    return f"{counted(len(runs), 'run')}, {texts.usage(Usage(read, written, sum(costs) if costs else None))}"
+    return f"{counted(len(runs), 'run')}, {texts.usage(Usage.sum_of([each.usage for each in runs]))}"
 
 
 def _instance(instance: Instance) -> Block:

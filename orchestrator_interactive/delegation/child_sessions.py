@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.plan import merge_configs
+from orchestrator_interactive.kernel.tool_support import current_call
 from orchestrator_interactive.loop.injection_queue import InjectionError, RunFinished
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.transcript.rows import delivered_ids_in
@@ -317,6 +318,8 @@ class ChildSessions:
             return working.result()
         finally:
             self._hand_back(child)
+            if (call := current_call.get()) is not None:
+                call.usage = child.end.get("usage")
             await self._show(child_id, child, child.end.get("status", "error"))
 
     def _release_held(self, child: _Child) -> None:

@@ -228,6 +228,7 @@ class CallContext:
         has_begun: whether the tool runs, or has run.
         approval: the text of a hook that asks people to approve the call.
         decision: how the call was allowed or denied, in JSON types; the log keeps it with the result.
+        usage: tokens and cost of the sub-agent that has worked for the call, as in the event `complete`.
     """
 
     id: str
@@ -237,6 +238,7 @@ class CallContext:
     has_begun: bool = False
     approval: ApprovalDetails | None = None
     decision: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
     _waits: int = 0
     _on_message: Callable[[], object] | None = None
 

@@ -75,7 +75,7 @@ def with_usage(row: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
 
 
 def usage_in(rows: Iterable[dict[str, Any]]) -> UsageTotals:
-    """Return the usage of the answers in these rows."""
+    """Return the usage of the answers in these rows, and of the sub-agents whose results they contain."""
     total = NO_USAGE
     for row in rows:
         if data := metadata_of(row).get("usage"):

@@ -17,6 +17,7 @@ from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_
 from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
 from orchestrator_interactive.kernel.tool_support import CallContext, current_call, reporting
+from orchestrator_interactive.loop.outcome import usage_from_dict
 from orchestrator_interactive.loop.run import RunDenied, changed
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.loop.tool_results import (
@@ -265,8 +266,16 @@ class ToolExecution:
         hide = str if is_clean else partial(run.without_secrets, known_only=self._result.success)
         row = result_row(self.call, self._result, run.options.max_result_chars, hide)
         row = with_outcome(row, outcome, None if self._input is self.call.arguments else self._label)
-        self._row = row if decision is None else marked(row, approval=decision)
+        row = row if decision is None else marked(row, approval=decision)
+        self._row = self._with_usage(row)
         return self._row
+
+    def _with_usage(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Count the usage of a sub-agent as the run's own, and keep it in the row."""
+        if self.context.usage is None:
+            return row
+        self._run.usage = self._run.usage.plus(usage := usage_from_dict(self.context.usage))
+        return marked(row, usage=usage.to_dict())
 
     async def report_cancelled(self) -> None:
         """Emit the missing end events of a cancelled call, with a short time limit for each.

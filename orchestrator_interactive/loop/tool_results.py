@@ -20,6 +20,7 @@ from orchestrator_interactive.kernel.contracts.messages import TextBlock
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local
+from orchestrator_interactive.loop.outcome import usage_in
 from orchestrator_interactive.transcript.framing import LATE_PREFIX, indented, listed, without_frames
 from orchestrator_interactive.transcript.rows import marked, metadata_of, text_of, tool_row, truncate_middle
 
@@ -226,6 +227,8 @@ def late_results_row(rows: Sequence[Row]) -> Row:
     late["metadata"] = {"results": list(outcomes), "call_outcome": outcomes}
     if whole := {row["tool_call_id"]: row["metadata"]["whole"] for row in rows if "whole" in row.get("metadata", {})}:
         late["metadata"]["whole"] = whole
+    if any("usage" in metadata_of(row) for row in rows):
+        late["metadata"]["usage"] = usage_in(rows).to_dict()
     return late
 
 

@@ -70,6 +70,18 @@ async def test_two_agents_work_at_once_and_their_answers_reach_the_agent_that_as
     assert agents == {"researcher", "writer"}
 
 
+async def test_the_usage_of_sub_agents_is_that_of_the_run_and_stays_in_its_log(serve, thread, scripts):
+    scripts.of("lead", [delegate("researcher", "find A"), delegate("writer", "write B")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.answered()
+        requests = len(scripts.asked("lead")) + len(scripts.asked("research")) + len(scripts.asked("write"))
+        assert requests == 4
+        await service.says(f'"input_tokens": {10 * requests}')
+        await thread.say("!cost")
+        await thread.until_whispered(f"This conversation: {10 * requests} tokens read")
+
+
 async def test_a_message_with_its_name_reaches_the_agent_and_no_other(serve, thread, scripts):
     gate = Gate()
     scripts.of("lead", [delegate("researcher", "find A")])
