@@ -290,7 +290,7 @@ class AnsweredRequest:
 
     Args:
         message: gives the place.
-        key: idempotency key of the message.
+        key: beginning of the idempotency keys of its messages: its details may be messages before it.
         record: the request.
         is_inherited: as of `Notice`.
     """
@@ -305,8 +305,8 @@ class AnsweredRequest:
         return self.message.place
 
     def has_posted(self, key: str) -> bool:
-        """Return whether a post with this key is the message."""
-        return key == self.key
+        """Return whether a post with this key is one of its messages."""
+        return key.startswith(self.key)
 
 
 PendingCleanup = tuple[RunArtifacts | AnsweredRequest | Notice, ...]

@@ -190,7 +190,8 @@ class Cleanup:
         ts, client = item.record.ts, self._background.client
         if not ts:
             found = [each async for each in client.history.messages(item.place) if item.has_posted(key_of(each))]
-            ts = found[-1]["ts"] if found else ""
+            numbers = {each["ts"]: key_of(each).rpartition(":")[2] for each in reversed(found)}
+            ts = max(numbers, key=lambda each: int(numbers[each]) if numbers[each].isdigit() else -1, default="")
         if ts:
             slot = CallSlot(Priority.CLEANUP, item.place.conversation_id)
             await client.update(item.place.channel, ts, lambda: answered_content(item.record), slot)

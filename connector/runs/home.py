@@ -163,7 +163,7 @@ class HomeTabs:
                     active.append(Active(name, *of_run))
                 thread = await sources.runs.thread_of(name) if waiting else None
                 asked += [
-                    Asked(name, record, each)
+                    Asked(name, record, each, is_reader=_takes_part(user, record, thread))
                     for each in waiting
                     if thread is not None
                     and _may_answer(user, each.request.person, each.request.approvers, record, thread)
@@ -215,9 +215,12 @@ def _may_answer(user: str, person: str, approvers: tuple[str, ...], record: RunR
     if person:
         return person == user
     is_owner = record.first.owner == user
-    takes_part = is_owner or f"person:{user}" in thread.latest
-    by_thread = takes_part and not {"participants", "anyone"}.isdisjoint(approvers)
+    by_thread = _takes_part(user, record, thread) and not {"participants", "anyone"}.isdisjoint(approvers)
     return user in approvers or by_thread or (is_owner and "owner" in approvers)
+
+
+def _takes_part(user: str, record: RunRecord, thread: ThreadFacts) -> bool:
+    return record.first.owner == user or f"person:{user}" in thread.latest
 
 
 def _run_in(run: Any) -> RunRecord | None:

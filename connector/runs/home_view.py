@@ -11,7 +11,7 @@ from connector.events import HOME_REVOKE, HOME_STOP, HOME_UNSCHEDULE, RequestAdd
 from connector.formatting.content import button, counted, moment, mrkdwn, one_line, plain, section
 from connector.formatting.inline import escape
 from connector.protocols import Usage
-from connector.runs.request_view import waiting_content
+from connector.runs.request_view import details_of, waiting_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,11 +48,12 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that this person may answer."""
+    """A request that this person may answer. `is_reader`: they take part in the conversation."""
 
     conversation_id: str
     run: RunRecord
     request: RequestRecord
+    is_reader: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +143,17 @@ def _active(content: HomeContent) -> Iterator[Block]:
 def _asked(content: HomeContent) -> Iterator[Block]:
     for each in content.asked[:_MOST_ASKED]:
         place, run = ThreadAddress.parse(each.conversation_id), each.run
-        owner, title = run.first.owner, _link(content.url, each.conversation_id, run.first.prompt)
+        owner, title = run.first.owner, f"a conversation of <@{run.first.owner}>"
+        if each.is_reader:
+            title = f"{_link(content.url, each.conversation_id, run.first.prompt)} · {_where(each.conversation_id)}"
         shown = waiting_content(RequestAddress(place, run.id, each.request.key), each.request, owner).blocks
-        if len(each.request.request.details) <= _DETAILS_CHARS:
+        if len(details_of(each.request.request)) <= _DETAILS_CHARS:
             yield from shown
             hint = "for"
         else:  # an approval without its details would be blind
             yield shown[0]
             hint = "It is long: read it in the thread, and answer there:"
-        yield {"type": "context", "elements": [mrkdwn(f"{hint} {title} · {_where(each.conversation_id)}")]}
+        yield {"type": "context", "elements": [mrkdwn(f"{hint} {title}")]}
 
 
 def _recent(content: HomeContent, names: dict[str, str]) -> Iterator[Block]:

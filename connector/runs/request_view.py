@@ -40,7 +40,7 @@ def waiting_content(address: RequestAddress, record: RequestRecord, owner: str) 
         notes.append(f"then: {escape(request.options[request.default])}")
     if request.needed > 1:
         notes.append(f"{len(record.votes)} of {request.needed} have allowed it")
-    if request.takes_text:
+    if request.takes_text and not request.person:
         notes.append("or reply here in your own words")
     context = {"type": "context", "elements": [mrkdwn(" · ".join(filter(None, notes)))]}
     return Content(_title(request), (*_body(request), context, *_controls(str(address), record)))
@@ -119,16 +119,21 @@ def _title(request: PersonRequest) -> str:
     return f"{'✋' if request.is_approval else '❓'} {escape(one_line(request.title, _TITLE_CHARS))}"
 
 
+def details_of(request: PersonRequest) -> str:
+    """Return what a request shows under its title, as Markdown: a title that is cut comes first, whole."""
+    is_cut = len(one_line(request.title, len(request.title) + 1)) > _TITLE_CHARS
+    return "\n\n".join(filter(None, (request.title.strip() if is_cut else "", request.details)))
+
+
+def file_of(request: PersonRequest) -> str:
+    """Return the details that do not fit into the message of a request; blank: they do. Escaped text is longer."""
+    details = details_of(request)
+    return details if len(details) > _PIECES * _PIECE_CHARS or len(_pieces(details)) > _PIECES else ""
+
+
 def _body(request: PersonRequest) -> list[dict[str, Any]]:
     title = section(f"*{_title(request)}*")
-    if is_long(request.details):
-        return [title]
-    return [title, *map(section, _pieces(request.details))]
-
-
-def is_long(details: str) -> bool:
-    """Return whether details do not fit into the message of a request; escaped characters are longer."""
-    return len(details) > _PIECES * _PIECE_CHARS or len(_pieces(details)) > _PIECES
+    return [title] if file_of(request) else [title, *map(section, _pieces(details_of(request)))]
 
 
 def _pieces(details: str) -> list[str]:

@@ -16,7 +16,7 @@ from connector.events import RequestAddress
 from connector.protocols import ALLOW, PersonAnswer, StateChanges
 from connector.records import AnsweredRequest, RequestRecord
 from connector.runs.outbox import request_post, service_post
-from connector.runs.request_view import answer_line, answered_content, is_long, waiting_content, who_may
+from connector.runs.request_view import answer_line, answered_content, file_of, waiting_content, who_may
 from connector.slack_api.rate_limiter import CallSlot, Priority
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ class Requests:
             posts = service_post(part, texts.asked_privately(name))
         else:
             content = waiting_content(self._address(key), record, self.owner)
-            file = request.details if is_long(request.details) else ""
-            posts = (request_post(part, content, file),)
+            posts = (request_post(part, content, file_of(request)),)
         log.info("request.asked", **self._log_fields(record), until_s=round(record.deadline_s))
         await self._outbox.add(*posts, run=lambda: asdict(self._record()))
         self._show_at_home()
@@ -187,6 +186,8 @@ class Requests:
             await self._lease.write(StateChanges(run=asdict(self._record()), closed=closed))
             self._show_answer(click.key)
             return ""
+        if click.ts and not record.ts:  # an earlier owner posted it
+            self._set(replace(self._record().requests[click.key], ts=click.ts))
         answer = PersonAnswer("click", click.chosen, by, names, click.text.strip(), click.always)
         await self._store(click.key, answer, closed)
         if click.response_url:
@@ -320,7 +321,7 @@ class Requests:
         return RequestAddress(self._place, self._record().id, key)
 
     def _post_key(self, record: RequestRecord) -> str:
-        return f"{self._record().id}:{_PART}{record.key}:0"
+        return f"{self._record().id}:{_PART}{record.key}:"
 
     @property
     def _place(self) -> ThreadAddress:

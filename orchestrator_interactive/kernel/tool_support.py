@@ -266,10 +266,10 @@ class CallContext:
 
     def take_message(self) -> bool:
         """Answer the call by the message that has arrived. Returns False if no message can answer it."""
-        if self._on_message is None:
-            return False
-        self._on_message()
-        return True
+        answer, self._on_message = self._on_message, None
+        if answer is not None:
+            answer()
+        return answer is not None
 
 
 current_call: ContextVar[CallContext | None] = ContextVar("current_call", default=None)

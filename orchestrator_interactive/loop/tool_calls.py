@@ -59,6 +59,8 @@ class ToolExecutor:
         self._changed: asyncio.Future[None] | None = None
         self._is_urgent = False
         self._is_stopping = False
+        # The messages that were taken as answers to questions, by id.
+        self._replies: dict[str, ToolExecution] = {}
 
     def to_event(self) -> list[dict[str, Any]]:
         """Return the settled calls for progress events, without dropped calls that were repeated later."""
@@ -175,8 +177,15 @@ class ToolExecutor:
         self.wake()
 
     def on_injection(self, injection: Injection) -> None:
-        """End the wait for results if the message is urgent, and the wait for news in any case."""
+        """End the wait for results if the message is urgent, and the wait for news in any case.
+
+        A message answers the oldest question that takes one; each answers one question.
+        """
         self._is_urgent = self._is_urgent or injection.urgent
+        if injection.id not in self._replies:
+            asking = next((each for each in self._open if each.context.take_message()), None)
+            if asking is not None:
+                self._replies[injection.id] = asking
         self.wake()
 
     def wake(self) -> None:
@@ -215,10 +224,10 @@ class ToolExecutor:
 
     def _are_delaying_messages(self, executions: Collection[ToolExecution]) -> bool:
         """Return whether messages wait only for calls that wait for a person, and are not their answer."""
-        if not self._run.inbox.pending or not all(execution.context.is_awaiting for execution in executions):
+        if not all(execution.context.is_awaiting for execution in executions):
             return False
-        are_answered = [execution.context.take_message() for execution in executions]
-        return not any(are_answered)
+        answered = {message_id for message_id, execution in self._replies.items() if execution in executions}
+        return not answered.issuperset(self._run.inbox.pending)
 
     async def _postpone(self, executions: Collection[ToolExecution]) -> None:
         """Postpone the results of running calls to a later row. Calls of the next answer do not wait for them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _WEEK_S = 7 * 24 * 3600.0
 _MOST_OPTIONS = 5
+# What a button shows.
+_Option = Annotated[str, Field(min_length=1, max_length=70)]
 
 
 class AskUserOptions(Options):
@@ -25,10 +27,10 @@ class AskUserOptions(Options):
 
 class _Input(Options):
     question: str = Field(min_length=1, max_length=1_000, description="The question, in one or two sentences.")
-    options: list[str] = Field(
+    options: list[_Option] = Field(
         default_factory=list,
         max_length=_MOST_OPTIONS,
-        description="Up to five short answers to choose from, as buttons. None: the people answer in their own words.",
+        description="Up to five answers of at most 70 characters, as buttons. None: people answer in their own words.",
     )
     multiple: bool = Field(False, description="Whether several options may be chosen.")
     free_text: bool = Field(True, description="Whether people may reply in their own words instead.")

@@ -162,9 +162,10 @@ class AuditObserver(Observer):
             "request.answered",
             about=request.id,
             digest=request.digest,
-            title=request.title,
+            # A question and its options are texts of a conversation.
+            title=request.title if request.is_approval else "a question",
             answer=answer.kind,
-            chosen=[request.options[place] for place in answer.chosen],
+            chosen=[request.options[place] if request.is_approval else place for place in answer.chosen],
             by=list(answer.by),
             always=answer.always,
             conversation=conversation_id,

@@ -127,7 +127,7 @@ def test_an_endless_program_is_reported() -> None:
 @pytest.mark.parametrize(
     ("method", "call"),
     [
-        ("run_in_executor", lambda: asyncio.to_thread(print)),
+        ("create_server", lambda: asyncio.start_server(print, "127.0.0.1", 1)),
         ("create_connection", lambda: asyncio.open_connection("127.0.0.1", 1)),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connector.events import SlackMessage
@@ -51,6 +53,19 @@ async def test_slack_accepts_the_tab_with_any_amount_of_any_text():
             await client.views_publish(user_id=slack.person("ana").id, view=view)
             shown = slack.as_person("ana").home
             assert len(shown.content["blocks"]) == len(view["blocks"])
+
+
+def test_a_person_who_takes_no_part_reads_the_request_and_not_the_conversation():
+    whole = content(2)
+    (asked, *_) = whole.asked
+    request = replace(asked.request, request=PersonRequest("q", "d", "Which one?", options=("a", "b"), person="U0BEN"))
+    tab = replace(whole, active=(), recent=(), rules=(), ended=())
+    shown = [
+        str(home_view(replace(tab, asked=(Asked(asked.conversation_id, asked.run, request, is_reader=each),))))
+        for each in (True, False)
+    ]
+    assert all("Which one?" in each for each in shown)
+    assert ["archives" in each for each in shown] == [True, False]
 
 
 def test_what_is_left_out_is_counted():

@@ -464,6 +464,14 @@ async def test_markup_in_titles_details_and_options_stays_text(chat, markup):
     assert (await asked.answer).chosen == (1,)
 
 
+async def test_a_question_is_shown_whole(chat):
+    question = "\n".join(["Which of these?", *(f"- part {number} & more" for number in range(60))])
+    asked = await ask(chat, replace(REQUEST, title=question, is_approval=False, takes_text=True), "❓ Which of these?")
+    assert "part 59 &amp; more" in json.dumps(asked.blocks)
+    await asked.click()
+    await asked.answer
+
+
 async def test_the_details_of_a_request_are_shown_whole_however_long_their_escaped_form_is(chat):
     details = "```\n" + "<td>&nbsp;</td>\n" * 450 + "rm -rf /\n```"
     asked = await ask(chat, replace(REQUEST, details=details))

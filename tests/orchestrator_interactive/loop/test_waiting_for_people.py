@@ -72,6 +72,23 @@ async def test_a_message_answers_a_question_that_takes_text() -> None:
     assert await results(agent) == {"a": "see below"}
 
 
+async def test_a_message_answers_one_question_and_the_agent_reads_it_while_the_other_one_waits() -> None:
+    first, second = Asking(takes_text=True), Asking(takes_text=True)
+    second.name = "ask_more"
+    steps = [call(use("ask", "a"), use("ask_more", "b")), say("I am waiting."), say("Noon."), say("Thanks.")]
+    agent = await make_agent(*steps, tools=[first, second])
+    run = asyncio.create_task(agent.session.execute("go", on_progress=agent.progress))
+    await soon(first.is_asking.wait())
+    await soon(second.is_asking.wait())
+    agent.inject("tomorrow")
+    await agent.progress.reached("text")
+    assert await results(agent) == {"a": "see below", "b": STILL_RUNNING}
+    assert not second.answer.done()
+    agent.inject("at noon")  # answers the one that is left
+    assert await soon(run) == "Thanks."
+    assert [row["metadata"]["results"] for row in await late_results(agent)] == [["b"]]
+
+
 @pytest.mark.parametrize("is_postponed", [False, True])
 async def test_a_suspension_does_not_wait_for_a_person_and_the_call_is_made_again(is_postponed: bool) -> None:
     tool = Asking()

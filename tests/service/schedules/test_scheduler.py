@@ -13,7 +13,7 @@ from offline_slack import OfflineSlack
 from connector.inbound.unattended import Obstacle
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from service.schedules.scheduler import Scheduler, decided_of
-from service.schedules.stored import MOST_OF_PERSON, StoredSchedules
+from service.schedules.stored import KEPT_S, MOST_OF_PERSON, StoredSchedules
 from service.store import open_run_store
 
 T0 = datetime(2026, 3, 23, 8, 30, tzinfo=UTC).timestamp()  # a Monday
@@ -73,7 +73,7 @@ class Office:
         ]
 
     async def left(self):
-        return [each.schedule for each in await self.schedules().stored("T1")]
+        return await self.schedules().current("T1")
 
 
 @pytest.fixture
@@ -145,6 +145,10 @@ async def test_a_message_for_one_time_that_was_missed_is_reported_and_gone(offic
     assert kind == "command"
     assert text.endswith("So I did not do this for Ana: “look”. To have it done now, write it to me.")
     assert await office.left() == []
+    assert (await office.add("in 2 weeks look", CHANNEL)).is_over  # a request that is repeated that late
+    office.now_s += KEPT_S + HOUR
+    await office.scheduler().look()
+    assert await office.schedules().stored("T1") == []
 
 
 async def test_a_schedule_of_a_channel_begins_a_thread(office):

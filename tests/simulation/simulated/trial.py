@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import sys
 import traceback
 import warnings
@@ -20,6 +21,8 @@ from .simulation import Line, Simulation, rng_for
 
 # Fields of log entries that differ from one process to the next.
 _VARYING = {"exc_info", "run", "run_id"}
+# Ids of runs, which are random.
+_RANDOM_ID = re.compile(r"\b[0-9a-f]{32}\b")
 
 
 class World(Protocol):
@@ -40,7 +43,7 @@ class Verdict:
     lines: tuple[Line, ...]
 
     def trace(self) -> str:
-        return "\n".join(map(str, self.lines))
+        return _RANDOM_ID.sub("…", "\n".join(map(str, self.lines)))
 
 
 def run_seed(seed: int, make_world: Callable[[Simulation], World], max_callbacks: int) -> Verdict:

@@ -41,21 +41,43 @@ async def check_conversations(
         case = await _evidence(conversation_id, environment, people, reported)
         if case is not None:
             here = [each for each in made if each.id and each.conversation == conversation_id]
-            for sentence in (*_check_conversation(case, environment, people), *schedules.fired(case, here)):
+            for sentence in (*_check_conversation(case, environment, people), *_check_schedules(case, here)):
                 environment.sim.violation(sentence)
         else:
             mine = (written for written in people.written if written.conversation == conversation_id)
             if any(written.is_acked and written.is_mention for written in mine):
                 environment.sim.violation(f"All of {conversation_id} is lost.")
     found = await workers.found(environment)
-    for sentence in workers.one_for_each_call(found):
-        environment.sim.violation(sentence)
     for worker in found:
-        cases = [await _evidence(each, environment, people, ()) for each in (worker.conversation_id, worker.thread)]
-        for sentence in workers.check(worker, *cases, environment):
+        ids = worker.conversation_id, worker.thread
+        case, parent = [await _evidence(each, environment, people, ()) for each in ids]
+        for sentence in _check_worker(worker, case, parent, environment):
             environment.sim.violation(sentence)
-    for sentence in _check_all(environment):
+    for sentence in _check_all(environment, found):
         environment.sim.violation(sentence)
+
+
+def _check_worker(
+    worker: workers.FoundWorker, case: Evidence | None, parent: Evidence | None, environment: Any
+) -> Iterator[str]:
+    if case is None or parent is None or not workers.is_ordered(worker, case):
+        yield from workers.not_begun(worker, parent)
+        return
+    yield from thread.remains(case)
+    if case.has_thread:
+        yield from thread.texts(case)
+        yield from thread.keys(case)
+        yield from thread.looked_up(case)
+        yield from thread.owners(case)
+    yield from workers.runs_once(worker, case)
+    yield from workers.reports_once(worker, case, parent)
+    yield from workers.stopped_with_its_run(worker, case, environment)
+
+
+def _check_schedules(case: Evidence, made: Sequence[MadeSchedule]) -> Iterator[str]:
+    yield from schedules.fired_once(case, made)
+    if case.has_thread:
+        yield from schedules.shown_once(case, made)
 
 
 def _check_conversation(case: Evidence, environment: Any, people: People) -> Iterator[str]:
@@ -98,7 +120,8 @@ def _check_conversation(case: Evidence, environment: Any, people: People) -> Ite
     yield from runs.stops_heeded(case, within_s=60.0 if is_delayed else 3.0)
 
 
-def _check_all(environment: Any) -> Iterator[str]:
+def _check_all(environment: Any, found: list[workers.FoundWorker]) -> Iterator[str]:
+    yield from workers.one_for_each_call(found)
     yield from thread.strays(environment.slack)
     yield from runs.fencing(environment.observer.commits)
     yield from runs.repeated(environment.agents.tool_calls)

@@ -12,13 +12,6 @@ from .evidence import Evidence
 _EARLY_S = 0.001
 
 
-def fired(case: Evidence, made: Sequence[MadeSchedule]) -> Iterator[str]:
-    """Yield all that is wrong with the schedules of a conversation."""
-    yield from fired_once(case, made)
-    if case.has_thread:
-        yield from shown_once(case, made)
-
-
 def fired_once(case: Evidence, made: Sequence[MadeSchedule]) -> Iterator[str]:
     """A schedule fires once, not before its time, or its miss is reported once; a removed one may do neither."""
     for each in made:

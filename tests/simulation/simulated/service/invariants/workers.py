@@ -13,7 +13,6 @@ from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.store.base import thread_of
 from simulated.service.slack import BOT, SlackMessage
 
-from . import thread
 from .evidence import Evidence
 
 
@@ -62,20 +61,9 @@ def one_for_each_call(workers: list[FoundWorker]) -> Iterator[str]:
             yield f"The call {call} of run {run} has {count} workers."
 
 
-def check(worker: FoundWorker, case: Evidence | None, parent: Evidence | None, environment: Any) -> Iterator[str]:
-    """Yield all that is wrong with one worker."""
-    if case is None or parent is None or worker.order not in case.record.order:
-        yield from _not_begun(worker, parent)
-        return
-    yield from thread.remains(case)
-    if case.has_thread:
-        yield from thread.texts(case)
-        yield from thread.keys(case)
-        yield from thread.looked_up(case)
-        yield from thread.owners(case)
-    yield from runs_once(worker, case)
-    yield from reports_once(worker, case, parent)
-    yield from stopped_with_its_run(worker, case, environment)
+def is_ordered(worker: FoundWorker, case: Evidence | None) -> bool:
+    """Return whether the order of a worker was accepted."""
+    return case is not None and worker.order in case.record.order
 
 
 def runs_once(worker: FoundWorker, case: Evidence) -> Iterator[str]:
@@ -121,7 +109,7 @@ def stopped_with_its_run(worker: FoundWorker, case: Evidence, environment: Any) 
 _SETTLED_S = 5.0
 
 
-def _not_begun(worker: FoundWorker, parent: Evidence | None) -> Iterator[str]:
+def not_begun(worker: FoundWorker, parent: Evidence | None) -> Iterator[str]:
     """A worker without an order: its process ended between the document and the order, and its call got no result."""
     if parent is None:
         yield f"Worker {worker.id} has no thread."
