@@ -80,9 +80,9 @@ class Schedule:
     @property
     def line(self) -> str:
         """One line of a list, for people and models."""
-        following = f"Next: {self.local(self.due_s)}." if self.due_s else "No further time."
-        state = f"Suspended: {self.suspended}" if self.suspended else following
-        return f"⏰ `{self.id}` {self.when}: “{one_line(self.text, _TEXT_CHARS)}”. {state}"
+        following = f" Next: {self.local(self.due_s)}." if self.due_s and self.cron else ""
+        state = f" Suspended: {self.suspended}" if self.suspended else following
+        return f"⏰ `{self.id}` {self.when}: “{one_line(self.text, _TEXT_CHARS)}”.{state}"
 
 
 class Schedules(Protocol):

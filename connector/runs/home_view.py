@@ -175,9 +175,10 @@ def _schedules(content: HomeContent) -> Iterator[Block]:
     for each in content.schedules[:_MOST_SCHEDULES]:
         place = ThreadAddress.parse(each.place)
         where = _where(each.place) if place.thread_ts is None else _link(content.url, each.place, "in a thread")
-        following = f"next: {moment(each.due_s)}" if each.due_s else "no further time"
+        following = f"next: {moment(each.due_s)}" if each.due_s and each.cron else ""
         state = f"suspended: {escape(each.suspended)}" if each.suspended else following
-        block = section(f"⏰ {escape(one_line(each.text, _TITLE_CHARS))} · {where} · {escape(each.when)} · {state}")
+        parts = f"⏰ {escape(one_line(each.text, _TITLE_CHARS))}", where, escape(each.when), state
+        block = section(" · ".join(filter(None, parts)))
         yield {**block, "accessory": button(HOME_UNSCHEDULE, "Revoke", each.id)}
 
 

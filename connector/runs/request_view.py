@@ -116,13 +116,18 @@ def who_may(request: PersonRequest, owner: str) -> str:
 
 
 def _title(request: PersonRequest) -> str:
-    return f"{'✋' if request.is_approval else '❓'} {escape(one_line(request.title, _TITLE_CHARS))}"
+    return f"{_sign(request)} {escape(one_line(request.title, _TITLE_CHARS))}"
+
+
+def _sign(request: PersonRequest) -> str:
+    return "✋" if request.is_approval else "❓"
 
 
 def details_of(request: PersonRequest) -> str:
-    """Return what a request shows under its title, as Markdown: a title that is cut comes first, whole."""
-    is_cut = len(one_line(request.title, len(request.title) + 1)) > _TITLE_CHARS
-    return "\n\n".join(filter(None, (request.title.strip() if is_cut else "", request.details)))
+    """Return what a request shows under the first line of its title, as Markdown; a line that is cut comes whole."""
+    first, _, rest = request.title.strip().partition("\n")
+    more = request.title.strip() if len(first) > _TITLE_CHARS else rest.strip()
+    return "\n\n".join(filter(None, (more, request.details)))
 
 
 def file_of(request: PersonRequest) -> str:
@@ -132,7 +137,8 @@ def file_of(request: PersonRequest) -> str:
 
 
 def _body(request: PersonRequest) -> list[dict[str, Any]]:
-    title = section(f"*{_title(request)}*")
+    first, _, _ = request.title.strip().partition("\n")
+    title = section(f"*{_sign(request)} {escape(one_line(first, _TITLE_CHARS))}*")
     return [title] if file_of(request) else [title, *map(section, _pieces(details_of(request)))]
 
 

@@ -41,6 +41,11 @@ class RecipeOrders:
         """Return the inputs of a recipe from words `key=value`."""
         return parsed_inputs(recipe_named(self._recipes, name).inputs, words)
 
+    def usage(self, name: str) -> str:
+        """Return how to write the inputs of a recipe."""
+        recipe = recipe_named(self._recipes, name)
+        return usage(recipe.name, recipe.inputs)
+
     async def run(self, name: str, inputs: Mapping[str, Any], call_id: str) -> str:
         """Start a recipe; a repeated `call_id` finds the worker that it started."""
         recipe = recipe_named(self._recipes, name)

@@ -37,9 +37,12 @@ class ThreadRecipes:
         call = partial(self._call, Key(conversation_id, instance_name), request_id, user)
         try:
             orders = self._orders(instance_name, call)
-            match shlex.split(words.translate(_STRAIGHT)):
+            match _split(words):
                 case ["run", name, *inputs]:
-                    return await orders.run(name, orders.parsed(name, inputs), request_id)
+                    try:
+                        return await orders.run(name, orders.parsed(name, inputs), request_id)
+                    except ValueError as e:
+                        raise Refused(f"{e}{_remedy(orders, name)}") from e
                 case ["status", *worker] if len(worker) <= 1:
                     return await orders.status(*worker)
                 case ["cancel", worker_id]:
@@ -76,3 +79,20 @@ class ThreadRecipes:
             case "stop":
                 return await self._workers.stop(key, arguments, user)
         return await self._workers.functions[f"workers.{function}"](key, arguments)
+
+
+def _split(words: str) -> list[str]:
+    try:
+        return shlex.split(words.translate(_STRAIGHT))
+    except ValueError as e:
+        raise ValueError(
+            'A quotation mark has no partner. Write texts with blanks like this: topic="two words".'
+        ) from e
+
+
+def _remedy(orders: RecipeOrders, name: str) -> str:
+    """Return how to run a recipe; blank: there is no such recipe."""
+    try:
+        return f" Write `!recipe run {orders.usage(name)}`."
+    except ValueError:
+        return ""
