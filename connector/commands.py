@@ -10,7 +10,8 @@ from typing import Literal
 from connector.events import is_stop_word
 
 Effect = Literal["private", "thread", "log"]
-_ALIKE = 0.7
+# The least likeness of a word to a command: alone, and with arguments, since other words may follow it by chance.
+_ALIKE_ALONE, _ALIKE = 0.7, 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ def command_of(prompt: str) -> ThreadCommand | InvalidCommand | None:
     name, arguments = words[0][1:].lower(), words[1:]
     verb = VERBS.get(name)
     if verb is None:
-        alike = get_close_matches(name, VERBS, 1, _ALIKE) if not arguments else []
+        alike = get_close_matches(name, VERBS, 1, _ALIKE_ALONE if not arguments else _ALIKE)
+        alike = [each for each in alike if not arguments or VERBS[each].accepts(arguments)]
         return InvalidCommand(f"I know no `!{name}`. Did you mean `{VERBS[alike[0]].usage}`?") if alike else None
     if not verb.accepts(arguments):
         return InvalidCommand(f"Usage: `{verb.usage}`: it {verb.help}")

@@ -462,11 +462,11 @@ class People(Protocol):
     def unbegun(self) -> frozenset[str]:
         """The ids of the requests whose subjects have certainly not begun."""
 
-    async def start(self, request_id: str, digest: str) -> str | None:
+    async def start(self, request_id: str, digest: str, *, repeatable: bool = False) -> str | None:
         """Record that the subject of a request begins now, for good.
 
-        Returns why it must not begin: the digest has no valid approval, or it has begun before. `None`: it may begin,
-        or no request has this id.
+        Returns why it must not begin: the digest has no valid approval, or it has begun before and is not
+        `repeatable`. `None`: it may begin, or no request has this id.
         """
 
 

@@ -514,10 +514,21 @@ class Intake:
             self._tasks.spawn(self._tasks.client.call("chat.postEphemeral", arguments, CallSlot(Priority.PERSON)))
         elif isinstance(click, RequestForm):
             arguments = {"trigger_id": click.trigger, "view": json.dumps(form(click))}
-            self._tasks.spawn(self._tasks.client.call("views.open", arguments, CallSlot(Priority.PERSON)))
+            self._tasks.spawn(self._open_form(arguments, place, actor.user))
         else:
             async with self._in_order(place.conversation_id):
                 await self._runs.admit(place.conversation_id, InboxEntry(click.id, "click", asdict(click)))
+
+    async def _open_form(self, arguments: dict[str, Any], place: ThreadAddress, user: str) -> None:
+        """Open a form, or tell the person that it could not be opened: Slack accepts a click for three seconds."""
+        client = self._tasks.client
+        try:
+            await client.call("views.open", arguments, CallSlot(Priority.PERSON))
+        except SlackCallFailed as e:
+            log.info("form.not_opened", error=e.error)
+            whisper = {"channel": place.channel, "user": user, "text": texts.FORM_FAILED}
+            whisper |= {} if place.thread_ts is None else {"thread_ts": place.thread_ts}
+            await client.call("chat.postEphemeral", whisper, CallSlot(Priority.PERSON))
 
     async def _with_agent(self, place: ThreadAddress) -> str | None:
         """Return the id of the conversation at a place if an agent takes part in it.

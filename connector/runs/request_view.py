@@ -82,10 +82,10 @@ def outcome_of(record: RequestRecord) -> str:
 
 
 def answer_line(answer: PersonAnswer, request: PersonRequest) -> str:
-    """Return the answer in plain text on one line, for a private reply."""
+    """Return the answer on one line in Slack's markup, for a private reply."""
     chosen = ", ".join(request.options[place] for place in answer.chosen)
     by = " and ".join(answer.names)
-    return f"{chosen or answer.text or 'answered'}{f', by {by}' if by else ''}"
+    return escape(one_line(f"{chosen or answer.text or 'answered'}{f', by {by}' if by else ''}", _REASON_CHARS))
 
 
 def form(wanted: RequestForm) -> dict[str, Any]:

@@ -206,7 +206,7 @@ class Requests:
             texts.SECOND_PERSON: click.by in record.votes and click.chosen == (ALLOW,),
         }
         if answer is not None:
-            return texts.answered_already(answer_line(answer, request))
+            return texts.TOO_LATE if answer.kind == "deadline" else texts.answered_already(answer_line(answer, request))
         if not await self._may_answer(request, click):
             return texts.not_your_request(who_may(request, self.owner))
         return next((text for text, applies in objections.items() if applies), "")
@@ -234,14 +234,15 @@ class Requests:
         found = self._record().requests.values()
         return frozenset(each.request.id for each in found) - {each.request.id for each in found if each.has_begun}
 
-    async def start(self, request_id: str, digest: str) -> str | None:
+    async def start(self, request_id: str, digest: str, *, repeatable: bool = False) -> str | None:
         """Record that the subject of a request begins now, for good; see `connector.protocols.People`."""
         found = [each for each in self._record().requests.values() if each.request.id == request_id]
         found = [each for each in found if each.request.is_approval]
         if not found:
             return None
-        if any(each.has_begun for each in found):
-            return texts.BEGUN_BEFORE
+        begun = [each.request.digest for each in found if each.has_begun]
+        if begun:
+            return None if repeatable and digest in begun else texts.BEGUN_BEFORE
         record = next((each for each in found if each.request.digest == digest), None)
         if record is None or (record.answer is not None and not record.answer.allows):
             return texts.CHANGED_REQUEST

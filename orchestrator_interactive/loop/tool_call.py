@@ -134,9 +134,11 @@ class ToolExecution:
             more = {} if self._label is None else {"label": self._label}
             await run.progress("tool:start", tool=self.call.name, args=self._input, id=self.call.id, **more)
         start = run.coordinator.get_capability("approvals.start_call") if run.coordinator is not None else None
-        if start is not None and (problem := await start(self.call.id, self.call.name, self._input)):
-            self._result, self._was_refused = failure(problem), True
-            return
+        if start is not None:
+            repeatable = is_repeatable(tool)
+            if problem := await start(self.call.id, self.call.name, self._input, repeatable=repeatable):
+                self._result, self._was_refused = failure(problem), True
+                return
         if run.is_stopped:
             return
         self.stage, self._why_cancelled, self.context.has_begun = "running", UNKNOWN_OUTCOME, True

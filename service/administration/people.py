@@ -29,6 +29,8 @@ from orchestrator_interactive.transcript.framing import read_messages, without_a
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
 from service.doctor.delivery_audit import time_of
 from service.schedules.stored import StoredSchedules
+from service.sessions.people import AlwaysRules
+from service.sessions.personal import StoredPersonalRecords
 from service.sessions.workers import forget_workers
 from service.store.base import workspace_of
 
@@ -99,7 +101,7 @@ async def _pending_of(user: str, runs: RunStore, read: set[str]) -> AsyncIterato
 
 
 async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
-    """Erase the texts of a person's messages; pending ones are withdrawn, and schedules deleted.
+    """Erase the texts of a person's messages; pending ones are withdrawn, and schedules, rules and records deleted.
 
     A conversation with a run or unfinished cleanup is left as it is. Services may use the stores.
 
@@ -111,6 +113,7 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
         done.messages += await StoredSchedules(runs, StoreRetryPolicy()).delete(
             workspace_of(schedule.place), schedule.id
         )
+    await _forget_records(user, runs)
     keys: dict[str, list[Key]] = {}
     for key in await logs.keys():
         keys.setdefault(key.conversation_id.partition("/")[0], []).append(key)
@@ -140,6 +143,15 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
         if claim is not None:
             await runs.release(conversation_id, claim.token, None)
     return done
+
+
+async def _forget_records(user: str, runs: RunStore) -> None:
+    """Delete what the Home tab of a person shows: their ended runs, and the rules that they made."""
+    retry = StoreRetryPolicy()
+    rules = AlwaysRules(runs, retry)
+    records = StoredPersonalRecords(runs, retry, rules, lambda *_, **__: None)
+    for team in dict.fromkeys(map(workspace_of, await runs.conversations())):
+        await records.forget(team, user)
 
 
 async def _schedules_of(user: str, runs: RunStore) -> list[Schedule]:

@@ -134,9 +134,12 @@ class SessionPeople:
         people = self._people()
         return people is not None and f"{self._scope}{call_id}" in people.unbegun
 
-    async def _start_call(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> str | None:
-        people = self._people()
-        return None if people is None else await people.start(f"{self._scope}{call_id}", _digest(tool, arguments))
+    async def _start_call(
+        self, call_id: str, tool: str, arguments: Mapping[str, Any], *, repeatable: bool = False
+    ) -> str | None:
+        if (people := self._people()) is None:
+            return None
+        return await people.start(f"{self._scope}{call_id}", _digest(tool, arguments), repeatable=repeatable)
 
     async def request_approval(
         self,
@@ -168,7 +171,8 @@ class SessionPeople:
                 answer = await people.ask(request)
             call.decision = {**(call.decision or {}), **_decision(answer)}
             if answer.allows and answer.always in _SCOPES:
-                await self._rules.add(self._key, call.name, answer, request.digest[:_NAME_CHARS])
+                about = [self._key.agent_id, self._key.conversation_id, answer.always, answer.by[0], call.name]
+                await self._rules.add(self._key, call.name, answer, _digest(request.digest, {"": about})[:_NAME_CHARS])
         if not answer.allows:
             return f"Deny: {_denial(answer)}"
         return always if answer.always == _SESSION else "Allow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -68,6 +69,14 @@ class StoredPersonalRecords:
         """Return when a person last opened their Home tab; 0: never."""
         found = await self._documents(_home(team, user))
         return float(found.get("opened", {}).get("at_s", 0.0))
+
+    async def forget(self, team: str, user: str) -> None:
+        """Delete all that is kept of a person, and their rules."""
+        for rule in await self.rules_of(team, user):
+            await self._rules.revoke(team, rule.id)
+        for collection in (_runs(team, user), _home(team, user)):
+            for name in await self._documents(collection):
+                await self._retry.call(partial(self._store.delete_document, collection, name))
 
     async def _documents(self, collection: str) -> dict[str, dict[str, Any]]:
         return await self._retry.call(lambda: self._store.documents(collection))

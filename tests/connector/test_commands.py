@@ -49,6 +49,7 @@ def test_other_text_is_a_message_or_a_stop_word(prompt):
     [
         ("!statsu", "Did you mean `!status`?"),
         ("!status?", "Did you mean `!status`?"),
+        ("!chekout main", "Did you mean `!checkout NAME`?"),
         ("!rewnd", "Did you mean `!rewind [N]`?"),
         ("!rewind all", "Usage: `!rewind [N]`"),
         ("!rewind 0", "Usage: `!rewind [N]`"),

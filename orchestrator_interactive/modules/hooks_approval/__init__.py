@@ -17,7 +17,13 @@ from orchestrator_interactive.kernel.contracts.models import HookResult
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from orchestrator_interactive.kernel.interop import to_local_coordinator
 from orchestrator_interactive.kernel.tool_support import ApprovalDetails, current_call
-from orchestrator_interactive.modules.hooks_approval.policy import ApprovalOptions, CallFacts, Decision, decide
+from orchestrator_interactive.modules.hooks_approval.policy import (
+    ApprovalOptions,
+    CallFacts,
+    Decision,
+    decide,
+    is_one_person,
+)
 from orchestrator_interactive.modules.hooks_approval.preview import preview, risk_of
 
 if TYPE_CHECKING:
@@ -80,6 +86,9 @@ async def _result(coordinator: ModuleCoordinator, options: ApprovalOptions, data
     prompt = f"Allow {name}?"
     if call is None and (decision.level == "ask-two" or decision.approvers != ("owner",)):
         why = f"{decision.rule}: it needs people that the loop of this agent cannot ask"
+        return HookResult(action="deny", reason=f"{name} is not allowed here ({why}).")
+    if decision.level == "ask-two" and is_one_person(decision.approvers, where.person):
+        why = f"{decision.rule}: two people must allow it, and only one may"
         return HookResult(action="deny", reason=f"{name} is not allowed here ({why}).")
     if call is None:  # of another orchestrator: the system gets no more than the prompt
         prompt = f"{prompt}\n{await render(arguments)}"

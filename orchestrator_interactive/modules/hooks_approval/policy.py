@@ -62,7 +62,7 @@ class ApprovalRule(Options):
 
     @model_validator(mode="after")
     def _two_can_answer(self) -> Self:
-        if self.level == "ask-two" and self.approvers is not None and _is_one_person(self.approvers):
+        if self.level == "ask-two" and self.approvers is not None and is_one_person(self.approvers):
             raise ValueError("two people must answer, and 'approvers' names one")
         return self
 
@@ -178,13 +178,15 @@ def decide(
     return Decision(level, f"default: {why}", _enough(options.approvers, level))
 
 
-def _is_one_person(approvers: tuple[str, ...]) -> bool:
-    return len(set(approvers)) == 1 and approvers[0] not in {"participants", "anyone"}
+def is_one_person(approvers: tuple[str, ...], owner: str = "owner") -> bool:
+    """Return whether approvers name only one person; `owner`: the user who began the run."""
+    people = {owner if each == "owner" else each for each in approvers}
+    return len(people) == 1 and people.isdisjoint({"participants", "anyone"})
 
 
 def _enough(approvers: tuple[str, ...], level: Level) -> tuple[str, ...]:
     """Return the approvers; two people are more than the owner."""
-    return ("participants",) if level == "ask-two" and _is_one_person(approvers) else approvers
+    return ("participants",) if level == "ask-two" and is_one_person(approvers) else approvers
 
 
 def text_of(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -18,11 +19,10 @@ log = structlog.get_logger(__name__)
 
 _SHORT_CHARS = 80
 _TICKS = re.compile(r"`+")
-# Characters that a person does not see, or that change the order in which a text is shown.
-_UNSEEN = re.compile(
-    r"\r(?!\n)|"
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-)
+# Categories of characters that a person does not see, or that change the order in which a text is shown.
+_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+# Blank characters of other categories: fillers, and selectors of variants.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
 async def preview(tool: Tool | None, arguments: dict[str, Any]) -> str:
@@ -30,7 +30,12 @@ async def preview(tool: Tool | None, arguments: dict[str, Any]) -> str:
 
     Characters that people would not see are shown by their numbers.
     """
-    return _UNSEEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", await _shown(tool, arguments))
+    return "".join(map(_visible, (await _shown(tool, arguments)).replace("\r\n", "\n")))
+
+
+def _visible(character: str) -> str:
+    is_unseen = unicodedata.category(character) in _UNSEEN or _BLANK.match(character)
+    return f"\\u{{{ord(character):x}}}" if is_unseen and character not in "\n\t" else character
 
 
 async def _shown(tool: Tool | None, arguments: dict[str, Any]) -> str:

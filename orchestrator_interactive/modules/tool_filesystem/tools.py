@@ -251,11 +251,16 @@ ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (ListFiles, ReadFile, SearchFiles, 
 
 
 def diff(path: str, old: str, new: str) -> str:
-    """Return a change of a file as a unified diff in a code block that it cannot end."""
-    lines = unified_diff(old.splitlines(), new.splitlines(), path if old else "(no file yet)", path, lineterm="")
+    """Return a change of a file as a unified diff in a code block that it cannot end. Line ends are shown, too."""
+    lines = unified_diff(_lines(old), _lines(new), path if old else "(no file yet)", path, lineterm="")
     text = "\n".join(lines) or "(The file stays as it is.)"
     fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", text)), 3)
     return f"{fence}diff\n{text}\n{fence}"
+
+
+def _lines(text: str) -> list[str]:
+    *lines, last = text.replace("\r", "␍").split("\n")
+    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
 
 
 def _short(given: Any) -> str:

@@ -120,8 +120,9 @@ class RemotePeople:
         self._answering.add(answering)
         answering.add_done_callback(self._answering.discard)
 
-    async def start(self, request_id: str, digest: str) -> str | None:
+    async def start(self, request_id: str, digest: str, *, repeatable: bool = False) -> str | None:
         """Record that the subject of a request begins now; see `connector.protocols.People`."""
         self.unbegun -= {request_id}
-        found = await self._calls.call(START, {"request_id": request_id, "digest": digest})
+        arguments = {"request_id": request_id, "digest": digest, "repeatable": repeatable}
+        found = await self._calls.call(START, arguments)
         return str(found["objection"]) if found.get("objection") is not None else None

@@ -131,7 +131,7 @@ async def test_the_default_applies_at_the_deadline_and_a_click_is_too_late(chat)
     answer = await asked.answer
     assert (answer.kind, answer.allows) == ("deadline", False)
     await asked.click()
-    await asked.until_whispered("ana", "This was answered already: Deny.")
+    await asked.until_whispered("ana", "Too late: the time for an answer is over.")
     hold.set()
     await asked.until_shown("⌛ No one answered in time. Deny.")
 
@@ -432,6 +432,8 @@ async def test_no_hostile_payload_and_no_text_approves_and_none_crashes(chat):
     people = asked.thread.run.people
     assert await people.start(REQUEST.id, REQUEST.digest) is None
     assert await people.start(REQUEST.id, REQUEST.digest) is not None
+    assert await people.start(REQUEST.id, REQUEST.digest, repeatable=True) is None, "a repeatable call continues"
+    assert await people.start(REQUEST.id, "other", repeatable=True) is not None
 
 
 MARKUP = [

@@ -17,6 +17,7 @@ from agents.tools import echo, having
 from orchestrator_interactive.config import validate
 from orchestrator_interactive.modules.hooks_approval import ApprovalOptions, CallFacts, decide, mount, preview
 from orchestrator_interactive.modules.tool_filesystem import mount as mount_filesystem
+from orchestrator_interactive.modules.tool_filesystem.tools import diff
 
 RULES = {
     "rules": [
@@ -102,6 +103,26 @@ def test_options_that_cannot_be_used_are_refused(options: dict[str, Any], proble
     assert problem in str(refused.value)
 
 
+async def test_a_call_that_two_must_allow_is_denied_where_only_one_may():
+    options = {"rules": [{"tool": "rm", "level": "ask-two", "approvers": ["owner", "U1"]}]}
+    agent = await guarded(options, facts=lambda: {"person": "U1"})
+    await agent.session.execute("go")
+    assert "two people must allow it, and only one may" in str(await results(agent))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        ("a\n", "a\r\n", ["-a", "+a␍"]),
+        ("a", "a\n", ["-a", "\\ No newline at end of file", "+a"]),
+        ("a\u2028b", "a b", ["+a b"]),
+    ],
+)
+def test_a_diff_shows_every_change(old, new, shown):
+    lines = diff("a.txt", old, new).splitlines()
+    assert [each for each in lines if each in shown] == shown
+
+
 async def guarded(options: dict[str, Any], **capabilities: Any) -> Agent:
     """An agent that calls `rm`, with the hook."""
     agent = await make_agent(call(use("rm", "a", path="x")), say("ok"), tools=[having(echo("rm"), destructive=True)])
@@ -155,7 +176,8 @@ async def test_the_log_keeps_each_decision() -> None:
         ({}, "(It has no arguments.)"),
         ({"command": "ls \u202e# fr mr"}, r"*command*: `ls \u{202e}# fr mr`"),
         ({"command": "ls\u200b\x1b[8m\U000e0041"}, r"*command*: `ls\u{200b}\u{1b}[8m\u{e0041}`"),
-        ({"text": "a\r\nb\rc"}, "*text*:\n```\na\r\nb\\u{d}c\n```"),
+        ({"text": "a\r\nb\rc"}, "*text*:\n```\na\nb\\u{d}c\n```"),
+        ({"command": "rm\u2800\u3164\ufe0f\u200d x"}, r"*command*: `rm\u{2800}\u{3164}\u{fe0f}\u{200d} x`"),
     ],
 )
 async def test_arguments_are_shown_in_readable_form(arguments: dict[str, Any], shown: str) -> None:

@@ -174,7 +174,7 @@ async def test_a_session_calls_functions_of_the_service_and_asks_people(model, s
         def answer_by_message(self, request_id):
             noted.append(request_id)
 
-        async def start(self, request_id, digest):
+        async def start(self, request_id, digest, *, repeatable=False):
             return "It has begun before." if digest == "old" else None
 
     async def note(key, arguments):

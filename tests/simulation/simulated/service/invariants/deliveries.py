@@ -83,6 +83,9 @@ def steering(case: Evidence, participation: Participation, clicks: Collection[Cl
         read: list[tuple[WrittenMessage, WrittenMessage | None]] = []
         for row in rows:
             metadata = row.get("metadata", {})
+            if "::" in metadata.get("message", ""):  # a schedule's run, which belongs to its person
+                first, read = None, []
+                continue
             first = by_id.get(metadata.get("message", "").partition(":edit:")[0].removesuffix(":deleted"), first)
             ids = (each.partition(":edit:")[0].removesuffix(":deleted") for each in metadata.get("injections", ()))
             read += [(by_id[each], first) for each in ids if each in by_id]
