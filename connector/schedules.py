@@ -1,4 +1,4 @@
-"""Schedules: what a person lets an agent do later, once or again and again."""
+"""Schedules: messages of people that an agent gets later, once or regularly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEXT_CHARS = 120
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What a schedule does for its past occurrences, stored before it is done.
+    """The effect of a schedule for its past occurrences, stored before it is carried out.
 
     Args:
         at_s: the occurrence that fires, in seconds since the epoch; 0: none.
@@ -46,7 +46,7 @@ class Schedule:
         created_s: time of creation; `due_s` of the next occurrence, in seconds since the epoch; 0: there is none.
         call: identity of the request that made it.
         suspended: why it no longer fires, as a sentence; blank: it does.
-        firing: what it does at present; `None`: nothing.
+        firing: its effect at present; `None`: none.
         over_s: when it was removed or fired for the last time; 0: it is not over.
     """
 
@@ -70,7 +70,7 @@ class Schedule:
         return self.over_s > 0
 
     def over(self, at_s: float) -> Schedule:
-        """Return what is kept of it when it is over, so that a repeated request does not make it again."""
+        """Return the record of its end, which prevents that a repeated request makes it again."""
         return replace(self, text="", due_s=0.0, firing=None, over_s=at_s)
 
     def local(self, at_s: float) -> str:

@@ -62,7 +62,7 @@ class Unattended:
         if refusal is not None or (profile is not None and profile.is_deactivated):
             return Obstacle("this person no longer has access to me here.")
         if instance.lower() not in map(str.lower, self.router.names()):
-            return Obstacle(f"there is no agent {instance} any more.")
+            return Obstacle(f"the agent {instance} no longer exists.")
         return Obstacle("I can no longer write in this channel.") if await self._is_closed(channel) else None
 
     async def _is_closed(self, channel: str) -> bool:

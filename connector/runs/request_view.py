@@ -124,7 +124,7 @@ def _sign(request: PersonRequest) -> str:
 
 
 def details_of(request: PersonRequest) -> str:
-    """Return what a request shows under the first line of its title, as Markdown; a line that is cut comes whole."""
+    """Return the Markdown of a request under the first line of its title; a line that is cut is repeated whole."""
     first, _, rest = request.title.strip().partition("\n")
     more = request.title.strip() if len(first) > _TITLE_CHARS else rest.strip()
     return "\n\n".join(filter(None, (more, request.details)))

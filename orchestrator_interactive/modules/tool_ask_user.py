@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _WEEK_S = 7 * 24 * 3600.0
 _MOST_OPTIONS = 5
-# What a button shows.
+# The text of a button.
 _Option = Annotated[str, Field(min_length=1, max_length=70)]
 
 

@@ -146,7 +146,7 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
 
 
 async def _forget_records(user: str, runs: RunStore) -> None:
-    """Delete what the Home tab of a person shows: their ended runs, and the rules that they made."""
+    """Delete the records for the Home tab of a person: their ended runs, and the rules that they made."""
     retry = StoreRetryPolicy()
     rules = AlwaysRules(runs, retry)
     records = StoredPersonalRecords(runs, retry, rules, lambda *_, **__: None)

@@ -20,8 +20,8 @@ class TriggerConfig(Section):
         thread: the thread of the channel that gets its messages, by the ts of its first message. Default: each message
             begins a thread.
         instance: name of the agent. Default: that of the channel.
-        instructions: what the agent is to do.
-        text: template (jinja2) of what the agent reads of a request; its variables are the keys of the JSON body.
+        instructions: the task of the agent.
+        text: template (jinja2) of the agent's prompt; its variables are the keys of the JSON body.
             Default: the body.
         per_minute: how many requests are accepted in a minute.
     """

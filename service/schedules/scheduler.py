@@ -1,7 +1,7 @@
 """Fire the schedules that are due, each occurrence once over all processes, and report those that were missed.
 
-What a schedule does is decided once: the decision replaces its document only if no other process has replaced it. It is
-then carried out by inbox entries whose ids follow from the occurrence, and repeated until it is known to be done.
+The effect of a schedule is decided once: the decision replaces its document only if no other process has replaced it.
+It is then carried out by inbox entries whose ids follow from the occurrence, and repeated until it is known to be done.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Scheduler:
         self._grace_s = grace_s
 
     async def run(self) -> None:
-        """Fire what is due, for ever. Store outages delay it."""
+        """Fire due schedules, for ever. Store outages delay it."""
         while True:
             self._schedules.changed.clear()
             wait_s = _LOOK_EVERY_S
@@ -61,7 +61,7 @@ class Scheduler:
                     await self._schedules.changed.wait()
 
     async def look(self) -> float:
-        """Fire what is due now; return the seconds until the next look.
+        """Fire the schedules that are due now; return the seconds until the next look.
 
         Raises:
             StoreError: the schedules cannot be read.
@@ -135,7 +135,7 @@ class Scheduler:
 
 
 def decided_of(schedule: Schedule, now_s: float, grace_s: float = GRACE_S) -> Schedule:
-    """Return a due schedule with what it does for the occurrences until now, and its next occurrence.
+    """Return a due schedule with its effect for the occurrences until now, and its next occurrence.
 
     Only the latest occurrence fires, and only within the grace; the others are missed.
     """
@@ -166,7 +166,7 @@ def missed_of(schedule: Schedule, firing: Firing) -> str:
 async def firing_schedules(
     schedules: StoredSchedules, slack: Unattended, grace_s: float = GRACE_S
 ) -> AsyncIterator[None]:
-    """Fire the schedules of a workspace while the context is open; what is older than `grace_s` was missed."""
+    """Fire the schedules of a workspace while the context is open; an occurrence older than `grace_s` was missed."""
     schedules.zone_of = slack.zone_of
     task = asyncio.create_task(Scheduler(schedules, slack, grace_s).run())
     try:

@@ -122,7 +122,7 @@ class StoredSchedules:
         return schedule
 
     async def replace(self, stored: Stored, schedule: Schedule) -> bool:
-        """Store another state of a schedule; return False if it was removed or changed meanwhile."""
+        """Store another state of a schedule; return False if it was removed or changed in the meantime."""
         arguments = _collection(workspace_of(schedule.place)), schedule.id, stored.document, asdict(schedule)
         return await self._retry.call(lambda: self._store.replace_document(*arguments))
 

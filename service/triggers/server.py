@@ -165,10 +165,10 @@ def _key(name: str, headers: Mapping[str, str], raw: bytes) -> str:
 
 
 def _text(trigger: TriggerConfig, body: dict[str, Any]) -> str:
-    """Return what the agent reads of a body.
+    """Return the agent's prompt for a body.
 
     Raises:
-        TemplateError: the body lacks what the template needs.
+        TemplateError: the body lacks a key of the template.
         ValueError: nothing is left.
     """
     text = json.dumps(body, ensure_ascii=False, indent=1)

@@ -252,7 +252,7 @@ async def test_a_question_is_answered_by_a_button_or_a_reply_and_survives_a_kill
         await thread.slack.until(lambda ws: ws.bot_online)
         await thread.ana.click("general", asked.ts, "request_choose_1")
         when = await thread.until_said("And when?")
-        await thread.until_shown(asked, "Ana: SQLite")  # while the run goes on
+        await thread.until_shown(asked, "Ana: SQLite")  # during the run
         assert "Ana answered: SQLite <b>" in results(model.bodies[-1])
         await thread.ana.say("general", "tomorrow", thread=thread.root)
         await thread.answered()

@@ -1,4 +1,4 @@
-"""A workspace without Slack, for runs that no event begins: what is admitted is read from the store."""
+"""A workspace without Slack, for runs that no event begins: admitted entries are read from the store."""
 
 from __future__ import annotations
 

@@ -467,8 +467,8 @@ async def test_markup_in_titles_details_and_options_stays_text(chat, markup):
 
 
 async def test_a_question_is_shown_whole(chat):
-    question = "\n".join(["Which of these?", *(f"- part {number} & more" for number in range(60))])
-    asked = await ask(chat, replace(REQUEST, title=question, is_approval=False, takes_text=True), "❓ Which of these?")
+    question = "\n".join(["Which part?", *(f"- part {number} & more" for number in range(60))])
+    asked = await ask(chat, replace(REQUEST, title=question, is_approval=False, takes_text=True), "❓ Which part?")
     assert "part 59 &amp; more" in json.dumps(asked.blocks)
     await asked.click()
     await asked.answer

@@ -65,7 +65,7 @@ class Office:
         return await self.schedules().add(place, user, "alpha", request, call)
 
     async def inbox(self, place=THREAD):
-        """Return the kinds and texts of what was admitted, in order."""
+        """Return the kinds and texts of the admitted entries, in order."""
         record = await self.store.record(place)
         entries = record.waiting if record is not None else ()
         return [

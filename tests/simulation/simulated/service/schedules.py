@@ -29,7 +29,7 @@ class MadeSchedule:
 
 
 class Scheduling:
-    """Makes schedules at any time, repeats a request whose outcome is unknown, and removes some of them."""
+    """Makes schedules at any time, repeats a request whose outcome is unknown, and removes some schedules."""
 
     def __init__(self, sim: Simulation, people: People, listeners: Callable[[], Sequence[Replica]]):
         self.made: list[MadeSchedule] = []

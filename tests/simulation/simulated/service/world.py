@@ -148,7 +148,7 @@ class Environment:
         }
         if "approvals" not in sim.features:
             self.approvals = None
-        # In some schedules what a process fires late was missed.
+        # In some seeds a schedule that is fired late was missed.
         self.schedule_grace_s = rng_for(sim.seed, "schedules").choice([2.0, 300.0])
         self.slack = Slack(sim, sim.rng.choice([2, 200]))
         self.observer = StoreObserver(sim)

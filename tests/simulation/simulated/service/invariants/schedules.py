@@ -37,7 +37,7 @@ def fired_once(case: Evidence, made: Sequence[MadeSchedule]) -> Iterator[str]:
 
 
 def shown_once(case: Evidence, made: Sequence[MadeSchedule]) -> Iterator[str]:
-    """What a schedule did is in the thread once."""
+    """The message or the report of a schedule is in the thread once."""
     for each in made:
         fired = any(entry.startswith(f"{each.id}.") for entry in case.record.order)
         count = sum(post.text.startswith("⏰") and each.text in post.text for post in case.notices)
