@@ -294,7 +294,9 @@ def _sessions(  # noqa: PLR0913, PLR0917 - the parts of a service
         require_grpc()
         from service.sessions.remote.client import connected_sessions  # noqa: PLC0415 - most services do not need gRPC
 
-        return connected_sessions(config.sessions, config.instances, logs, host)
+        remote = connected_sessions(config.sessions, config.instances, logs, host)
+        observation.health.are_agents_there = lambda: remote.is_attached
+        return remote
     return InProcessSessionManager(
         config.instances,
         environment.default_provider,

@@ -16,7 +16,7 @@ from orchestrator_interactive.storage.errors import StoreError
 from service.config.config_errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from connector.app import Connection
     from service.observe.metrics import Metrics
@@ -52,12 +52,14 @@ class Health:
         connection: the connection to Slack, once it is open.
         store: the run store, once it is open.
         is_stopping: the service shuts down.
+        are_agents_there: returns whether the process of the agents answers; `None`: they work in this process.
     """
 
     def __init__(self, reserve_mb: int, free_mb: Mapping[str, int]) -> None:
         self.connection: Connection | None = None
         self.store: RunStore | None = None
         self.is_stopping = False
+        self.are_agents_there: Callable[[], bool] | None = None
         self._reserve_mb = reserve_mb
         self._free_mb = free_mb
         self._lags_s: deque[float] = deque([0.0], _LAGS)
@@ -83,6 +85,7 @@ class Health:
             "service": self._service(),
             "transport": self._transport(),
             "store": await self._store(),
+            **({} if self.are_agents_there is None else {"agents": self._agents(self.are_agents_there())}),
             "disk": self._disk(),
             "event_loop": self._loop(_READY_LAG_S),
         }
@@ -109,6 +112,14 @@ class Health:
         except StoreError as e:
             return Check(ok=False, says=f"The store does not answer: {e}")
         return Check(ok=True, says="The store answers.")
+
+    @staticmethod
+    def _agents(are_there: bool) -> Check:
+        if are_there:
+            return Check(ok=True, says="The process of the agents answers.")
+        return Check(
+            ok=False, says="The process of the agents does not answer. `amplifier-slack sessions serve` is it."
+        )
 
     def _disk(self) -> Check:
         low = [f"{place} has {mb} MB" for place, mb in self._free_mb.items() if mb < self._reserve_mb]

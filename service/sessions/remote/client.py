@@ -72,6 +72,8 @@ class GrpcSessionManager:
         self._runs: dict[Key, RemoteRun] = {}
         self._channel: grpc.aio.Channel
         self._attaching: asyncio.Task[None]
+        # Whether the process of the agents answers.
+        self.is_attached = False
 
     async def __aenter__(self) -> Self:
         self._channel = (
@@ -95,6 +97,7 @@ class GrpcSessionManager:
         def on_attached() -> None:
             nonlocal failures
             failures = 0
+            self.is_attached = True
             log.info("sessions.connected", address=self._address)
 
         while True:
@@ -104,6 +107,7 @@ class GrpcSessionManager:
                 error = f"{e.code().name}: {e.details()}"
             else:
                 error = "the process ends"
+            self.is_attached = False
             failures += 1
             if failures == 1:
                 log.warning("sessions.unreachable", address=self._address, error=error)

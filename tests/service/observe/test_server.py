@@ -10,6 +10,7 @@ import time
 from anthropic_server import Gate, text
 from observed import becomes, health
 from redis_server import redis_server
+from service_process import free_address, serving
 
 from service.observe.server import Health
 
@@ -50,6 +51,23 @@ async def test_the_service_is_ready_unless_slack_or_the_store_is_away_or_it_shut
             service.process.send_signal(signal.SIGTERM)
             assert await becomes(free_port, 503, "service") == "The service is shutting down."
             held.set()
+
+
+async def test_a_service_is_ready_when_the_process_of_its_agents_answers(
+    environment, model_env, free_port, config_file
+):
+    address = free_address()
+    config = config_file("instances: {alpha: {persona: {name: Alpha, emoji: ':owl:'}}}\nstore: sqlite:kept.db\n")
+    env = {**model_env, "AMPLIFIER_SLACK_OBSERVE": f"127.0.0.1:{free_port}"}
+    env["AMPLIFIER_SLACK_SESSIONS"] = f"grpc://{address}"
+    async with serving({**environment.env, **env}, "--config", str(config)) as service:
+        await service.says("service.ready")
+        assert "sessions serve" in await becomes(free_port, 503, "agents")
+        command = ("sessions", "serve", "--listen", address)
+        async with serving({**environment.env, **model_env}, "--config", str(config), command=command) as agents:
+            await agents.says("sessions.ready")
+            await becomes(free_port, 200)
+        await becomes(free_port, 503, "agents")
 
 
 async def test_a_used_address_ends_the_command_with_a_sentence(slack, environment):
