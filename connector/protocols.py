@@ -668,12 +668,14 @@ class LeftBehind:
         messages, answers: how many of people, and of the agent.
         files: paths that tool calls have written to.
         branch: the branch that keeps it; blank: there is none yet.
+        workers: titles of the workers that it dispatched; they are not stopped.
     """
 
     messages: int = 0
     answers: int = 0
     files: tuple[str, ...] = ()
     branch: str = ""
+    workers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

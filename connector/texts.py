@@ -125,7 +125,8 @@ def checked_out(branch: str, states: int) -> str:
 def left_behind(left: LeftBehind) -> str:
     """Return the size of the part that a rewind leaves behind."""
     files = f", and files stay as they are: {_listed(left.files)}" if left.files else "."
-    return f"{counted(left.messages, 'message')} and {counted(left.answers, 'answer')}{files}"
+    workers = f" Its workers continue: {_listed(left.workers)} `!workers` lists them." if left.workers else ""
+    return f"{counted(left.messages, 'message')} and {counted(left.answers, 'answer')}{files}{workers}"
 
 
 def confirm_rerun(left: LeftBehind) -> str:

@@ -99,8 +99,7 @@ class Commands:
         lines = [
             line
             for name, (run, entries) in found.items()
-            if (conversation_id is None or name == conversation_id or name.startswith(f"{conversation_id}:"))
-            and (line := self._line(name, run, entries))
+            if (conversation_id is None or _is_in(name, conversation_id)) and (line := self._line(name, run, entries))
         ]
         return "\n".join(lines) or texts.NOTHING_RUNS
 
@@ -124,7 +123,7 @@ class Commands:
         return " ".join(filter(None, parts))
 
     async def approvals(self, user: str, channel: str, conversation_id: str | None = None) -> str:
-        """Return the pending requests of a channel (`team:channel`), or of one conversation, in Slack's markup.
+        """Return the pending requests of a channel (`team:channel`), or of a thread and its workers, in Slack's markup.
 
         Private ones are only for the user that is asked.
         """
@@ -132,7 +131,7 @@ class Commands:
         for name, (run, _) in (await self._workspace.runs.at_work(channel)).items():
             with suppress(UnreadableEntry):
                 record = parse_run_record(run or {})
-                if isinstance(record, RunRecord) and conversation_id in (None, name):
+                if isinstance(record, RunRecord) and (conversation_id is None or _is_in(name, conversation_id)):
                     waiting = [each for each in record.requests.values() if each.answer is None]
                     waiting = [each for each in waiting if each.request.person in {"", user}]
                     lines += [waiting_line(each, record.first.message.user) for each in waiting]
@@ -354,3 +353,8 @@ def _comment_form(rating: RatingClick) -> dict[str, Any]:
         "close": plain("Skip"),
         "blocks": [{"type": "input", "block_id": COMMENT, "optional": True, "label": label, "element": field}],
     }
+
+
+def _is_in(conversation_id: str, thread: str) -> bool:
+    """Return whether a conversation is that of a thread, or of one of its workers."""
+    return conversation_id == thread or conversation_id.startswith(f"{thread}:")

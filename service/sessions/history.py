@@ -251,7 +251,8 @@ def _summary(entries: Sequence[StackEntry]) -> LeftBehind:
         for name in _PATHS
         if name in call.arguments
     ]
-    return LeftBehind(len(messages), len(texts), tuple(dict.fromkeys(paths)))
+    workers = tuple(str(call.arguments.get("title")) for call in calls if call.function_name == "dispatch_worker")
+    return LeftBehind(len(messages), len(texts), tuple(dict.fromkeys(paths)), workers=workers)
 
 
 def _usage(rows: Sequence[Row]) -> Usage:

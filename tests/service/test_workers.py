@@ -16,6 +16,7 @@ instances:
     persona: {{name: Alpha, emoji: ":owl:"}}
     instructions: You lead.
     tools: [{{module: tool-filesystem}}, {{module: tool-delegate}}, {{module: tool-dispatch-worker}}]
+    hooks: [{hooks}]
     agents:
       researcher: {{description: Finds sources., instructions: You research.}}
 workspace: {{root: files}}
@@ -26,8 +27,13 @@ lease_s: 2
 
 @pytest.fixture
 def serve(environment, model_env, config_file, url):
-    path = str(config_file(FILE.format(store=url)))
-    return lambda: environment.serving("--config", path, **model_env)
+    """Run the service; `hooks` are those of its agent."""
+
+    def serve(hooks=""):
+        path = str(config_file(FILE.format(store=url, hooks=hooks)))
+        return environment.serving("--config", path, **model_env)
+
+    return serve
 
 
 @pytest.fixture
@@ -48,6 +54,32 @@ async def begun(thread):
     """Let the agent dispatch a worker; return the worker's id once its status message is there."""
     status = await thread.until_said("Find A (w")
     return re.search(r"\((w[0-9a-f]{6})\)", status.text)[1]
+
+
+async def test_a_call_of_a_worker_waits_for_the_person_of_the_thread(serve, thread, scripts, tmp_path):
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    scripts.of("research", [tool_call("write_file", {"path": "a.md", "content": "blue"})], [text("Written.")])
+    async with serve("hooks-approval") as service:
+        await thread.begin(service)
+        asked = await thread.until_said("Allow write_file?")
+        await thread.say("!approvals")
+        await thread.until_whispered("Allow write_file?")
+        assert not list(tmp_path.rglob("a.md"))
+        await thread.ana.click("general", asked.ts, "request_choose_0")
+        await thread.until_said("): Written.")
+        (written,) = tmp_path.rglob("a.md")
+        assert written.read_text() == "blue"
+        assert await service.ended(signal.SIGTERM) == 0
+
+
+async def test_a_rewind_names_the_workers_that_it_leaves_behind(serve, thread, scripts):
+    scripts.of("lead", [dispatch()], [text("A worker is at it.")])
+    async with serve() as service:
+        await thread.begin(service)
+        await thread.until_said("A worker is at it.")
+        await thread.say("!rewind")
+        await thread.until_said("Its workers continue: Find A.")
+        assert await service.ended(signal.SIGTERM) == 0
 
 
 async def test_a_worker_reports_in_the_thread_and_in_the_next_prompt(serve, thread, scripts):
