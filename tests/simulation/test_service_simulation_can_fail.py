@@ -78,7 +78,7 @@ async def allow(_people, _request):
     return PersonAnswer("click", (0,), ("UANN",), ("uann",))
 
 
-async def begin_at_once(_people, _request_id, _digest):
+async def begin_at_once(_people, _request_id, _digest, *, repeatable=False):
     return None
 
 

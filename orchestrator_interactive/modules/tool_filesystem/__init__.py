@@ -75,7 +75,7 @@ class FilesystemOptions(Options):
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
-    """Mount `list_files`, `read_file`, `search_files`, `write_file` and `edit_file`.
+    """Mount `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `move_file` and `delete_file`.
 
     Registers the capability `workspace.save(name, text)`, which writes a text to a new file for `read_file` and returns
     its path. It raises ValueError with a readable message if the file cannot be written.

@@ -1,4 +1,4 @@
-"""The five tools: list, read, search, write, edit."""
+"""The tools: list, read, search, write, edit, move, delete."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import codecs
 import re
 from abc import ABC, abstractmethod
 from difflib import unified_diff
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 
 from pydantic import AliasChoices, Field
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 MAX_WRITTEN_BYTES = 1_000_000
 _MAX_LABEL = 48
 _MAX_SHOWN_LINE = 300
+_MAX_DIFF_CHARS = 4_000
 _LOOKED_AT_FOR_BINARY = 8_192
 _SKIPPED_AT_ONCE = 65_536
 # The second name is that of Amplifier's tools of the same names.
@@ -244,10 +246,63 @@ class EditFile(FileTool[EditInput]):
             raise WorkspaceError(f"'{wanted.path}' contains old_string {found} times. {hint}")
         changed = content.replace(old, new)
         size = self._workspace.write(wanted.path, changed, replaced=content, max_bytes=MAX_WRITTEN_BYTES)
-        return f"Replaced {found} occurrence{'s' * (found > 1)} in {wanted.path}; it has {size:,} bytes now."
+        done = f"Replaced {found} occurrence{'s' * (found > 1)} in {wanted.path}; it has {size:,} bytes now."
+        shown = diff(wanted.path, *(each.decode(errors="replace") for each in (content, changed)))
+        return f"{done}\n\n{shown}" if len(shown) <= _MAX_DIFF_CHARS else done
 
 
-ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (ListFiles, ReadFile, SearchFiles, WriteFile, EditFile)
+class MoveInput(Options):
+    path: str = Field(validation_alias=_PATH, description="The file or folder to move.")
+    to: str = Field(description="Its new path, such as old/notes.md. Folders are created.")
+
+
+class MoveFile(FileTool[MoveInput]):
+    name = "move_file"
+    description = "Move or rename a file or a folder of the workspace. Nothing may be at the new path."
+    side_effect_free = False
+    destructive = True
+    input_kind = MoveInput
+    labels = ("path", "Moving {}", "Moving a file")
+
+    def canonical(self, input: Any) -> dict[str, Any]:  # noqa: A002 - as of `execute`
+        """Return the input for approval rules, with both paths from the workspace's root."""
+        found = super().canonical(input)
+        return {**found, "to": self._workspace.normal(str(found["to"]))} if "to" in found else found
+
+    async def _work(self, wanted: MoveInput) -> str:
+        await run_blocking(self._workspace.root, self._workspace.move, wanted.path, wanted.to)
+        return f"Moved {wanted.path} to {wanted.to}."
+
+
+class DeleteInput(Options):
+    path: str = Field(validation_alias=_PATH, description="The file or folder to delete.")
+    recursive: bool = Field(False, description="Delete a folder with all that is in it.")
+
+
+class DeleteFile(FileTool[DeleteInput]):
+    name = "delete_file"
+    description = "Delete a file or an empty folder of the workspace, or with recursive=true a folder and its contents."
+    side_effect_free = False
+    destructive = True
+    input_kind = DeleteInput
+    labels = ("path", "Deleting {}", "Deleting a file")
+
+    async def _work(self, wanted: DeleteInput) -> str:
+        await run_blocking(
+            self._workspace.root, partial(self._workspace.delete, wanted.path, recursive=wanted.recursive)
+        )
+        return f"Deleted {wanted.path}."
+
+
+ALL_TOOLS: tuple[type[FileTool[Any]], ...] = (
+    ListFiles,
+    ReadFile,
+    SearchFiles,
+    WriteFile,
+    EditFile,
+    MoveFile,
+    DeleteFile,
+)
 
 
 def diff(path: str, old: str, new: str) -> str:

@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -122,9 +123,7 @@ class WorkspaceFolder:
             WorkspaceError: outside of the workspace, too large, not a regular file, changed since, or over a limit.
         """
         folders, name = self._file_parts(path)
-        if any(self.root.joinpath(*folders, name).is_relative_to(each) for each in self._read_only):
-            raise WorkspaceError(f"'{path}' must not be changed: the configuration of this agent protects it.")
-        self._refuse_unless("write", self._writable, path, [*folders, name])
+        self._refuse_to_change(path, [*folders, name])
         room = self._quota.room([*folders, name], len(content), append=append)
         with _explained(path), room, self._folder(folders, create=True) as folder:
             mode = _mode_to_keep(name, folder, path)
@@ -140,6 +139,42 @@ class WorkspaceFolder:
             _replace(name, folder, content, mode)
         return len(content)
 
+    def delete(self, path: str, *, recursive: bool = False) -> None:
+        """Delete a file, a link, or a folder; `recursive`: with all that is in it.
+
+        Raises:
+            WorkspaceError: outside of the workspace, missing, protected, or a folder that is not empty.
+        """
+        folders, name = self._file_parts(path, follow=False)
+        self._refuse_to_change(path, [*folders, name], whole=True)
+        with _explained(path), self._folder(folders) as folder:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.unlink(name, dir_fd=folder)
+            elif recursive:
+                shutil.rmtree(name, dir_fd=folder)
+            else:
+                os.rmdir(name, dir_fd=folder)
+
+    def move(self, path: str, to: str) -> None:
+        """Move a file, a link or a folder to a path where nothing is, creating its folders.
+
+        Raises:
+            WorkspaceError: outside of the workspace, missing, protected, or something is at the new path.
+        """
+        (folders, name), (to_folders, to_name) = (self._file_parts(each, follow=False) for each in (path, to))
+        self._refuse_to_change(path, [*folders, name], whole=True)
+        self._refuse_to_change(to, [*to_folders, to_name])
+        if [*to_folders, to_name][: len(folders) + 1] == [*folders, name]:
+            raise WorkspaceError(f"'{to}' is in '{path}'. Give a path outside of it.")
+        with _explained(path), self._folder(folders) as source:
+            os.stat(name, dir_fd=source, follow_symlinks=False)
+            room = self._quota.room([*to_folders, to_name], 0, append=False)
+            with _explained(to), room, self._folder(to_folders, create=True) as target:
+                with suppress(FileNotFoundError):
+                    os.stat(to_name, dir_fd=target, follow_symlinks=False)
+                    raise WorkspaceError(f"'{to}' exists already. Delete it first, or give another path.")
+                os.rename(name, to_name, src_dir_fd=source, dst_dir_fd=target)
+
     def normal(self, path: str) -> str:
         """Return a path from the root, links resolved, in the form `plans/may.md`; one outside stays as it is."""
         try:
@@ -150,6 +185,14 @@ class WorkspaceFolder:
     def _resolved(self, paths: Sequence[Path]) -> list[Path]:
         return [Path(os.path.realpath(self.root / path)) for path in paths]
 
+    def _refuse_to_change(self, path: str, parts: Sequence[str], *, whole: bool = False) -> None:
+        """Raise WorkspaceError if a file must not be changed; `whole`: or anything that is in a folder."""
+        target = self.root.joinpath(*parts)
+        for each in self._read_only:
+            if target.is_relative_to(each) or (whole and each.is_relative_to(target)):
+                raise WorkspaceError(f"'{path}' must not be changed: the configuration of this agent protects it.")
+        self._refuse_unless("write", self._writable, path, parts)
+
     def _refuse_unless(self, verb: str, allowed: Sequence[Path] | None, path: str, parts: Sequence[str]) -> None:
         if allowed is None or any(self.root.joinpath(*parts).is_relative_to(each) for each in allowed):
             return
@@ -158,20 +201,23 @@ class WorkspaceFolder:
         inside = ", ".join(str(each.relative_to(self.root)) for each in allowed if each.is_relative_to(self.root))
         raise WorkspaceError(f"You may not {verb} '{path}'. You may {verb} in: {inside or 'no folder'}.")
 
-    def _file_parts(self, path: str) -> tuple[list[str], str]:
-        *folders, name = self._parts(path) or [""]
+    def _file_parts(self, path: str, *, follow: bool = True) -> tuple[list[str], str]:
+        *folders, name = self._parts(path, follow=follow) or [""]
         if not name:
             raise WorkspaceError("That is the workspace itself. Give the path of a file in it, such as notes.md.")
         return folders, name
 
-    def _parts(self, path: str) -> list[str]:
+    def _parts(self, path: str, *, follow: bool = True) -> list[str]:
+        """Return a path from the root with links resolved, except the last part if not `follow`."""
         outside = f"'{path}' is not in the workspace. Give a path inside it, such as notes.md or plans/may.md."
         if len(path) > _MAX_GIVEN:
             raise WorkspaceError(_TOO_LONG)
         if "\0" in path or ".." in PurePosixPath(path).parts:
             raise WorkspaceError(outside)
         try:
-            resolved = Path(os.path.realpath(self.root / path))
+            given = self.root / path
+            resolved = Path(os.path.realpath(given if follow else given.parent))
+            resolved = resolved if follow or given == self.root else resolved / given.name
         except (OSError, ValueError) as e:  # a path that cannot be encoded
             raise WorkspaceError(outside) from e
         if not resolved.is_relative_to(self.root):
@@ -249,6 +295,8 @@ def _explained(path: str) -> Iterator[None]:
     except NotADirectoryError as e:
         raise WorkspaceError(f"'{path}' cannot be reached: a part of its path is not a folder.") from e
     except OSError as e:
+        if e.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise WorkspaceError(f"The folder '{path}' is not empty. Set recursive=true to delete all of it.") from e
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             raise WorkspaceError(
                 "Nothing was written: the disk is full. Tell the people here that the operator must free disk space."

@@ -141,8 +141,8 @@ async def test_after_a_kill_a_postponed_call_is_made_again_before_the_model_is_a
 async def test_a_call_begins_only_if_the_approvals_let_it(problem: str | None) -> None:
     begun: list[Any] = []
 
-    async def start(*call: Any) -> str | None:
-        begun.append(call)
+    async def start(*call: Any, repeatable: bool) -> str | None:
+        begun.append((*call, repeatable))
         return problem
 
     tool = Asking()
@@ -150,7 +150,7 @@ async def test_a_call_begins_only_if_the_approvals_let_it(problem: str | None) -
     agent = await make_agent(call(use("ask", "a", text="x")), say("ok"), tools=[tool])
     agent.coordinator.register_capability("approvals.start_call", start)
     assert await soon(agent.session.execute("go")) == "ok"
-    assert begun == [("a", "ask", {"text": "x"})]
+    assert begun == [("a", "ask", {"text": "x"}, True)]
     assert tool.calls == (problem is None)
     assert (problem or "yes") in str(await results(agent))
 

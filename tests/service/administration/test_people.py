@@ -189,12 +189,12 @@ async def test_a_service_goes_on_after_the_erasure_of_a_person(  # noqa: PLR0917
     store = {"AMPLIFIER_SLACK_STORE": f"sqlite:{tmp_path}/kept.db"}
     async with environment.serving(*options, **model_env) as service:
         await service.says("service.ready")
-        root = await ana.say("general", "@alpha my number is 4711")
+        root = await ana.say("general", "@alpha my number is zq4711zq")
         await slack.until(lambda _: len(environment.said(root)) == 1 and environment.found(root, "fine"))
         await ben.say("general", "@alpha I have 4712", thread=root)
         await slack.until(lambda _: sum(said == "fine" for said in environment.said(root)) == 2)
         exported = await run_command("people", "export", "U0ANA", *options, env=store)
-        assert json.loads(exported.output.splitlines()[0])["text"] == "my number is 4711"
+        assert json.loads(exported.output.splitlines()[0])["text"] == "my number is zq4711zq"
         await service.says("run.ended")
         erased = await run_command("people", "erase", "U0ANA", "--yes", *options, env=store)
         assert (erased.code, "Erased 1 message of U0ANA in 1 conversation." in erased.output) == (0, True), (
@@ -203,7 +203,7 @@ async def test_a_service_goes_on_after_the_erasure_of_a_person(  # noqa: PLR0917
         await ben.say("general", "and now?", thread=root)
         await slack.until(lambda _: sum(said == "fine" for said in environment.said(root)) == 3)
         asked = json.dumps(model.bodies[-1])
-        assert ("4711" in asked, "4712" in asked, "someone (erased)" in asked) == (False, True, True)
+        assert ("zq4711zq" in asked, "4712" in asked, "someone (erased)" in asked) == (False, True, True)
         assert await service.ended(signal.SIGTERM) == 0
     entry = json.loads((tmp_path / "audit.jsonl").read_text().splitlines()[-1])
     assert (entry["kind"], entry["fields"]) == (
@@ -212,7 +212,7 @@ async def test_a_service_goes_on_after_the_erasure_of_a_person(  # noqa: PLR0917
     )
     shown = await run_command("conversations", "show", root, *options, env=store)
     assert "1 messages of U0ANA were erased" in shown.output
-    assert b"4711" not in (tmp_path / "kept.db").read_bytes()
+    assert b"zq4711zq" not in (tmp_path / "kept.db").read_bytes()
 
 
 async def test_the_ratings_of_a_person_lose_their_name_and_comment(opened):

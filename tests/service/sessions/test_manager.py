@@ -84,6 +84,7 @@ async def test_an_undelivered_message_of_a_stopped_run_can_be_injected_into_the_
         await again.reached.wait()
         assert "and that" not in str(model.bodies[-1]["messages"])
         assert sessions.inject("alpha", HERE, **message)
+        assert await sessions.edit("alpha", HERE, message["message_id"], "and that")  # it has arrived
         again.open()
         await second
     assert progress.statuses == ["cancelled", "success"]

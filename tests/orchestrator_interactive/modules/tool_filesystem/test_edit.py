@@ -1,4 +1,4 @@
-"""The tool edit_file, the parameter `file_path`, and paths that may not be read or written."""
+"""The tools that edit, move and delete files, the parameter `file_path`, and protected paths."""
 
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,8 @@ async def test_amplifiers_parameter_file_path_is_accepted_beside_path(root: Path
 async def test_an_edit_replaces_one_text_or_every_occurrence(root: Path) -> None:
     run = await tools_in(root)
     edit = {"file_path": "notes.md", "new_string": "tört"}
-    assert await run("edit_file", old_string="bake a cake", **edit) == (
-        True,
-        "Replaced 1 occurrence in notes.md; it has 18 bytes now.",
-    )
+    _, said = await run("edit_file", old_string="bake a cake", **edit)
+    assert said.startswith("Replaced 1 occurrence in notes.md; it has 18 bytes now.")
     (root / "notes.md").write_text("a, b, a\n")
     assert (await run("edit_file", old_string="a", replace_all=True, **edit))[1].startswith("Replaced 2 occurrences")
     assert (root / "notes.md").read_text() == "tört, b, tört\n"
@@ -130,3 +128,96 @@ class TestAllowedPaths:
         assert "is not in the workspace" in (await run("write_file", path=str(outside / "a.md"), content="x"))[1]
         (warned,) = logs.named("tool_filesystem.paths_outside_workspace")
         assert warned["paths"] == [str(outside)]
+
+
+@pytest.fixture
+def linked(root: Path, tmp_path: Path) -> Path:
+    """The workspace, with a link to a folder outside."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key.md").write_text("outside")
+    (root / "link").symlink_to(tmp_path / "secret")
+    return root
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if not each.is_dir() or each.is_symlink())
+
+
+async def test_files_and_folders_are_moved_and_deleted(linked: Path) -> None:
+    run = await tools_in(linked)
+    assert await run("move_file", path="notes.md", to="old/2026/notes.md") == (
+        True,
+        "Moved notes.md to old/2026/notes.md.",
+    )
+    assert (await run("move_file", path="plans", to="old/plans"))[0]
+    assert tree(linked) == ["link", "old/2026/notes.md", "old/plans/may.md"]
+    assert await run("delete_file", path="old/2026/notes.md") == (True, "Deleted old/2026/notes.md.")
+    assert (await run("delete_file", path="old/2026"))[0]
+    refused = (False, "The folder 'old' is not empty. Set recursive=true to delete all of it.")
+    assert await run("delete_file", path="old") == refused
+    assert (await run("delete_file", path="old", recursive=True))[0]
+    assert tree(linked) == ["link"]
+
+
+async def test_a_link_is_moved_and_deleted_and_never_its_target(linked: Path, tmp_path: Path) -> None:
+    run = await tools_in(linked)
+    assert (await run("move_file", path="link", to="plans/link"))[0]
+    assert (await run("delete_file", path="plans", recursive=True))[0]
+    assert (tmp_path / "secret" / "key.md").read_text() == "outside"
+    assert tree(linked) == ["notes.md"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("delete_file", {"path": "link/key.md"}),
+        ("delete_file", {"path": "../secret/key.md"}),
+        ("delete_file", {"path": "plans/../../secret", "recursive": True}),
+        ("delete_file", {"path": "/etc/hostname"}),
+        ("delete_file", {"path": "a\0b"}),
+        ("delete_file", {"path": ".", "recursive": True}),
+        ("delete_file", {"path": "", "recursive": True}),
+        ("delete_file", {"path": "gone.md"}),
+        ("delete_file", {"path": "notes.md/x"}),
+        ("move_file", {"path": "../secret/key.md", "to": "key.md"}),
+        ("move_file", {"path": "link/key.md", "to": "key.md"}),
+        ("move_file", {"path": "notes.md", "to": "../notes.md"}),
+        ("move_file", {"path": "notes.md", "to": "link/notes.md"}),
+        ("move_file", {"path": "notes.md", "to": "/etc/notes.md"}),
+        ("move_file", {"path": "notes.md", "to": "plans/may.md"}),
+        ("move_file", {"path": "notes.md", "to": "link"}),
+        ("move_file", {"path": "notes.md", "to": "."}),
+        ("move_file", {"path": "plans", "to": "plans/old/plans"}),
+        ("move_file", {"path": "gone.md", "to": "back.md"}),
+        ("move_file", {"path": "notes.md", "to": "n" * 300}),
+    ],
+)
+async def test_nothing_outside_is_moved_or_deleted_and_nothing_inside_is_lost(
+    linked: Path, tmp_path: Path, name: str, given: dict[str, Any]
+) -> None:
+    run, before = await tools_in(linked), tree(tmp_path)
+    succeeded, said = await run(name, **given)
+    assert not succeeded
+    assert said.endswith(".")
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("config", "protected"),
+    [
+        ({"denied_write_paths": ["plans/may.md"]}, "plans"),
+        ({"denied_write_paths": ["plans"]}, "plans/may.md"),
+        ({"allowed_write_paths": ["plans"]}, "notes.md"),
+    ],
+)
+async def test_protected_files_stay(linked: Path, config: dict[str, Any], protected: str) -> None:
+    run, before = await tools_in(linked, **config), tree(linked)
+    assert not (await run("delete_file", path=protected, recursive=True))[0]
+    assert not (await run("move_file", path=protected, to="moved"))[0]
+    assert tree(linked) == before
+
+
+async def test_an_edit_returns_its_diff(linked: Path) -> None:
+    run = await tools_in(linked)
+    _, said = await run("edit_file", path="notes.md", old_string="eat a cake", new_string="sell it")
+    assert "-bake a cake, eat a cake\n+bake a cake, sell it" in said

@@ -80,16 +80,17 @@ def search_processes() -> list[str]:
     return found
 
 
-async def test_it_mounts_five_tools_and_creates_the_folder(root: Path) -> None:
+async def test_it_mounts_its_tools_and_creates_the_folder(root: Path) -> None:
     tools = await tools_in(root)
-    assert set(tools) == {"list_files", "read_file", "search_files", "write_file", "edit_file"}
+    changing = {"write_file", "edit_file", "move_file", "delete_file"}
+    assert set(tools) == {"list_files", "read_file", "search_files", *changing}
     assert names_in(root) == []
     for name, tool in tools.items():
         assert isinstance(tool, Tool)
         assert tool.name == name
         assert tool.input_schema == tool.get_schema()
         assert tool.input_schema["type"] == "object"
-        assert tool.side_effect_free is (name not in {"write_file", "edit_file"})
+        assert tool.side_effect_free is (name not in changing)
 
 
 @pytest.mark.parametrize("is_set", [True, False])
@@ -122,9 +123,9 @@ async def test_a_written_file_can_be_listed_read_and_searched(run: Run, root: Pa
 
 
 @pytest.mark.parametrize("path", ["../secret.md", "a/../../secret.md", "/etc/hostname", "a/..", "a\0b", "\ud800"])
-@pytest.mark.parametrize("name", ["list_files", "read_file", "search_files", "write_file"])
+@pytest.mark.parametrize("name", ["list_files", "read_file", "search_files", "write_file", "move_file", "delete_file"])
 async def test_a_path_outside_is_refused_by_every_tool(run: Run, name: str, path: str) -> None:
-    extra = {"write_file": {"content": "x"}, "search_files": {"query": "x"}}.get(name, {})
+    extra = {"write_file": {"content": "x"}, "search_files": {"query": "x"}, "move_file": {"to": "x"}}.get(name, {})
     assert refused(await run(name, path=path, **extra))
 
 

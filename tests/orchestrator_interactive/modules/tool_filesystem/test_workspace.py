@@ -86,6 +86,8 @@ async def test_no_path_or_link_leads_outside(links: list[tuple[list[str], str]],
                 ("read_file", {}),
                 ("list_files", {}),
                 ("search_files", {"query": "a"}),
+                ("move_file", {"to": "moved"}),
+                ("delete_file", {"recursive": True}),
             ):
                 result = await tools[name].execute({"path": real, **more})
                 assert SECRET not in str(result.output)
