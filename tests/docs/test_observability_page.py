@@ -18,4 +18,6 @@ async def test_the_table_lists_every_metric_with_its_type_and_labels(page):
 
 
 async def test_the_table_lists_every_check(page):
-    assert [row[0] for row in page.table("check")] == [f"`{name}`" for name in await Health(0, {}).ready()]
+    health = Health(0, {})
+    health.are_agents_there = lambda: True
+    assert [row[0] for row in page.table("check")] == [f"`{name}`" for name in await health.ready()]

@@ -166,7 +166,7 @@ async def test_one_child_is_stopped_by_its_name(parent: Parent) -> None:
 
 @pytest.mark.parametrize(
     ("agent", "problem"),
-    [("nobody", "There is no agent 'nobody'. Agents: broken, researcher."), ("broken", "no-such-module")],
+    [("unknown", "There is no agent 'unknown'. Agents: broken, researcher."), ("broken", "no-such-module")],
 )
 async def test_a_child_that_cannot_begin_fails_with_a_sentence(parent: Parent, agent: str, problem: str) -> None:
     with pytest.raises(Exception, match=problem):
