@@ -71,6 +71,8 @@ system)
     missing=""
     { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || missing="chromium"
     command -v redis-server >/dev/null || missing="$missing redis-server"
+    command -v bwrap >/dev/null || missing="$missing bubblewrap"
+    command -v rg >/dev/null || missing="$missing ripgrep"
     # Playwright's driver needs it, and a small Debian has none.
     PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q 'libatomic\.so\.1' || missing="$missing libatomic1"
     # shellcheck disable=SC2086 # one word per package
