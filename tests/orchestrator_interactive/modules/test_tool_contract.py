@@ -18,6 +18,8 @@ VALID: dict[str, dict[str, Any]] = {
     "search_files": {"query": "hello"},
     "write_file": {"path": "new.md", "content": "hello"},
     "edit_file": {"path": "notes.md", "old_string": "hello", "new_string": "bye"},
+    "move_file": {"path": "notes.md", "to": "old/notes.md"},
+    "delete_file": {"path": "notes.md"},
     "todo": {"items": [{"text": "bake a cake"}]},
 }
 INVALID: dict[str, Any] = {
@@ -26,6 +28,8 @@ INVALID: dict[str, Any] = {
     "search_files": {"query": ""},
     "write_file": {"path": "new.md", "content": "x", "mode": "wild"},
     "edit_file": {"path": "notes.md", "old_string": "absent", "new_string": "bye"},
+    "move_file": {"path": "absent.md", "to": "notes.md"},
+    "delete_file": {"path": "absent.md"},
     "todo": {"items": "bake a cake"},
 }
 

@@ -48,7 +48,7 @@ def config(tmp_path):
         (("--tool", "read_file"), 0, "allow: by default: it has no side effects."),
         (("--tool", "todo"), 0, "allow: by default: it is not destructive."),
         (("--tool", "write_file", "--instance", "beta"), 0, "beta has no hooks-approval, so no one is asked."),
-        (("--tool", "rm"), 2, "alpha has no tool 'rm'; it has: edit_file, list_files"),
+        (("--tool", "rm"), 2, "alpha has no tool 'rm'; it has: delete_file, edit_file"),
         (("--tool", "todo", "--instance", "owl"), 2, "There is no instance 'owl'; there are: alpha, beta."),
         (("--tool", "todo", "--input", "[1"), 2, "--input is neither YAML nor JSON"),
         (("--tool", "todo", "--input", "[1]"), 2, "--input must be a mapping of arguments"),

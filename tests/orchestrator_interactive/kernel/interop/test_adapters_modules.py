@@ -45,7 +45,7 @@ async def test_every_module_is_mounted_and_contributes_its_events(core_session: 
     assert type(points["orchestrator"]).__name__ == "InteractiveOrchestrator"
     assert type(points["context"]).__name__ == "SimpleContext"
     assert list(points["providers"]) == ["demo"]
-    assert sorted(points["tools"]) == ["edit_file", "list_files", "read_file", "search_files", "todo", "write_file"]
+    assert set(points["tools"]) > {"list_files", "move_file", "search_files", "todo"}
     contributed = await coordinator.collect_contributions("observability.events")
     assert {"injection:applied", "context:pre_compact"} <= {event for events in contributed for event in events}
 
