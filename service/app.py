@@ -32,6 +32,7 @@ from service.observe import observing
 from service.runs import StoredRuns
 from service.schedules.scheduler import firing_schedules
 from service.schedules.stored import StoredSchedules
+from service.sessions.budgets import StoredBudgets
 from service.sessions.host import NOTIFY, LocalHost
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
@@ -264,6 +265,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
                     NOTIFY: (notes := Notes(runs.admit, names)).of_session,
                     **(workers := StoredWorkers(store, retry, runs)).functions,
                     **(schedules := StoredSchedules(store, retry)).functions,
+                    **StoredBudgets(store, retry, runs.admit).functions,
                 }
             ),
             observation,

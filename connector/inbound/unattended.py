@@ -124,8 +124,7 @@ class Unattended:
             await self._notice(place, key, text)
 
     async def _notice(self, place: ThreadAddress, key: str, text: str) -> None:
-        message = replace(place.message(f"{self.background.now_s():.6f}"), key=key)
-        entry = InboxEntry(f"{key}:notice", "notice", asdict(ThreadNotice(message, text)))
+        entry = notice_entry(place.conversation_id, key, text, self.background.now_s())
         await self.runs.admit(place.conversation_id, entry)
 
     async def _command(self, place: ThreadAddress, key: str, command: LogCommand) -> bool:
@@ -136,3 +135,9 @@ class Unattended:
         """Return whether a place is a whole channel rather than a conversation."""
         is_conversation = is_direct(place.channel) and not self.background.options.dm_threads
         return place.thread_ts is None and not is_conversation
+
+
+def notice_entry(conversation_id: str, key: str, text: str, now_s: float) -> InboxEntry:
+    """Return an inbox entry that posts a plain text in a conversation, once for each `key`."""
+    message = replace(ThreadAddress.parse(conversation_id).message(f"{now_s:.6f}"), key=key)
+    return InboxEntry(f"{key}:notice", "notice", asdict(ThreadNotice(message, text)))

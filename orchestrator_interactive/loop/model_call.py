@@ -169,7 +169,7 @@ class ModelCaller:
             await self._keep(stream.valid_blocks(answer.content if answer else None), usage)
         if answer is None:
             if not call.was_interrupted:
-                await self._fail(model.name, call.error, rows)
+                await self._fail(model.name, call.error, rows, usage)
                 return None
             # Tool calls that began early continue.
             answer = _answered_so_far(stream.valid_blocks(calls=self._calls.early), usage)
@@ -208,11 +208,11 @@ class ModelCaller:
         model = (provider.get_info().defaults or {}).get("model")
         return Model(name, provider, model, requests, stall_timeout_s)
 
-    async def _fail(self, provider: str, error: Exception, rows: Sequence[Row]) -> None:
+    async def _fail(self, provider: str, error: Exception, rows: Sequence[Row], usage: Usage | None = None) -> None:
         """Prepare the next call after a failed one, or raise the error."""
         await self._calls.drop_early()
         description = {"type": type(error).__name__, "msg": error_text(error)}
-        failed: dict[str, Any] = {"provider": provider, "error": description}
+        failed: dict[str, Any] = {"provider": provider, "error": description, "usage": usage}
         if isinstance(error, LLMError):
             failed |= {name: getattr(error, name) for name in ("retryable", "status_code", "retry_after")}
         await self._run.announce(events.PROVIDER_ERROR, failed)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _WITH_LOG = "context-stack"
 _WITH_INSTRUCTIONS = ("context-simple", _WITH_LOG)
 _OF_ANTHROPIC = "provider-anthropic"
+# A budget is for the whole work of an instance.
+_BUDGET = "hooks-budget"
 _SINGLE = ("orchestrator", "context")
 _MULTI = ("providers", "tools")
 _CONFIGURED_POINT = "configured point"
@@ -65,6 +67,8 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
     agents = {}
     for name, agent in instance.agents.items():
         own = {part: entries(modules) for part in AGENT_PARTS if (modules := getattr(agent, part)) is not None}
+        if "hooks" in own and _BUDGET not in {each["module"] for each in own["hooks"]}:
+            own["hooks"] += entries(each for each in instance.hooks if each.module == _BUDGET)
         options = {"session": {"orchestrator": {"config": agent.orchestrator}}} if agent.orchestrator else {}
         facts = {"description": agent.description, "instructions": agent.instructions, "replace": list(own)}
         agents[name] = {**facts, **own, **options}

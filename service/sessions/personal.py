@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from connector.protocols import AlwaysRule, EndedRun
+from service.sessions.budgets import person_collection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -74,7 +75,7 @@ class StoredPersonalRecords:
         """Delete all that is kept of a person, and their rules."""
         for rule in await self.rules_of(team, user):
             await self._rules.revoke(team, rule.id)
-        for collection in (_runs(team, user), _home(team, user)):
+        for collection in (_runs(team, user), _home(team, user), person_collection(team, user)):
             for name in await self._documents(collection):
                 await self._retry.call(partial(self._store.delete_document, collection, name))
 

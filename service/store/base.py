@@ -233,7 +233,10 @@ class RunStore(Protocol):
     async def replace_document(
         self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]
     ) -> bool:
-        """Store a document in place of exactly the known one; return whether the collection has it now."""
+        """Store a document in place of exactly the known one; return whether the collection has it now.
+
+        If nothing is known (`{}`), the document is stored only if there is none with this name.
+        """
         ...
 
     async def documents(self, collection: str) -> dict[str, dict[str, Any]]:

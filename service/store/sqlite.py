@@ -121,6 +121,8 @@ _MARK_GAP = """UPDATE {table} SET {column} = json_set({column}, '$.gap', json_ob
 _PUT_DOCUMENT = "INSERT OR REPLACE INTO run_documents (collection, name, data) VALUES (?, ?, ?)"
 _REPLACE_DOCUMENT = """UPDATE run_documents SET data = ?1 WHERE collection = ?2 AND name = ?3 AND data IN (?1, ?4)
     RETURNING number"""
+_ADD_DOCUMENT = """INSERT INTO run_documents (collection, name, data) VALUES (?, ?, ?)
+    ON CONFLICT DO NOTHING RETURNING number"""
 _DOCUMENTS = "SELECT name, data FROM run_documents WHERE collection = ? ORDER BY number DESC"
 _TRIM_DOCUMENTS = """DELETE FROM run_documents WHERE number IN (
     SELECT number FROM run_documents WHERE collection = ? ORDER BY number DESC LIMIT -1 OFFSET ?)"""
@@ -327,7 +329,10 @@ class SqliteRunStore:
         known: Mapping[str, Any],
         data: Mapping[str, Any],
     ) -> bool:
-        return bool(file.execute(_REPLACE_DOCUMENT, (as_json(data), collection, name, as_json(known))).fetchall())
+        arguments = (as_json(data), collection, name, as_json(known))
+        if file.execute(_REPLACE_DOCUMENT, arguments).fetchall():
+            return True
+        return not known and bool(file.execute(_ADD_DOCUMENT, (collection, name, as_json(data))).fetchall())
 
     @via(Database.read)
     def documents(self, file: sqlite3.Connection, collection: str) -> dict[str, dict[str, Any]]:

@@ -347,6 +347,9 @@ async def a_document_is_replaced_only_if_it_is_the_known_one(store: RunStore) ->
         assert await store.replace_document("rules", "a", first, second)
     assert not await store.replace_document("rules", "a", first, third)
     assert await store.documents("rules") == {"a": second}
+    assert not await store.replace_document("rules", "a", {}, third)
+    assert await store.replace_document("rules", "b", {}, third)
+    assert await store.documents("rules") == {"b": third, "a": second}
 
 
 @_case

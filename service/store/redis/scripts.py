@@ -342,6 +342,11 @@ return 1
 # KEYS: as before. ARGV: name of a document, its known data, and the new ones. Returns 1 if it has the new ones now.
 REPLACE_DOCUMENT = RedisScript("""
 local data = redis.call('HGET', KEYS[1], ARGV[1])
+if not data and ARGV[2] == '{}' then
+    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+    redis.call('ZADD', KEYS[2], tonumber(last[2] or '0') + 1, ARGV[1])
+    data = ARGV[2]
+end
 if data == ARGV[2] then
     redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 end

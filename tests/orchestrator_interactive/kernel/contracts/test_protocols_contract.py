@@ -21,6 +21,7 @@ SHIPPED = [
     "provider-demo",
     "provider-recipe",
     "hooks-approval",
+    "hooks-budget",
     "tool-agents",
     "tool-ask-user",
     "tool-delegate",

@@ -87,7 +87,7 @@ class RunTable:
 
     def replace_document(self, collection: str, name: str, known: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
         documents = self.collections[collection]
-        if documents.get(name) == known:
+        if documents.get(name, {}) == known:
             documents[name] = dict(data)
         return documents.get(name) == data
 
