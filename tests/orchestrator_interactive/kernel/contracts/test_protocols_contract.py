@@ -22,6 +22,8 @@ SHIPPED = [
     "provider-recipe",
     "hooks-approval",
     "hooks-budget",
+    "hooks-logging",
+    "hooks-redaction",
     "tool-agents",
     "tool-ask-user",
     "tool-delegate",
