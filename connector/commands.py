@@ -54,6 +54,8 @@ class Verb:
         return False
 
 
+# The word that undoes `!model NAME`.
+DEFAULT_MODEL = "default"
 RECIPE_HELP = "runs a recipe with these inputs, shows or cancels those that run, or lists all."
 SCHEDULE_HELP = "lists the schedules; or sends TEXT to the agent at a time (`in 2 weeks`, `0 9 * * 1`); or removes one."
 VERBS = {
@@ -77,6 +79,7 @@ VERBS = {
         Verb("mute", "", "lets the agent answer only mentions here.", "thread"),
         Verb("unmute", "", "ends that.", "thread"),
         Verb("instance", "NAME", "lets another agent answer here.", "thread"),
+        Verb("model", "[NAME]", "lets another model answer here from the next run on, or lists them.", "thread"),
     )
 }
 

@@ -99,6 +99,7 @@ class Instance:
         suggested_prompts: as in `SlackOptions`, where this agent answers.
         description: its purpose, in a sentence.
         tools: names of its tool modules.
+        models: names of its models; the first one is the default.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Instance:
     suggested_prompts: tuple[tuple[str, str], ...] = ()
     description: str = ""
     tools: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,8 @@ class ThreadFacts:
         latest: by name, the greatest value ever stored, as text: a ts. `talk`: a message that is not addressed to the
             agent; `muted`, `unmuted`; `read:INSTANCE`: until when this instance has read the thread; `people`: the last
             message of a person to the agent; `exchange:NUMBER`: one of the last messages of bots to it. Of
-            `person:USER`, the first message of this user to the agent, the least value is kept.
+            `person:USER`, the first message of this user to the agent, the least value is kept. `model:NAME`: the
+            command `!model NAME`; with a blank name, `!model default`.
     """
 
     agent: str | None = None
@@ -281,6 +284,12 @@ class ThreadFacts:
         """The first user to address the agent here; blank: none."""
         people = {name.removeprefix("person:"): ts for name, ts in self.latest.items() if name.startswith("person:")}
         return min(people, key=lambda user: people[user], default="")
+
+    @property
+    def model(self) -> str:
+        """The name of the model that was chosen last; blank: the default."""
+        chosen = {name.removeprefix("model:"): ts for name, ts in self.latest.items() if name.startswith("model:")}
+        return max(chosen, key=lambda name: chosen[name], default="")
 
     def takes_part(self, user: str, ts: str) -> bool:
         """Return whether this user had addressed the agent here by this time."""
@@ -680,18 +689,20 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and cost in US dollars; `None`: unknown."""
+    """Tokens and cost in US dollars; `None`: unknown. `cached_tokens` are those of the input from the prompt cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    cached_tokens: int = 0
 
     @staticmethod
     def sum_of(parts: Collection[Usage]) -> Usage:
         """Return a sum; its cost is that of the parts with a known one."""
         costs = [each.cost_usd for each in parts if each.cost_usd is not None]
-        read, written = (sum(getattr(each, name) for each in parts) for name in ("input_tokens", "output_tokens"))
-        return Usage(read, written, sum(costs) if costs else None)
+        names = ("input_tokens", "output_tokens", "cached_tokens")
+        read, written, cached = (sum(getattr(each, name) for each in parts) for name in names)
+        return Usage(read, written, sum(costs) if costs else None, cached)
 
 
 @dataclass(frozen=True, slots=True)

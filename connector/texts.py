@@ -17,6 +17,8 @@ _LABEL_CHARS = 40
 _LABELS = 2
 _DETAIL_CHARS = 300
 
+# With fewer there is no choice.
+_FEW_MODELS = 2
 _GO_ON = "Write “continue” and I will carry on."
 _INCOMPLETE = {
     "max_iterations": f"I stopped here: this run has reached its step limit. {_GO_ON}",
@@ -110,6 +112,20 @@ def worker_line(worker: Worker, now_s: float) -> str:
 
 def handed_over(name: str) -> str:
     return f"🤝 From now on, {name} answers in this thread."
+
+
+def model_chosen(name: str) -> str:
+    return f"🧠 From the next run on, the model {name} answers in this thread."
+
+
+def models(names: Sequence[str], chosen: str, unknown: str) -> str:
+    """Return the models of an agent, after a word that is none of them; blank: no word."""
+    problem = f"I know no model `{escape(unknown)}`. " if unknown else ""
+    if len(names) < _FEW_MODELS:
+        return f"{problem}I have one model here; `providers` of the configuration lists more."
+    current = chosen if chosen in names else names[0]
+    listed = ", ".join(f"`{each}`{' (current)' if each == current else ''}" for each in names)
+    return f"{problem}Models: {listed}. `!model NAME` changes it, `!model default` undoes that."
 
 
 def begun_anew(earlier: str) -> str:
@@ -367,5 +383,6 @@ def _waiting(count: int) -> str:
 
 def usage(used: Usage) -> str:
     """Return tokens and cost."""
-    tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+    cached = f" ({used.cached_tokens:,} from the cache)" if used.cached_tokens else ""
+    tokens = f"{used.input_tokens:,} tokens read{cached}, {used.output_tokens:,} written"
     return tokens if used.cost_usd is None else f"{tokens}, ${used.cost_usd:,.4f}"

@@ -33,7 +33,7 @@ from service.runs import StoredRuns
 from service.schedules.scheduler import firing_schedules
 from service.schedules.stored import StoredSchedules
 from service.sessions.budgets import StoredBudgets
-from service.sessions.host import NOTIFY, LocalHost
+from service.sessions.host import MODEL, NOTIFY, LocalHost
 from service.sessions.manager import InProcessSessionManager
 from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
@@ -43,19 +43,23 @@ from service.sessions.workers import StoredWorkers
 from service.sessions.workspaces import Workspaces
 from service.signals import on_hangup, until_signalled
 from service.store import open_budget, open_log_store, open_run_store
+from service.store.base import thread_of
 from service.store.maintenance import expiring, lines, places, watching_disks
 from service.triggers import serving_triggers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from typing import Any
 
     from connector import SlackCredentials
     from connector.app import Connection
     from connector.protocols import RateBudget
+    from orchestrator_interactive.interactions.records import Key
     from orchestrator_interactive.interactions.stores import LogStore
     from service.administration.reload import ConfigChange, ConfigFile
     from service.config.config import Environment, ServiceConfig
     from service.observe import Observation
+    from service.sessions.host import HostFunction
     from service.sessions.remote.client import GrpcSessionManager
     from service.store.base import RunStore, SharedBudget
 
@@ -180,6 +184,7 @@ def _connector_settings(
                 pairs_of(instance.suggested_prompts),
                 instance.description,
                 tuple(each.module.removeprefix("tool-") for each in instance.tools),
+                instance.models,
             )
             for name, instance in config.instances.items()
         ],
@@ -262,6 +267,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
             retrying(logs, retry),
             LocalHost(
                 {
+                    MODEL: _model_of(runs),
                     NOTIFY: (notes := Notes(runs.admit, names)).of_session,
                     **(workers := StoredWorkers(store, retry, runs)).functions,
                     **(schedules := StoredSchedules(store, retry)).functions,
@@ -276,6 +282,15 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
         with notes.offered():
             records = StoredPersonalRecords(store, retry, rules, record)
             yield sessions, runs, budget, retention, records, workers, schedules
+
+
+def _model_of(runs: StoredRuns) -> HostFunction:
+    """Return the function by which a session learns which model people have chosen in its thread."""
+
+    async def model(key: Key, _: Mapping[str, Any]) -> dict[str, str]:
+        return {"model": (await runs.thread_of(thread_of(key.conversation_id))).model}
+
+    return model
 
 
 def _sessions(  # noqa: PLR0913, PLR0917 - the parts of a service

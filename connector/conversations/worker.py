@@ -345,7 +345,10 @@ class ConversationWorker:
         message, summary = run.first.message, run.summary or RunSummary("success")
         used, times = summary.usage, (run.first.written_s, self._background.now_s())
         cost = None if used.get("cost_usd") is None else float(used["cost_usd"])
-        usage = Usage(int(used.get("input_tokens") or 0), int(used.get("output_tokens") or 0), cost)
+        read, written, cached = (
+            int(used.get(name) or 0) for name in ("input_tokens", "output_tokens", "cache_read_tokens")
+        )
+        usage = Usage(read, written, cost, cached)
         ended = EndedRun(run.record.id, self._id, run.instance.name, *times, summary.status, usage)
         await records.add_run(message.team, run.first.owner, ended)
 

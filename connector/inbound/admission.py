@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from connector import texts
-from connector.commands import ThreadCommand
+from connector.commands import DEFAULT_MODEL, ThreadCommand
 from connector.events import (
     BY_WORD,
     WORKER_ID,
@@ -341,6 +341,14 @@ class Admitter:
                 notice = replace(notice, text=texts.handed_over(self._router.instance(name).persona.name))
             case ThreadCommand("instance"):
                 notice = replace(notice, text=texts.no_instance(self._router.names()))
+            case ThreadCommand("model", name):
+                models = self._router.instance(thread.agent or "").models
+                found = next((each for each in models if each.lower() == name.lower()), "")
+                if found or (name.lower() == DEFAULT_MODEL and models):
+                    facts[f"model:{found}"] = message.ts
+                    notice = replace(notice, text=texts.model_chosen(found or models[0]))
+                else:
+                    notice = replace(notice, text=texts.models(models, thread.model, name))
             case _ if message.direct:
                 notice = replace(notice, text=texts.NOT_MUTED)
             case ThreadCommand("mute"):

@@ -411,7 +411,8 @@ def _preferred(providers: list[Any], preferences: Sequence[Any]) -> list[Any]:
         name, model = (each.get(key) if isinstance(each, dict) else getattr(each, key) for key in ("provider", "model"))
         for provider in providers:
             module = provider if isinstance(provider, str) else provider["module"]
-            if module in (name, f"provider-{name}"):
+            own_name = None if isinstance(provider, str) else provider.get("instance_id")
+            if own_name == name if own_name else module in (name, f"provider-{name}"):
                 first = _with_options(provider, {_MODEL.get(module, "model"): model} if model else {})
                 return [first, *(other for other in providers if other is not provider)]
     return providers

@@ -12,12 +12,16 @@ _LISTS = ("providers", "tools", "hooks")
 
 
 class ModuleSpec(NamedTuple):
-    """One module of a plan; `point` is its mount point, or `hooks`."""
+    """One module of a plan; `point` is its mount point, or `hooks`.
+
+    `instance_id` is the name of a provider in place of its own, so that a plan can have several of one module.
+    """
 
     point: str
     module: str
     config: dict[str, Any]
     source: Any
+    instance_id: str | None = None
 
 
 class MountPlan(NamedTuple):
@@ -108,7 +112,7 @@ def _merge_modules(base: list[Any], overlay: list[Any]) -> list[Any]:
     result = [_full_entry(entry) for entry in base] if overlay else []
     matched: set[int] = set()
     for entry in map(_full_entry, overlay):
-        same = (i for i, there in enumerate(result) if i not in matched and _module_of(there) == _module_of(entry))
+        same = (i for i, there in enumerate(result) if i not in matched and _identity(there) == _identity(entry))
         place = next(same, None)
         if place is None:
             place = len(result)
@@ -123,8 +127,8 @@ def _full_entry(entry: Any) -> Any:
     return {"module": entry} if isinstance(entry, str) else entry
 
 
-def _module_of(entry: Any) -> Any:
-    return entry.get("module") if isinstance(entry, Mapping) else entry
+def _identity(entry: Any) -> tuple[Any, Any]:
+    return (entry.get("module"), entry.get("instance_id")) if isinstance(entry, Mapping) else (entry, None)
 
 
 def _spec(given: Any, point: str, where: str, inherited: dict[str, Any]) -> ModuleSpec:
@@ -134,7 +138,10 @@ def _spec(given: Any, point: str, where: str, inherited: dict[str, Any]) -> Modu
     if not isinstance(module, str) or not module.strip():
         raise ValueError(f"{where} names no module; give it a `module`, such as 'tool-todo'.")
     config = _mapping(entry.get("config") or {}, f"{where}.config")
-    return ModuleSpec(point, module, dict(config), entry.get("source"))
+    instance_id = entry.get("instance_id") if point == "providers" else None
+    if instance_id is not None and (not isinstance(instance_id, str) or not instance_id.strip()):
+        raise ValueError(f"{where}.instance_id must be a name, not {instance_id!r}.")
+    return ModuleSpec(point, module, dict(config), entry.get("source"), instance_id)
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:

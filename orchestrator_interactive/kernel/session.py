@@ -7,6 +7,7 @@ import inspect
 import time
 import uuid
 from collections import OrderedDict
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -322,7 +323,8 @@ class _Mounting:
         before, held_before = self._mounted_at(spec.point), {id(each) for _, each in self._held()}
         with convert_exits():
             mount = await self._loader.load(spec.module, spec.config, spec.source)
-            returned = await mount(self._coordinator)
+            with self._renaming(spec):
+                returned = await mount(self._coordinator)
         mounted = self._mounted_at(spec.point)
         if returned is not None and id(returned) not in mounted:
             self._keep(spec, returned, mounted_itself=mounted != before)
@@ -334,6 +336,24 @@ class _Mounting:
             self._without_module.append(spec)
         if ready := getattr(mount, "on_session_ready", None):
             self._ready_callbacks.append((spec, ready))
+
+    @contextmanager
+    def _renaming(self, spec: ModuleSpec) -> Iterator[None]:
+        """Give what is mounted in the context the name of the spec, if it has one."""
+        if spec.instance_id is None:
+            yield
+            return
+        held = self._coordinator.mount_points[spec.point]
+        others = dict(held)
+        held.clear()
+        try:
+            yield
+        finally:
+            new = list(held.values())
+            held.clear()
+            held.update(others)
+        if new:
+            held[spec.instance_id] = new[-1]
 
     def _held(self) -> Iterator[tuple[str, Any]]:
         """Iterate over the mounted modules, with their mount points."""
@@ -350,7 +370,7 @@ class _Mounting:
         """Keep the return value of `mount`: a clean-up, or the module, which is mounted unless it did so itself."""
         if spec.point in PROTOCOLS and protocol_problem(spec.point, returned) is None:
             if not mounted_itself:
-                self._coordinator.mount(spec.point, returned)
+                self._coordinator.mount(spec.point, returned, name=spec.instance_id)
         elif callable(returned):
             self._coordinator.register_cleanup(returned)
         else:

@@ -46,11 +46,13 @@ class ModuleConfig(Section):
 
     Args:
         module: name of the module, such as `tool-filesystem`.
+        name: name of a provider among several; default: that of the module without `provider-`.
         source: path of a project, a package or a `.py` file, for a module that is not installed.
         config: the module's options.
     """
 
     module: str = Field(min_length=1)
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.:-]{0,63}$")
     source: str | None = None
     config: dict[str, Any] = Field(default_factory=dict)
 
@@ -244,6 +246,11 @@ class InstanceConfig(ParticipationConfig):
                 "conversations with `store:` at the top level of the file"
             )
         return context
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of its providers, for `!model`."""
+        return tuple(each.name or each.module.removeprefix("provider-") for each in self.providers or ())
 
     def modules(self) -> tuple[ModuleConfig, ...]:
         of_agents = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -50,19 +51,20 @@ async def execute(  # noqa: PLR0913, PLR0917 - the parts of a run
     order: float | None = None,
     notices: Mapping[str, str] | None = None,
     talk: Talk = NO_TALK,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """Run a prompt in an initialized session with any orchestrator.
 
-    `order` is when the prompt was written; the run reads the `notices` (by id) and the `talk` before it.
+    `order` is when the prompt was written; the run reads the `notices` (by id) and the `talk` before it. `options` are
+    further ones for the interactive loop.
     """
     adapt(session)
     foreign: ForeignLoop | None = session.coordinator.get_capability(_CAPABILITY)
     if foreign is not None:
         async with _recorded_end(session, foreign):
             return await foreign.execute(prompt, message_id, on_progress, order, notices or {}, talk)
-    return await session.execute(
-        prompt, message_id=message_id, on_progress=on_progress, order=order, notices=notices or {}, talk=talk
-    )
+    contract = {"message_id": message_id, "on_progress": on_progress, "order": order, "notices": notices or {}}
+    return await session.execute(prompt, **contract, talk=talk, **options)
 
 
 @asynccontextmanager

@@ -258,7 +258,7 @@ def _summary(entries: Sequence[StackEntry]) -> LeftBehind:
 def _usage(rows: Sequence[Row]) -> Usage:
     total = usage_in(rows)
     cost = None if total.cost_usd is None else float(total.cost_usd)
-    return Usage(total.input_tokens, total.output_tokens, cost)
+    return Usage(total.input_tokens, total.output_tokens, cost, total.cache_read_tokens)
 
 
 @contextmanager

@@ -16,6 +16,9 @@ NOTIFY = "service.notify"
 # Returns the sub-agent (`agent`) of a worker, and further configuration (`overlay`).
 OVERLAY = "workers.overlay"
 
+# Returns the name of the model that people have chosen in the thread (`model`); blank: none.
+MODEL = "service.model"
+
 HostFunction = Callable[["Key", Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 

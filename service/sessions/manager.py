@@ -22,7 +22,7 @@ from service.config.config import AGENT_PARTS
 from service.logging import hide_known, hide_secrets
 from service.sessions.foreign_loop import execute
 from service.sessions.history import LogHistory
-from service.sessions.host import NOTIFY, OVERLAY
+from service.sessions.host import MODEL, NOTIFY, OVERLAY
 from service.sessions.logged_ids import DeliveredIds
 from service.sessions.mount_plan import keeps_log, mount_plan, new_session
 from service.sessions.people import SessionPeople
@@ -136,10 +136,12 @@ class InProcessSessionManager:
             prompt = framing.message_text(prompt, _author(author), files)
 
         async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
-            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk))
+            model = await self._chosen_model(key, session)
+            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk), model)
 
-        run = SessionRun(people)
-        return await self._run(Key(conversation_id, instance_name), fence, run, work, on_progress)
+        key = Key(conversation_id, instance_name)
+
+        return await self._run(key, fence, SessionRun(people), work, on_progress)
 
     async def resume(
         self,
@@ -163,10 +165,10 @@ class InProcessSessionManager:
             has_failed = run_end is not None and await run_end() == "error"
             if not can_resume or not await _rows(session) or has_failed:
                 raise Interrupted
-            return await session.resume(on_progress=progress)
+            return await session.resume(on_progress=progress, **await self._chosen_model(key, session))
 
-        run = SessionRun(people, is_resumed=True)
-        return await self._run(Key(conversation_id, instance_name), fence, run, work, on_progress)
+        key, run = Key(conversation_id, instance_name), SessionRun(people, is_resumed=True)
+        return await self._run(key, fence, run, work, on_progress)
 
     async def delivered(
         self, instance_name: str, conversation_id: str, ids: Collection[str], *, fence: int | None = None
@@ -368,6 +370,13 @@ class InProcessSessionManager:
         plan = child_config(plan, plan["agents"].get(worker["agent"], {}))
         own = worker["overlay"]
         return plan, child_config(plan, {"replace": [each for each in AGENT_PARTS if each in own], **own})
+
+    async def _chosen_model(self, key: Key, session: AmplifierSession) -> dict[str, str]:
+        """Return the option of the loop for the model that people have chosen in the thread, if it is mounted."""
+        if self._host is None or MODEL not in self._host.names:
+            return {}
+        chosen = (await self._host.call(key, MODEL, {}))["model"]
+        return {"provider": chosen} if chosen in session.coordinator.get("providers") else {}
 
     async def _call_host(self, name: str, key: Key, **arguments: Any) -> Mapping[str, Any]:
         assert self._host is not None  # noqa: S101 - the capability exists only then

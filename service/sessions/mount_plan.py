@@ -126,7 +126,8 @@ def keeps_log(instance: InstanceConfig) -> bool:
 
 
 def _entry(module: ModuleConfig, defaults: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"module": module.module, "source": module.source, "config": {**(defaults or {}), **module.config}}
+    named = {} if module.name is None else {"instance_id": module.name}
+    return {"module": module.module, "source": module.source, "config": {**(defaults or {}), **module.config}, **named}
 
 
 async def find_problems(plan: dict[str, Any]) -> list[str]:
