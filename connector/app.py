@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ChannelRules,
         ConversationHistory,
         Instance,
+        Memory,
         PersonalRecords,
         RateBudget,
         Recipes,
@@ -113,6 +114,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     workers: Workers | None = None,
     recipes: Recipes | None = None,
     schedules: Schedules | None = None,
+    memory: Memory | None = None,
 ) -> AsyncIterator[Connection]:
     """Answer people in the workspace while the context is open.
 
@@ -123,7 +125,8 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
     of `shutdown_grace_s`; by default all but the last two seconds. `listeners` add further Bolt listeners. `observer`
     gets reports of runs, stops and calls. `history` branches the logs of conversations for commands.
     `records` are kept of each person; without them there is no Home tab. `workers` are the workers of threads,
-    `recipes` those that people can run there, `schedules` those that they make.
+    `recipes` those that people can run there, `schedules` those that they make, `memory` what
+    is remembered for each channel.
 
     Raises:
         ConnectionRefused: at entry, if a token is wrong, Slack is unreachable, or a function of `listeners` fails;
@@ -175,6 +178,7 @@ async def connected(  # noqa: PLR0913 - the composition root of the connector
                     workers,
                     recipes,
                     schedules,
+                    memory,
                 )
                 async with WorkerPool(context, runs, shutdown_grace_s, tools_grace_s) as worker_pool:
                     intake = Intake(context, runs, worker_pool, admitter, identity.user)

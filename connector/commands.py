@@ -58,6 +58,7 @@ class Verb:
 DEFAULT_MODEL = "default"
 RECIPE_HELP = "runs a recipe with these inputs, shows or cancels those that run, or lists all."
 SCHEDULE_HELP = "lists the schedules; or sends TEXT to the agent at a time (`in 2 weeks`, `0 9 * * 1`); or removes one."
+MEMORY_HELP = "lists what is remembered for this channel; or adds, changes or forgets a fact; or posts all as a file."
 VERBS = {
     verb.name: verb
     for verb in (
@@ -76,6 +77,7 @@ VERBS = {
         Verb("fork", "", "continues the conversation in a new thread, too.", "log", True),
         Verb("export", "", "posts the conversation as a file.", "log"),
         Verb("schedule", "[WHEN TEXT | remove ID]", SCHEDULE_HELP, "log", True, True),
+        Verb("memory", "[add TEXT | edit ID TEXT | forget ID | export]", MEMORY_HELP, "log", begins=True),
         Verb("mute", "", "lets the agent answer only mentions here.", "thread"),
         Verb("unmute", "", "ends that.", "thread"),
         Verb("instance", "NAME", "lets another agent answer here.", "thread"),

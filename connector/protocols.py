@@ -857,6 +857,22 @@ class Recipes(Protocol):
         """
 
 
+class Memory(Protocol):
+    """The facts that are remembered for a channel or a direct message, and nowhere else."""
+
+    async def carry_out(self, channel: str, user: str, words: str, request: str) -> str:
+        """Carry out the words after `!memory` in a channel (`team:channel`); return the answer in Slack's markup.
+
+        A repeated `request` adds nothing again.
+
+        Raises:
+            Refused: the words do not fit; the message is a sentence for the person.
+        """
+
+    async def export(self, channel: str) -> str:
+        """Return the facts of a channel (`team:channel`) as JSON, a line each; blank: there are none."""
+
+
 class PersonalRecords(Protocol):
     """The runs, rules and visits of each person in a workspace, for their Home tab.
 

@@ -35,6 +35,7 @@ from service.schedules.stored import StoredSchedules
 from service.sessions.budgets import StoredBudgets
 from service.sessions.host import MODEL, NOTIFY, LocalHost
 from service.sessions.manager import InProcessSessionManager
+from service.sessions.memory import ChannelMemory
 from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
 from service.sessions.preflight import preflight
@@ -112,6 +113,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             records,
             workers,
             schedules,
+            memory,
         ),
         connected(
             access,
@@ -133,6 +135,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             workers=workers,
             recipes=(recipes := ThreadRecipes(config.instances, workers)),
             schedules=schedules,
+            memory=memory,
         ) as connection,
         firing_schedules(schedules, connection.unattended),
         serving_triggers(config.triggers, connection.unattended, budget),
@@ -247,6 +250,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
         StoredPersonalRecords,
         StoredWorkers,
         StoredSchedules,
+        ChannelMemory,
     ]
 ]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
@@ -271,6 +275,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
                     NOTIFY: (notes := Notes(runs.admit, names)).of_session,
                     **(workers := StoredWorkers(store, retry, runs)).functions,
                     **(schedules := StoredSchedules(store, retry)).functions,
+                    **(memory := ChannelMemory(store, retry)).functions,
                     **StoredBudgets(store, retry, runs.admit).functions,
                 }
             ),
@@ -281,7 +286,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
         observation.health.store = store
         with notes.offered():
             records = StoredPersonalRecords(store, retry, rules, record)
-            yield sessions, runs, budget, retention, records, workers, schedules
+            yield sessions, runs, budget, retention, records, workers, schedules, memory
 
 
 def _model_of(runs: StoredRuns) -> HostFunction:

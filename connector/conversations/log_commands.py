@@ -142,14 +142,18 @@ async def _present(state: ConversationState, ts: str) -> SlackMessage:
 async def _export(
     state: ConversationState, history: ConversationHistory, entry: InboxEntry, command: LogCommand
 ) -> str:
-    client, lease = state.workspace.background.client, state.lease
     try:
-        content = await history.export(command.instance, state.id)
-        in_doubt = state.cleanup.is_inherited(entry)
-        share = partial(uploads.share, client, ThreadAddress.parse(state.id), f"{entry.id}:file", content)
-        await client.retry_until_done(partial(share, in_doubt=in_doubt, confirm=lease.confirm))
+        return await _share(state, entry, await history.export(command.instance, state.id))
     except Refused as e:
         return str(e)
+
+
+async def _share(state: ConversationState, entry: InboxEntry, content: str) -> str:
+    """Post a file, once; return why that is not possible, blank: it is done."""
+    client, lease = state.workspace.background.client, state.lease
+    share = partial(uploads.share, client, ThreadAddress.parse(state.id), f"{entry.id}:file", content)
+    try:
+        await client.retry_until_done(partial(share, in_doubt=state.cleanup.is_inherited(entry), confirm=lease.confirm))
     except SlackCallFailed as e:
         return texts.no_file(e.error)
     return ""
@@ -260,6 +264,21 @@ async def _schedule(state: ConversationState, _: ConversationHistory, entry: Inb
     return answer
 
 
+async def _memory(state: ConversationState, _: ConversationHistory, entry: InboxEntry, command: LogCommand) -> str:
+    place, memory = ThreadAddress.parse(state.id), state.workspace.memory
+    if memory is None:
+        return texts.NO_MEMORY
+    channel = f"{place.team}:{place.channel}"
+    try:
+        if command.argument != "export":
+            return await memory.carry_out(channel, command.user, command.argument, entry.id)
+        if content := await memory.export(channel):
+            return await _share(state, entry, content)
+    except Refused as e:
+        return escape(str(e))
+    return texts.NO_FACTS
+
+
 # The commands that may take time: they are carried out in the background.
 _WORK = {
     "fork": _fork,
@@ -269,4 +288,5 @@ _WORK = {
     "say": _say,
     "schedule": _schedule,
     "recipe": _recipe,
+    "memory": _memory,
 }

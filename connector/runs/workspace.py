@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from connector.events import SlackMessage, StopRequest, ThreadAddress
-    from connector.protocols import ConversationHistory, PersonalRecords, Recipes, RunService, SessionManager, Workers
+    from connector.protocols import (
+        ConversationHistory,
+        Memory,
+        PersonalRecords,
+        Recipes,
+        RunService,
+        SessionManager,
+        Workers,
+    )
     from connector.records import ThreadCatchUp
     from connector.routing import Router
     from connector.runs.background_tasks import BackgroundTasks
@@ -45,3 +53,4 @@ class WorkspaceContext:
     workers: Workers | None = None
     recipes: Recipes | None = None
     schedules: Schedules | None = None
+    memory: Memory | None = None

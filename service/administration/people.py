@@ -29,6 +29,7 @@ from orchestrator_interactive.transcript.framing import read_messages, without_a
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
 from service.doctor.delivery_audit import time_of
 from service.schedules.stored import StoredSchedules
+from service.sessions.memory import ChannelMemory, channel_of
 from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
 from service.sessions.workers import forget_workers
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.records import Key, Node
     from orchestrator_interactive.interactions.states import BaseState
     from orchestrator_interactive.interactions.stores import LogStore
+    from service.sessions.memory import Fact
     from service.store.base import RunStore
 
 # States per read.
@@ -80,9 +82,8 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
                             )
     async for message in _pending_of(user, runs, read):
         yield message
-    for schedule in await _schedules_of(user, runs):
-        if not schedule.is_over:
-            yield _exported(schedule.place, schedule.instance, schedule.created_s, schedule.text, "", "scheduled")
+    async for kept in _kept_of(user, runs):
+        yield kept
 
 
 async def _pending_of(user: str, runs: RunStore, read: set[str]) -> AsyncIterator[dict[str, Any]]:
@@ -109,11 +110,7 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
         StoreError: a store cannot be used.
     """
     done, owner = Erasure(), f"erasure-{uuid4().hex}"
-    for schedule in await _schedules_of(user, runs):
-        done.messages += await StoredSchedules(runs, StoreRetryPolicy()).delete(
-            workspace_of(schedule.place), schedule.id
-        )
-    await _forget_records(user, runs)
+    done.messages += await _forget_records(user, runs)
     keys: dict[str, list[Key]] = {}
     for key in await logs.keys():
         keys.setdefault(key.conversation_id.partition("/")[0], []).append(key)
@@ -145,13 +142,36 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
     return done
 
 
-async def _forget_records(user: str, runs: RunStore) -> None:
-    """Delete the records for the Home tab of a person: their ended runs, and the rules that they made."""
-    retry = StoreRetryPolicy()
+async def _forget_records(user: str, runs: RunStore) -> int:
+    """Delete what is kept of a person outside of conversations; return the number of their texts in it."""
+    retry, count = StoreRetryPolicy(), 0
+    for schedule in await _schedules_of(user, runs):
+        count += await StoredSchedules(runs, retry).delete(workspace_of(schedule.place), schedule.id)
+    async for channel, fact in _facts_of(user, runs):
+        count += len(await ChannelMemory(runs, retry).forget(channel, fact.id))
     rules = AlwaysRules(runs, retry)
     records = StoredPersonalRecords(runs, retry, rules, lambda *_, **__: None)
     for team in dict.fromkeys(map(workspace_of, await runs.conversations())):
         await records.forget(team, user)
+    return count
+
+
+async def _kept_of(user: str, runs: RunStore) -> AsyncIterator[dict[str, Any]]:
+    """Yield the schedules and the remembered facts of a person."""
+    for schedule in await _schedules_of(user, runs):
+        if not schedule.is_over:
+            yield _exported(schedule.place, schedule.instance, schedule.created_s, schedule.text, "", "scheduled")
+    async for channel, fact in _facts_of(user, runs):
+        yield _exported(channel, "", fact.at_s, fact.text, "", "remembered")
+
+
+async def _facts_of(user: str, runs: RunStore) -> AsyncIterator[tuple[str, Fact]]:
+    """Yield the facts that a person keeps in the memory of channels."""
+    memory = ChannelMemory(runs, StoreRetryPolicy())
+    for channel in dict.fromkeys(map(channel_of, await runs.conversations())):
+        for fact in await memory.facts(channel):
+            if fact.by == user:
+                yield channel, fact
 
 
 async def _schedules_of(user: str, runs: RunStore) -> list[Schedule]:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import (
     Field,
     GetJsonSchemaHandler,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
@@ -37,6 +38,8 @@ _INSTANCE_NAME = re.compile(r"\w[\w-]*")
 AgentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
 # The lists of modules that a sub-agent may have of its own.
 AGENT_PARTS = ("providers", "tools", "hooks")
+# Options of modules that are lists of files and folders.
+_PATHS_OF = {"tool-recipes": "recipes", "tool-skills": "folders"}
 # Options of `context-stack` that the service sets.
 _SET_BY_SERVICE = frozenset({"store", "conversation_id", "agent_id"})
 
@@ -72,16 +75,17 @@ class ModuleConfig(Section):
 
     @field_validator("config")
     @classmethod
-    def _with_recipe_paths(cls, config: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Make the files and folders of `tool-recipes` absolute; like all paths, they are relative to the file."""
-        given = config.get("recipes") if info.data.get("module") == "tool-recipes" else None
+    def _with_paths(cls, config: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Make the paths of recipes and skills absolute; like all paths, they are relative to the file."""
+        option = _PATHS_OF.get(info.data.get("module", ""), "")
+        given = config.get(option)
         texts = [given] if isinstance(given, str) else given
         if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
             return config
         paths = [(info.context or {}).get("folder", Path()) / Path(each).expanduser() for each in texts]
         if missing := next((each for each in paths if not each.exists()), None):
-            raise ValueError(f"recipes: {missing.absolute()} does not exist")
-        return {**config, "recipes": [str(each.resolve()) for each in paths]}
+            raise ValueError(f"{option}: {missing.absolute()} does not exist")
+        return {**config, option: [str(each.resolve()) for each in paths]}
 
     @field_validator("config")
     @classmethod
@@ -161,9 +165,11 @@ class ChannelConfig(ParticipationConfig):
         instance: name of the agent that answers here.
         keywords: with `answer: every`, answer only top-level messages that contain one of the words.
         pattern: the same with a regular expression of Python.
+        instructions: further instructions for every agent in this channel, after its own.
     """
 
     instance: str | None = None
+    instructions: str = Field(default="", max_length=20_000)
     keywords: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     pattern: str | None = None
 
@@ -235,6 +241,8 @@ class InstanceConfig(ParticipationConfig):
     session: SessionConfig = SessionConfig()
     suggested_prompts: SuggestedPrompts = ()
     agents: dict[AgentName, AgentConfig] = Field(default_factory=dict)
+    # By channel, what the settings of the channel add to the instructions.
+    _of_channels: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @field_validator("context")
     @classmethod
@@ -246,6 +254,10 @@ class InstanceConfig(ParticipationConfig):
                 "conversations with `store:` at the top level of the file"
             )
         return context
+
+    def instructions_in(self, channel: str) -> str:
+        """Return its instructions with those of a channel."""
+        return "\n\n".join(filter(None, (self.instructions, self._of_channels.get(channel, ""))))
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -381,6 +393,13 @@ class ServiceConfig(Section):
                 raise ValueError(f"{seen[name.lower()]} and {name} differ only in case; rename one")
             seen[name.lower()] = name
         return instances
+
+    @model_validator(mode="after")
+    def _instances_know_channels(self) -> Self:
+        found = {channel: rules.instructions for channel, rules in self.channels.items() if rules.instructions}
+        for instance in self.instances.values():
+            instance._of_channels.update(found)  # noqa: SLF001 - of a class of this module
+        return self
 
 
 def _require_instances(chosen: dict[str, str | None], info: ValidationInfo) -> None:

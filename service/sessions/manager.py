@@ -343,6 +343,8 @@ class InProcessSessionManager:
             scope = f"{child_id}/" if child_id else ""
             people = SessionPeople(key, partial(self._people, key), self._rules, self._without_secrets, scope)
             people.register(session.coordinator)
+        folder = str(self._workspaces.folder(key.conversation_id))
+        session.coordinator.register_capability("session.working_dir", folder)
         for name in self._host.names if self._host is not None else ():
             call = self._note if name == NOTIFY else partial(self._call_host, name)
             session.coordinator.register_capability(name, partial(call, key))

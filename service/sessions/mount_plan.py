@@ -50,7 +50,8 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
     """
     context_options: dict[str, Any] = {}
     if instance.context.module in _WITH_INSTRUCTIONS:
-        context_options["system_prompt"] = instance.instructions
+        channel = "" if conversation is None else conversation.conversation_id.split(":")[1]
+        context_options["system_prompt"] = instance.instructions_in(channel)
     if keeps_log(instance) and conversation is not None:
         context_options |= {"conversation_id": conversation.conversation_id, "agent_id": conversation.agent_id}
 
