@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import anthropic
@@ -22,9 +20,7 @@ from orchestrator_interactive.kernel.contracts.errors import (
     ProviderUnavailableError,
     RateLimitError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from orchestrator_interactive.modules.provider_base import retry_after_s
 
 # The SDK wraps errors before the response. Errors while the stream is read are not wrapped: those of httpx2, of aiohttp
 # if the transport does not map them, JSON and UTF-8 errors for a malformed event, and RecursionError for a deep one.
@@ -99,20 +95,6 @@ def incomplete_stream(model: str) -> ProviderUnavailableError:
     return ProviderUnavailableError(
         "Anthropic's answer ended before it was complete. A retry may help.", provider="anthropic", model=model
     )
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the requested wait in seconds, from `retry-after-ms`, or `retry-after` in seconds or as a date."""
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(headers[name]) * unit_s)
-        except (KeyError, ValueError):
-            continue
-    try:
-        moment = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _is_timeout(error: Exception) -> bool:
