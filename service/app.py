@@ -326,7 +326,7 @@ def _sessions(  # noqa: PLR0913, PLR0917 - the parts of a service
         logs,
         config.idle_evict_s,
         secrets=secrets(environment, config),
-        anthropic_api_key=environment.anthropic_key,
+        provider_keys=environment.provider_keys,
         host=host,
         observe=observation.sessions,
         rules=rules,

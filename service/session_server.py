@@ -92,7 +92,7 @@ async def _sessions(
             retrying(logs, retry),
             config.idle_evict_s,
             secrets=secrets(environment, config),
-            anthropic_api_key=environment.anthropic_key,
+            provider_keys=environment.provider_keys,
             host=host,
             observe=observation.sessions,
             rules=AlwaysRules(store, retry),

@@ -92,9 +92,7 @@ async def _checked(
         click.echo(f"allow: {facts.instance} has no {_MODULE}, so no one is asked. Add it to `hooks`.")
         return "allow"
     with tempfile.TemporaryDirectory() as folder:
-        plan = mount_plan(
-            instance, environment.default_provider, Path(folder), anthropic_api_key=environment.anthropic_key
-        )
+        plan = mount_plan(instance, environment.default_provider, Path(folder), provider_keys=environment.provider_keys)
         async with new_session(plan, MemoryStore()) as session:
             tool: Tool | None = session.coordinator.get("tools", name)
             known = ", ".join(sorted(session.coordinator.get("tools")))

@@ -419,19 +419,24 @@ class Environment(Section):
     slack_config_token: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
     anthropic_api_key: SecretStr | None = None
+    openai_api_key: SecretStr | None = None
+    openai_model: str | None = None
     amplifier_slack_store: SecretStr | None = None
     amplifier_slack_observe: str | None = None
     amplifier_slack_sessions: str | None = None
 
     @property
-    def anthropic_key(self) -> str:
-        """The key as plain text; blank if not set."""
-        return self.anthropic_api_key.get_secret_value() if self.anthropic_api_key else ""
+    def provider_keys(self) -> dict[str, str]:
+        """The keys as plain text, by the module of the provider."""
+        keys = {"provider-anthropic": self.anthropic_api_key, "provider-openai": self.openai_api_key}
+        return {module: key.get_secret_value() for module, key in keys.items() if key is not None}
 
     @property
     def default_provider(self) -> str:
         """The provider of instances without `providers`."""
-        return "provider-anthropic" if self.anthropic_api_key else "provider-demo"
+        if self.anthropic_api_key:
+            return "provider-anthropic"
+        return "provider-openai" if self.openai_model else "provider-demo"
 
     def secrets(self) -> dict[str, str]:
         """Return the secrets by the names of their variables."""

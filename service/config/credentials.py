@@ -44,7 +44,8 @@ def secrets(environment: Environment, config: ServiceConfig | None = None, *more
     urls += [config.store] if config else []
     given += [secret for url in (*(u.get_secret_value() for u in urls), *more) for secret in passwords(url)]
     given += _password_in(environment.slack_api_url)
-    given += _password_in(os.environ.get("ANTHROPIC_BASE_URL", ""))
+    for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
+        given += _password_in(os.environ.get(name, ""))
     given += [each.secret.get_secret_value() for each in config.triggers.endpoints.values()] if config else []
     for instance in config.instances.values() if config else ():
         for module in instance.modules():

@@ -147,7 +147,7 @@ async def _check_agents(config: ServiceConfig, environment: Environment) -> Asyn
     with tempfile.TemporaryDirectory() as folder:
         for name, instance in config.instances.items():
             plan = mount_plan(
-                instance, environment.default_provider, Path(folder), anthropic_api_key=environment.anthropic_key
+                instance, environment.default_provider, Path(folder), provider_keys=environment.provider_keys
             )
             problems = await find_problems(plan)
             for problem in problems:
@@ -192,7 +192,10 @@ async def _of_provider(name: str, provider: Any) -> DoctorFinding:
     """List the provider's models, which is free of charge."""
     area = f"model {name}"
     if name == _DEMO:
-        return warning(area, "offline demo without a model. Set ANTHROPIC_API_KEY to use Claude.")
+        return warning(
+            area,
+            "offline demo without a model. Set ANTHROPIC_API_KEY to use Claude, or OPENAI_MODEL and its key.",
+        )
     try:
         async with asyncio.timeout(_PROVIDER_WITHIN_S):
             models = [str(model.id) for model in await provider.list_models()]

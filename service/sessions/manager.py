@@ -24,7 +24,7 @@ from service.sessions.foreign_loop import execute
 from service.sessions.history import LogHistory
 from service.sessions.host import MODEL, NOTIFY, OVERLAY
 from service.sessions.logged_ids import DeliveredIds
-from service.sessions.mount_plan import keeps_log, mount_plan, new_session
+from service.sessions.mount_plan import NO_KEYS, keeps_log, mount_plan, new_session
 from service.sessions.people import SessionPeople
 from service.sessions.run import SessionRun
 from service.sessions.session_pool import SessionPool, log_of
@@ -58,7 +58,7 @@ class InProcessSessionManager:
         store: the log store; the caller closes it.
         idle_evict_s: time that an idle session stays in memory.
         secrets: texts to hide from models and users.
-        anthropic_api_key: key for each Anthropic provider without its own.
+        provider_keys: as in `mount_plan`.
         observe: follows the model and tool calls of every session.
         host: the functions that sessions may call, such as `service.notify`; `None`: none.
         rules: the rules that people made by “Always allow”; `None`: sessions cannot ask people.
@@ -73,7 +73,7 @@ class InProcessSessionManager:
         idle_evict_s: float = _IDLE_EVICT_S,
         *,
         secrets: tuple[str, ...] = (),
-        anthropic_api_key: str = "",
+        provider_keys: Mapping[str, str] = NO_KEYS,
         host: SessionHost | None = None,
         observe: SessionObserver | None = None,
         rules: AlwaysRules | None = None,
@@ -83,7 +83,7 @@ class InProcessSessionManager:
         self._rules = rules
         self._noting: set[asyncio.Task[Mapping[str, Any]]] = set()
         self._secrets = secrets
-        self._anthropic_api_key = anthropic_api_key
+        self._provider_keys = provider_keys
         self._instances = instances
         self._default_provider = default_provider
         self._workspaces = workspaces
@@ -386,9 +386,7 @@ class InProcessSessionManager:
 
     def _plan(self, instance: InstanceConfig, folder: Path, key: Key | None = None) -> dict[str, Any]:
         limits = self._workspaces.limits
-        return mount_plan(
-            instance, self._default_provider, folder, key, limits, anthropic_api_key=self._anthropic_api_key
-        )
+        return mount_plan(instance, self._default_provider, folder, key, limits, provider_keys=self._provider_keys)
 
     def _without_secrets(self, text: str, *, known_only: bool = False) -> str:
         return (hide_known if known_only else hide_secrets)(text, self._secrets)

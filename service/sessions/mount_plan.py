@@ -6,6 +6,7 @@ import inspect
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.interactions.stores import MemoryStore
@@ -29,6 +30,7 @@ _WITH_INSTRUCTIONS = ("context-simple", _WITH_LOG)
 _OF_ANTHROPIC = "provider-anthropic"
 # A budget is for the whole work of an instance.
 _BUDGET = "hooks-budget"
+NO_KEYS: Mapping[str, str] = MappingProxyType({})
 _SINGLE = ("orchestrator", "context")
 _MULTI = ("providers", "tools")
 _CONFIGURED_POINT = "configured point"
@@ -41,12 +43,13 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
     conversation: Key | None = None,
     limits: Mapping[str, int] | None = None,
     *,
-    anthropic_api_key: str = "",
+    provider_keys: Mapping[str, str] = NO_KEYS,
 ) -> dict[str, Any]:
     """Build the mount plan of a conversation's session, whose files are in `workspace`.
 
     `conversation` is the key of its log. `limits` are the options of `tool-filesystem` that limit the workspace; they
-    do not apply to a configured `root`. `anthropic_api_key` is for each Anthropic provider without its own key.
+    do not apply to a configured `root`. `provider_keys` has keys by module,
+    for providers without their own key and address.
     """
     context_options: dict[str, Any] = {}
     if instance.context.module in _WITH_INSTRUCTIONS:
@@ -59,8 +62,9 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
         found = [_entry(each) for each in modules]
         for each in found:
             options = each["config"]
-            if each["module"] == _OF_ANTHROPIC and anthropic_api_key and not options.get("api_key"):
-                options["api_key"] = anthropic_api_key  # it was removed from the environment
+            key = provider_keys.get(each["module"], "")
+            if key and not options.get("api_key") and (each["module"] == _OF_ANTHROPIC or not options.get("base_url")):
+                options["api_key"] = key  # it was removed from the environment
             if each["module"] == "tool-filesystem" and options.keys().isdisjoint({"root", "working_dir"}):
                 each["config"] = {"root": str(workspace), **(limits or {}), **options}
         return found
@@ -150,7 +154,7 @@ async def find_problems(plan: dict[str, Any]) -> list[str]:
         await session.cleanup()
     problems += [*watched.misplaced(plan), *watched.replaced]
     if not session.coordinator.get("providers") and not problems:
-        return ["No provider could be mounted: set ANTHROPIC_API_KEY, or name another provider."]
+        return ["No provider could be mounted: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name another provider."]
     return problems
 
 

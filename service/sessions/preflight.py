@@ -48,7 +48,7 @@ async def preflight(
                 environment.default_provider,
                 Path(folder),
                 limits=workspaces.limits,
-                anthropic_api_key=environment.anthropic_key,
+                provider_keys=environment.provider_keys,
             )
             problems += [f"instances.{name}: {problem}" for problem in await find_problems(plan)]
             for agent, overlay in plan["agents"].items():

@@ -45,7 +45,7 @@ async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServe
 @pytest.fixture
 def model_env(model: AnthropicServer) -> dict[str, str]:
     """Environment variables that point a service process to `model`."""
-    return {"ANTHROPIC_API_KEY": "sk-ant-of-the-test", "ANTHROPIC_BASE_URL": model.base_url}
+    return model.env
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from itertools import count
 from typing import Any, Self
 
 from aiohttp import web
+from chat_completions import as_chunks, as_messages_body, error_body
 
 
 class Gate:
@@ -172,6 +174,7 @@ class AnthropicServer:
         self._site: web.TCPSite | None = None
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/v1/messages", self._messages)
+        app.router.add_post("/v1/chat/completions", self._chat_completions)
         app.router.add_get("/v1/models", self._list_models)
         # A test may leave while a stream is held: nothing is waited for.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
@@ -192,7 +195,9 @@ class AnthropicServer:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment variables that point a service here."""
+        """Return the environment variables that point a service here; PROVIDER=openai: to Chat Completions."""
+        if os.environ.get("PROVIDER") == "openai":
+            return {"OPENAI_API_KEY": "sk-of-the-test", "OPENAI_BASE_URL": f"{self.base_url}/v1", "OPENAI_MODEL": "m"}
         return {"ANTHROPIC_API_KEY": "sk-ant-of-the-test", "ANTHROPIC_BASE_URL": self.base_url}
 
     @property
@@ -227,15 +232,22 @@ class AnthropicServer:
         return self.requests[number - 1]
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
-        received = Received(request.path, dict(request.headers), await request.json(), _peer(request))
+        return await self._answer(request, await request.json())
+
+    async def _chat_completions(self, request: web.Request) -> web.StreamResponse:
+        """Answer in the Chat Completions API; `bodies` has the request in the form of the Messages API."""
+        return await self._answer(request, as_messages_body(await request.json()), is_chat=True)
+
+    async def _answer(self, request: web.Request, body: dict[str, Any], *, is_chat: bool = False) -> web.StreamResponse:
+        received = Received(request.path, dict(request.headers), body, _peer(request))
         async with self._arrived:
             self.requests.append(received)
             self._arrived.notify_all()
         reply = self._replies.popleft() if self._replies else self.otherwise(received.body)
         try:
             if isinstance(reply, Failure):
-                return _error_response(reply)
-            return await _stream(request, reply)
+                return _error_response(reply, is_chat=is_chat)
+            return await _stream(request, tuple(as_chunks(reply)) if is_chat else reply)
         except (asyncio.CancelledError, ConnectionResetError):
             received.left = True
             raise
@@ -269,8 +281,10 @@ def _nothing_scripted(_body: dict[str, Any]) -> Reply:
     return Failure(400, "invalid_request_error", "The test has scripted no reply for this request.")
 
 
-def _error_response(failure: Failure) -> web.Response:
+def _error_response(failure: Failure, *, is_chat: bool = False) -> web.Response:
     body = {"type": "error", "error": {"type": failure.kind, "message": failure.message}, "request_id": "req_1"}
+    if is_chat:
+        body = error_body(failure.kind, failure.message)
     return web.json_response(body, status=failure.status, headers=dict(failure.headers))
 
 

@@ -13,7 +13,7 @@ from orchestrator_interactive.kernel.contracts.errors import ProviderUnavailable
 from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, Message
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.kernel.contracts.protocols import Provider
-from orchestrator_interactive.modules import provider_anthropic, provider_demo
+from orchestrator_interactive.modules import provider_anthropic, provider_demo, provider_openai
 from orchestrator_interactive.transcript.rows import assistant_row
 
 REQUEST = ChatRequest(messages=[Message(role="user", content="hello")])
@@ -25,7 +25,7 @@ def claude(server: AnthropicServer) -> dict[str, Any]:
     return {"api_key": "test-key", "base_url": server.base_url, "max_retries": 0}
 
 
-@pytest.fixture(params=["anthropic", "demo"])
+@pytest.fixture(params=["anthropic", "openai", "demo"])
 async def provider(
     request: pytest.FixtureRequest, coordinator: ModuleCoordinator, claude: dict[str, Any], server: AnthropicServer
 ) -> AsyncIterator[Any]:
@@ -34,8 +34,11 @@ async def provider(
     if request.param == "demo":
         yield await provider_demo.mount(coordinator, {"think_s": 0, "word_s": 0})
     else:
-        cleanup = await provider_anthropic.mount(coordinator, claude)
-        yield coordinator.get("providers", "anthropic")
+        module, config = (provider_anthropic, claude)
+        if request.param == "openai":
+            module, config = provider_openai, {**claude, "base_url": f"{server.base_url}/v1", "model": "m"}
+        cleanup = await module.mount(coordinator, config)
+        yield coordinator.get("providers", request.param)
         await cleanup()
 
 
@@ -86,7 +89,7 @@ class TestMountFunction:
 
 
 class TestConfiguration:
-    @pytest.mark.parametrize("module", [provider_anthropic, provider_demo])
+    @pytest.mark.parametrize("module", [provider_anthropic, provider_demo, provider_openai])
     async def test_the_error_names_a_wrong_option(self, coordinator: ModuleCoordinator, module: Any) -> None:
         with pytest.raises(ValueError, match="'modell'"):
             await module.mount(coordinator, {"modell": "x"})

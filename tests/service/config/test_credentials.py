@@ -73,7 +73,7 @@ def test_child_processes_inherit_no_secret_of_the_service(monkeypatch, config_fi
 )
 async def test_a_provider_gets_the_key_that_was_removed_from_the_environment(model, answer, providers, key):
     environment = Environment.take_from_environ()
-    assert await answer({"providers": providers}, anthropic_api_key=environment.anthropic_key) == "fine"
+    assert await answer({"providers": providers}, provider_keys=environment.provider_keys) == "fine"
     assert any(value.endswith(key) for value in model.requests[-1].headers.values())
 
 

@@ -19,6 +19,7 @@ SHIPPED = [
     "context-stack",
     "provider-anthropic",
     "provider-demo",
+    "provider-openai",
     "provider-recipe",
     "hooks-approval",
     "hooks-budget",

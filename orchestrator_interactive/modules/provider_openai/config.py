@@ -1,0 +1,96 @@
+"""Configuration and its defaults."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import AliasChoices, ConfigDict, Field, field_validator
+
+from orchestrator_interactive.config import Options, validate
+from orchestrator_interactive.modules.provider_anthropic.models import Prices  # noqa: TC001 - pydantic reads it
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+
+
+class OpenAIConfig(Options):
+    """Configuration of one mounted provider; times in seconds, sizes in tokens.
+
+    Args:
+        base_url: address of the API, such as `http://127.0.0.1:8000/v1` of a local server, which needs no key.
+        max_tokens_field: name of the limit of an answer in requests; by default `max_completion_tokens` for OpenAI, and
+            `max_tokens` for other servers.
+        sends_reasoning: send the model's reasoning back as `reasoning_content`, as some open models require.
+        stream_usage: ask for the usage in the stream; a few servers reject that.
+        prices: of the model; without them the cost of a call is unknown.
+        raw: the events of calls have the whole request and answer.
+    """
+
+    # The inputs contain the API key: error messages must not repeat them.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    api_key: str = Field(default="", repr=False)
+    base_url: str = DEFAULT_BASE_URL
+    organization: str = ""
+    project: str = ""
+    model: str = Field(min_length=1, validation_alias=AliasChoices("model", "default_model"))
+    max_output_tokens: int = Field(8192, ge=1, validation_alias=AliasChoices("max_output_tokens", "max_tokens"))
+    max_tokens_field: str | None = None
+    context_window: int = Field(default=128_000, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    reasoning_effort: str | None = None
+    sends_reasoning: bool = False
+    stream_usage: bool = True
+    max_retries: int = Field(default=3, ge=0)
+    retry_base_delay_s: float = Field(1.0, ge=0, validation_alias=AliasChoices("retry_base_delay_s", "min_retry_delay"))
+    timeout_s: float = Field(60.0, gt=0, validation_alias=AliasChoices("timeout_s", "timeout"))
+    prices: Prices | None = None
+    priority: int = 100
+    raw: bool = False
+    extra_request_params: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Validate a module configuration; key, address and model default to OPENAI_API_KEY, …_BASE_URL and …_MODEL.
+
+        The key of the environment is only for the address of the environment or OpenAI's.
+
+        Raises:
+            ValueError: an unknown key, or an invalid value; the message names it.
+        """
+        values = {key: value for key, value in config.items() if value is not None}
+        if not values.get("base_url"):
+            values["base_url"] = os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+            values["api_key"] = values.get("api_key") or os.environ.get("OPENAI_API_KEY", "")
+        if values.keys().isdisjoint({"model", "default_model"}) and (model := os.environ.get("OPENAI_MODEL")):
+            values["model"] = model
+        return validate(cls, values, "provider-openai")
+
+    @property
+    def is_openai(self) -> bool:
+        """Whether it is OpenAI's own API."""
+        return urlsplit(self.base_url).hostname == "api.openai.com"
+
+    @property
+    def limit_field(self) -> str:
+        return self.max_tokens_field or ("max_completion_tokens" if self.is_openai else "max_tokens")
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, base_url: str) -> str:
+        found = urlsplit(base_url)
+        if found.scheme not in {"http", "https"} or not found.hostname:
+            raise ValueError("must be an address such as http://127.0.0.1:8000/v1")
+        return base_url
+
+    @field_validator("api_key")
+    @classmethod
+    def _one_printable_word(cls, api_key: str) -> str:
+        api_key = api_key.strip()
+        if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+            raise ValueError("the API key contains invalid characters; was it copied completely?")
+        return api_key
