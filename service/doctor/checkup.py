@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from orchestrator_interactive.config import validate
 from orchestrator_interactive.interactions.stores import MemoryStore
 from orchestrator_interactive.kernel.contracts import errors
+from orchestrator_interactive.modules.tool_bash import BashOptions, prove
 from orchestrator_interactive.storage.errors import StoreError
 from orchestrator_interactive.testing import MockProvider
 from service.config.config import file_of, store_of
@@ -159,6 +161,9 @@ async def _check_agents(config: ServiceConfig, environment: Environment) -> Asyn
                 yield failed(f"agent {name}", f"its orchestrator cannot answer: {problem}. Correct or replace it.")
             else:
                 yield passed(f"agent {name}", f"its {count} modules can be mounted, and its orchestrator answers.")
+            for tool in plan["tools"]:
+                if tool["module"] == "tool-bash":
+                    yield await _of_sandbox(name, tool["config"])
             if str(plan["providers"]) not in asked:  # many agents may share a model
                 asked.add(str(plan["providers"]))
                 session = new_session(plan, MemoryStore())
@@ -168,6 +173,21 @@ async def _check_agents(config: ServiceConfig, environment: Environment) -> Asyn
                         yield await _of_provider(provider, module)
                 finally:
                     await session.cleanup()
+
+
+async def _of_sandbox(instance: str, config: dict[str, Any]) -> DoctorFinding:
+    """Try to leave the sandbox of `tool-bash`."""
+    area = f"sandbox {instance}"
+    try:
+        kind, proofs = await prove(validate(BashOptions, config, "tool-bash"))
+    except ValueError as e:
+        return failed(area, str(e))
+    if escaped := [proof.claim for proof in proofs if not proof.holds]:
+        claims = "; ".join(escaped)
+        if kind == "none":
+            return warning(area, f"there is none (`sandbox: none`). This does not hold: {claims}.")
+        return failed(area, f"{kind} does not confine commands here. This does not hold: {claims}. Report it.")
+    return passed(area, f"{kind}, tried: a command {', '.join(proof.claim for proof in proofs)}.")
 
 
 async def _problem_of_a_turn(plan: dict[str, Any]) -> str:

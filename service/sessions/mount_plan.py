@@ -30,6 +30,8 @@ _WITH_INSTRUCTIONS = ("context-simple", _WITH_LOG)
 _OF_ANTHROPIC = "provider-anthropic"
 # A budget is for the whole work of an instance.
 _BUDGET = "hooks-budget"
+# The modules that work in the workspace folder, and their options that limit it.
+_IN_WORKSPACE = {"tool-filesystem": ("quota_mb", "quota_files", "reserve_mb"), "tool-bash": ("quota_mb",)}
 NO_KEYS: Mapping[str, str] = MappingProxyType({})
 _SINGLE = ("orchestrator", "context")
 _MULTI = ("providers", "tools")
@@ -47,7 +49,7 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
 ) -> dict[str, Any]:
     """Build the mount plan of a conversation's session, whose files are in `workspace`.
 
-    `conversation` is the key of its log. `limits` are the options of `tool-filesystem` that limit the workspace; they
+    `conversation` is the key of its log. `limits` are the options that limit the workspace; they
     do not apply to a configured `root`. `provider_keys` has keys by module,
     for providers without their own key and address.
     """
@@ -65,8 +67,9 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
             key = provider_keys.get(each["module"], "")
             if key and not options.get("api_key") and (each["module"] == _OF_ANTHROPIC or not options.get("base_url")):
                 options["api_key"] = key  # it was removed from the environment
-            if each["module"] == "tool-filesystem" and options.keys().isdisjoint({"root", "working_dir"}):
-                each["config"] = {"root": str(workspace), **(limits or {}), **options}
+            if each["module"] in _IN_WORKSPACE and options.keys().isdisjoint({"root", "working_dir"}):
+                own = {name: (limits or {})[name] for name in _IN_WORKSPACE[each["module"]] if name in (limits or {})}
+                each["config"] = {"root": str(workspace), **own, **options}
         return found
 
     agents = {}

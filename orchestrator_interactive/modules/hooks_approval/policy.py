@@ -161,7 +161,9 @@ def decide(
     """Return what applies to a call of a tool; `tool` is `None` if it is not mounted.
 
     A tool that takes an argument under several names, or in several forms, returns the one for rules by the optional
-    method `canonical(input)`.
+    method `canonical(input)`. One with rules of its own returns what they say by the optional method `approval(input)`:
+    an object with `level`, `reason` and `is_final` (no “Always allow” applies), or `None`. The rules of the options
+    come first.
     """
     if (canonical := getattr(tool, "canonical", None)) is not None:
         arguments = canonical(arguments)
@@ -169,6 +171,10 @@ def decide(
         if rule.matches(name, arguments, where):
             approvers = rule.approvers or _enough(options.approvers, rule.level)
             return Decision(rule.level, rule.name or f"rule {number}, for {rule.tool}", approvers, rule.is_specific)
+    if (own := getattr(tool, "approval", None)) is not None and (verdict := own(arguments)) is not None:
+        level: Level = verdict.level
+        approvers = _enough(options.approvers, level)
+        return Decision(level, f"{name}: {verdict.reason}", approvers, is_specific=verdict.is_final)
     is_destructive = getattr(tool, "destructive", None)
     if is_side_effect_free(tool) or is_destructive is False:
         why = "it has no side effects" if is_side_effect_free(tool) else "it is not destructive"

@@ -30,6 +30,7 @@ SHIPPED = [
     "hooks-redaction",
     "tool-agents",
     "tool-ask-user",
+    "tool-bash",
     "tool-delegate",
     "tool-dispatch-worker",
     "tool-filesystem",

@@ -1,0 +1,315 @@
+"""One call of `bash`: the command, its output, its limits, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+import time
+from collections import deque
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from orchestrator_interactive.config import Options, schema, validate
+from orchestrator_interactive.kernel.contracts.models import ToolResult
+from orchestrator_interactive.kernel.tool_support import current_call, report_progress, run_blocking
+from orchestrator_interactive.modules.tool_bash.confined import GRACE_S, descendants, send
+from orchestrator_interactive.modules.tool_bash.proxy import serving_proxy
+from orchestrator_interactive.modules.tool_bash.rules import Verdict, evaluate
+
+if TYPE_CHECKING:
+    from orchestrator_interactive.kernel.coordinator import ModuleCoordinator
+    from orchestrator_interactive.modules.tool_bash import BashOptions
+    from orchestrator_interactive.modules.tool_bash.sandbox import Sandbox
+
+_COMMAND_CHARS = 50_000
+_LABEL_CHARS = 60
+_KEPT_BYTES = 4_000_000  # of the output for a file
+_PIECE_BYTES = 64 * 1024
+_LINE_CHARS = 160
+_ENDED_WITHIN_S = 3.0
+_LOOK_EVERY_S = 2.0
+_LOOKED_WITHIN_S = 0.5
+_MB = 1024 * 1024
+_SIGTERM, _SIGKILL = 15, 9
+# Sequences that move a cursor or set a colour, and other control characters.
+_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class BashInput(Options):
+    command: str = Field(min_length=1, max_length=_COMMAND_CHARS, description="The command, for bash.")
+    description: str = Field("", max_length=200, description="What it does, in a few words, for people.")
+    timeout_s: float | None = Field(None, gt=0, description="Time limit in seconds.")
+
+
+class BashTool:
+    """Runs commands in a sandbox.
+
+    A result has the exit code and the output, standard error included; a command that fails is a result, too.
+    """
+
+    name = "bash"
+    side_effect_free: ClassVar[bool] = False
+    destructive: ClassVar[bool] = True
+    input_schema = schema(BashInput)
+
+    def __init__(self, coordinator: ModuleCoordinator, options: BashOptions, sandbox: Sandbox) -> None:
+        self._coordinator = coordinator
+        self._options = options
+        self._sandbox = sandbox
+        hosts = ", ".join((*options.network.allow, *options.network.credentials)) if options.network else ""
+        # The command has its own time limit.
+        self.timeout_s = options.max_timeout_s + 60
+        self.description = (
+            "Run a command in the workspace folder, with bash. It has no terminal and no input, and every process that "
+            f"it starts ends with it. {f'It can reach only {hosts}.' if hosts else 'It has no network.'}"
+            + "".join(
+                f" For {host}, write http://{host}/…; credentials are added on the way."
+                for host in (options.network.credentials if options.network else ())
+            )
+        )
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    def label(self, input: dict[str, Any]) -> str:  # noqa: A002 - the name is the contract's
+        """Return a status text for people; accepts any input."""
+        given = input if isinstance(input, dict) else {}
+        text = " ".join(str(given.get("description") or given.get("command") or "").split())
+        return f"Running: {text[:_LABEL_CHARS]}{'…' * (len(text) > _LABEL_CHARS)}" if text else "Running a command"
+
+    async def preview(self, input: dict[str, Any]) -> str:  # noqa: A002 - as of `label`
+        """Return the whole command as Markdown, for people who are to approve it."""
+        command = str(input.get("command", ""))
+        fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", command)), 3)
+        about = f"{input['description']}\n" if input.get("description") else ""
+        network = ", ".join(self._options.network.allow) if self._options.network else "none"
+        return f"{about}{fence}\n{command}\n{fence}\nsandbox: {self._sandbox.kind}, network: {network}"
+
+    def approval(self, input: dict[str, Any]) -> Verdict | None:  # noqa: A002 - as of `label`
+        """Return what the rules about commands say of a call; `None`: nothing. See `hooks_approval.policy.decide`."""
+        return evaluate(str(input.get("command", "")), self._options.rules)
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
+        try:
+            wanted = validate(BashInput, input, self.name)
+            self._refuse_unless_allowed(input)
+            return ToolResult(output=await self._run(wanted))
+        except (ValueError, OSError) as e:
+            return ToolResult(success=False, error={"message": str(e)})
+
+    def _refuse_unless_allowed(self, given: dict[str, Any]) -> None:
+        """Raise ValueError for a command that is denied, or that nobody has allowed."""
+        verdict, call = self.approval(given), current_call.get()
+        if verdict is not None and verdict.level == "deny":
+            raise ValueError(f"This command is not allowed: {verdict.reason}.")
+        is_decided = call is not None and call.decision is not None
+        if not is_decided and not self._options.without_approval and (verdict is None or verdict.level != "allow"):
+            raise ValueError(
+                "Nobody can approve commands here: `hooks-approval` is not configured for this agent. Say what you "
+                "would have run, and that `rules` or `without_approval` of tool-bash allow commands."
+            )
+
+    async def _run(self, wanted: BashInput) -> str:
+        timeout_s = min(wanted.timeout_s or self._options.timeout_s, self._options.max_timeout_s)
+        await run_blocking(self._sandbox.root, _make, self._sandbox.root)
+        await self._refuse_over_quota()
+        output, began_s, problem = _Output(self._options.max_output_chars), time.monotonic(), ""
+        async with AsyncExitStack() as stack:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bash-", ignore_cleanup_errors=True)))
+            sandbox = self._sandbox
+            if self._options.network is not None:
+                sandbox = replace(sandbox, proxy=scratch / "proxy.sock")
+                await stack.enter_async_context(serving_proxy(self._options.network, scratch / "proxy.sock"))
+            words, environment = sandbox.words(wanted.command, scratch)
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **environment},
+                cwd=sandbox.root,
+                start_new_session=True,
+            )
+            try:
+                async with asyncio.timeout(timeout_s):
+                    problem = await self._until_ended(process, output)
+            except TimeoutError:
+                problem = f"Ended after {timeout_s:g} seconds, before it had finished."
+            finally:
+                await _end(process, sandbox.kind)
+        status = problem or _status(process.returncode, time.monotonic() - began_s)
+        return "\n".join(filter(None, (status, await self._shown(output))))
+
+    async def _until_ended(self, process: asyncio.subprocess.Process, output: _Output) -> str:
+        """Read the output until the process ends; return why it has to be ended, if so."""
+        watching = asyncio.create_task(self._until_over_quota())
+        reading = asyncio.create_task(_read(process, output))
+        try:
+            await asyncio.wait([watching, reading], return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                await reading
+                return ""
+            return f"Ended: the workspace has more than {self._options.quota_mb} MB. Delete files first."
+        finally:
+            for task in (watching, reading):
+                task.cancel()
+            await asyncio.wait([watching, reading])
+
+    async def _until_over_quota(self) -> None:
+        # Nothing reports the size of a folder.
+        while self._options.quota_mb is None or not await self._is_over_quota():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _is_over_quota(self) -> bool:
+        size = await run_blocking(self._sandbox.root, _size_of, self._sandbox.root)
+        return self._options.quota_mb is not None and size > self._options.quota_mb * _MB
+
+    async def _refuse_over_quota(self) -> None:
+        if self._options.quota_mb is not None and await self._is_over_quota():
+            raise ValueError(f"The workspace has more than {self._options.quota_mb} MB. Delete files first.")
+
+    async def _shown(self, output: _Output) -> str:
+        if not output.is_cut:
+            return output.text
+        save, where = self._coordinator.get_capability("workspace.save"), ""
+        if save is not None:
+            with suppress(ValueError):
+                where = f" {await save('bash', output.whole)} has them."
+        return output.truncated(where)
+
+
+class _Output:
+    """The output of a command: its beginning, its end, and up to four megabytes of it for a file."""
+
+    def __init__(self, max_chars: int) -> None:
+        self._max_chars = max_chars
+        self._kept = bytearray()
+        self._end: deque[bytes] = deque()
+        self._end_bytes = self._total = 0
+
+    def feed(self, piece: bytes) -> None:
+        self._total += len(piece)
+        self._kept += piece[: max(0, _KEPT_BYTES - len(self._kept))]
+        self._end.append(piece)
+        self._end_bytes += len(piece)
+        while self._end_bytes - len(self._end[0]) > 4 * self._max_chars:
+            self._end_bytes -= len(self._end.popleft())
+
+    @cached_property
+    def text(self) -> str:
+        """The plain text of what is kept; read it when everything is fed."""
+        return _plain(bytes(self._kept)).strip("\n")
+
+    @property
+    def is_cut(self) -> bool:
+        return self._total > len(self._kept) or len(self.text) > self._max_chars
+
+    @property
+    def whole(self) -> str:
+        rest = self._total - len(self._kept)
+        return f"{self.text}\n[… {rest:,} more bytes were not kept.]" if rest else self.text
+
+    def truncated(self, where: str) -> str:
+        """Return the beginning and the end, and between them how much is left out."""
+        part = self._max_chars // 2
+        begin, end = self.text[:part], _plain(b"".join(self._end))[-part:]
+        left_out = max(self._total - len(begin.encode()) - len(end.encode()), 0)
+        return f"{begin}\n[… {left_out:,} bytes are left out.{where}]\n{end.strip()}"
+
+
+def _plain(content: bytes) -> str:
+    text = content.decode(errors="replace").replace("\r\n", "\n")
+    lines = (line.rpartition("\r")[2] if "\r" in line else line for line in text.split("\n"))  # as a terminal shows it
+    return _CONTROL.sub("", "\n".join(lines))
+
+
+async def _read(process: asyncio.subprocess.Process, output: _Output) -> None:
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    while piece := await process.stdout.read(_PIECE_BYTES):
+        output.feed(piece)
+        if line := next(filter(str.strip, reversed(_plain(piece[-_LINE_CHARS * 4 :]).split("\n"))), ""):
+            report_progress(line[-_LINE_CHARS:])
+    await process.wait()
+
+
+async def _end(process: asyncio.subprocess.Process, kind: str) -> None:
+    """End a process and all that it has started, also if the caller is cancelled."""
+    ending = asyncio.ensure_future(_ended(process, kind))
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await asyncio.wait([ending], timeout=_ENDED_WITHIN_S)
+        raise
+
+
+async def _ended(process: asyncio.subprocess.Process, kind: str) -> None:
+    if process.returncode is not None:
+        return
+    draining = asyncio.create_task(_discard(process))
+    try:
+        await _signalled(process, kind)
+    finally:
+        draining.cancel()
+        await asyncio.wait([draining])
+
+
+async def _discard(process: asyncio.subprocess.Process) -> None:
+    """Read what nobody reads: the end of a process is known only at the end of its output."""
+    while process.stdout is not None and await process.stdout.read(_PIECE_BYTES):
+        pass
+
+
+async def _signalled(process: asyncio.subprocess.Process, kind: str) -> None:
+    inside = await asyncio.to_thread(descendants, process.pid)
+    # `confined` passes SIGTERM on, and ends when nothing is left; bubblewrap would end at once.
+    send(inside if kind == "bubblewrap" else [process.pid], _SIGTERM)
+    grace_s = GRACE_S if kind == "bubblewrap" else _ENDED_WITHIN_S - 1
+    with suppress(TimeoutError):
+        async with asyncio.timeout(grace_s):
+            await process.wait()
+    inside += await asyncio.to_thread(descendants, process.pid)
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    send(inside if kind != "bubblewrap" else [], _SIGKILL)
+    with suppress(TimeoutError):  # the kernel ends what was in the namespace of bubblewrap
+        async with asyncio.timeout(1):
+            while any(map(_is_alive, inside)):  # noqa: ASYNC110 - nothing reports their end
+                await asyncio.sleep(0.005)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def _status(code: int | None, took_s: float) -> str:
+    if code is None or code < 0:
+        return f"It was ended by signal {-(code or 0)} after {took_s:.1f} s."
+    return f"exit code {code} ({took_s:.1f} s)"
+
+
+def _make(root: Path) -> None:
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _size_of(root: Path) -> int:
+    """Return the size of the files in a folder in bytes, of those that are found in half a second."""
+    size, deadline = 0, time.monotonic() + _LOOKED_WITHIN_S
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(Path(folder, name)).st_blocks * 512
+        if time.monotonic() > deadline:
+            break
+    return size

@@ -1,0 +1,227 @@
+"""Rules about commands: what they allow, ask for and deny, and that no spelling of a command evades them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator_interactive.modules.tool_bash.rules import CommandRule, evaluate
+
+RULES = [
+    CommandRule(command="git status", level="allow"),
+    CommandRule(command="git log *", level="allow"),
+    CommandRule(command="ls *", level="allow"),
+    CommandRule(command="cat *", level="allow"),
+    CommandRule(command="find *", level="allow"),
+    CommandRule(command="git push", level="ask"),
+    CommandRule(command="rm", level="deny"),
+]
+
+
+def level(command: str) -> str | None:
+    verdict = evaluate(command, RULES)
+    return None if verdict is None else verdict.level
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status",
+        "git log --oneline -5",
+        "ls",
+        "ls -la src",
+        'ls "a folder"',
+        "ls 'a folder'",
+        "git status && ls | cat",
+        "git status; ls",
+        "(ls)",
+        "{ ls; }",
+        "! ls",
+        "ls 2>&1",
+        "ls > /dev/null",
+        "cat < notes.md",
+        "if ls; then cat x; else git status; fi",
+        "ls # rm x",
+        "ls \\\n -l",
+        "bash -c 'ls -l'",
+        "time ls",
+        "command ls",
+        "find . -name x",
+    ],
+)
+def test_a_command_whose_parts_are_all_allowed_is_allowed(command: str) -> None:
+    assert level(command) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm x",
+        "rm",
+        "/bin/rm x",
+        "./rm x",
+        "ls; rm x",
+        "ls && rm x",
+        "ls || rm x",
+        "ls | rm x",
+        "ls & rm x",
+        "ls\nrm x",
+        "(rm x)",
+        "{ rm x; }",
+        "! rm x",
+        "ls $(rm x)",
+        "ls `rm x`",
+        'ls "$(rm x)"',
+        "ls <(rm x)",
+        "cat <<E\n$(rm x)\nE",
+        "if true; then rm x; fi",
+        "for i in a; do rm $i; done",
+        "while rm x; do ls; done",
+        "case a in a) rm x;; esac",
+        "f() { rm x; }; f",
+        "r\\m x",
+        "\\rm x",
+        "'rm' x",
+        '"rm" x',
+        "r'm' x",
+        'r""m x',
+        "r\\\nm x",
+        "bash -c 'rm x'",
+        "sh -c 'ls; rm x'",
+        "bash -c \"bash -c 'rm x'\"",
+        "eval rm x",
+        "eval 'rm x'",
+        "command rm x",
+        "builtin rm x",
+        "exec rm x",
+        "nohup rm x",
+        "time rm x",
+        "env rm x",
+        "env A=1 rm x",
+        "timeout 5 rm x",
+        "nice -n 5 rm x",
+        "sudo rm x",
+        "sudo -u a rm x",
+        "xargs rm",
+        "echo x | xargs -n1 rm",
+        "find . -exec rm {} +",
+        "A=1 rm x",
+        "rm x > /dev/null",
+        "> /dev/null rm x",
+        "coproc rm x",
+        "ls ${x:-$(rm y)}",
+        "ls $((`rm x`))",
+        "[[ -n $(rm x) ]]",
+        "export A=$(rm x)",
+        "cat <<< $(rm x)",
+        "ls & rm x &",
+        "time bash -c 'rm x'",
+        "busybox rm x",
+    ],
+)
+def test_a_denied_command_is_denied_however_it_is_written(command: str) -> None:
+    assert level(command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # What runs is known only later.
+        "$X",
+        "$(echo rm) x",
+        "`echo rm` x",
+        "${X} y",
+        "l$X",
+        "ls $X",
+        'ls "$X"',
+        "ls *",
+        "ls ?",
+        "ls [a]",
+        "ls {a,b}",
+        "{r,}m x",
+        "ls ~",
+        "$'rm' x",
+        "$'\\x72m' x",
+        "ls $'a'",
+        "X=rm; $X y",
+        "A=1 ls",
+        "PATH=. ls",
+        "LD_PRELOAD=x ls",
+        "export PATH=.; ls",
+        "ls() { cat x; }; ls",
+        "function ls { cat x; }; ls",
+        "for i in a; do ls $i; done",
+        "alias ls=cat; ls",
+        "trap ls EXIT",
+        "source x",
+        ". ./x",
+        "bash x.sh",
+        "bash",
+        "bash -xc 'ls'",
+        "sh -s < x",
+        "env -i ls",
+        "timeout -k 1 2 ls",
+        "exec -a x ls",
+        "xargs ls",
+        "find . -exec ls {} +",
+        "find . -okdir ls ;",
+        # It writes.
+        "ls > x",
+        "ls >> x",
+        "ls >| x",
+        "ls &> x",
+        "ls > $X",
+        "> x",
+        # Letters that look like others, and what is no text.
+        "l\u0455",
+        "ls\u00a0-l",
+        "ls \u202ex",
+        "ls \x1b[2K",
+        "ls \x00x",
+        "ls\r-l",
+        # It cannot be parsed.
+        "ls (",
+        "ls && ",
+        "if ls",
+        'ls "',
+        "ls 'x",
+        "cat <<E\nx",
+        # A word of a denied command.
+        "ls rm x",
+        "git log rm",
+        # Asked for by a rule.
+        "git push",
+        "git push --force",
+        "git status && git push",
+        "bash -c 'git push'",
+        "command git push",
+        "ls " + "(" * 300,
+        "bash -c " * 10 + "ls",
+    ],
+)
+def test_what_is_unclear_or_to_be_asked_is_never_allowed_nor_by_an_earlier_always(command: str) -> None:
+    verdict = evaluate(command, RULES)
+    assert verdict is not None
+    assert verdict.level in {"ask", "deny"}
+    assert verdict.is_final
+
+
+@pytest.mark.parametrize("command", ["git", "git status -s", "git diff", "/usr/bin/git status", "make", "ls; make", ""])
+def test_other_commands_are_left_to_the_policy(command: str) -> None:
+    assert level(command) is None
+
+
+def test_without_rules_nothing_is_decided() -> None:
+    assert evaluate("rm x", ()) is None
+
+
+@given(st.text(alphabet="rmls -;|&$(){}'\"\\\n<>`=x*#", max_size=40))
+def test_any_text_is_judged_and_a_command_that_bash_could_read_as_rm_is_not_allowed(text: str) -> None:
+    assert level(f"{text}\nrm x") != "allow"
+
+
+@pytest.mark.parametrize("command", ["*", "git * status", "git sta*", " "])
+def test_a_rule_that_is_no_words_is_refused(command: str) -> None:
+    with pytest.raises(ValueError, match="words of a command"):
+        CommandRule(command=command, level="allow")
