@@ -251,11 +251,20 @@ def _changed(state: BaseState, change: Callable[[str], str]) -> BaseState:
     match state:
         case FeedbackState():
             return replace(state, user="", comment="")
-        case UserMessageState() | UserResponseState():
+        case UserMessageState():
+            return replace(state, text=of(state.text), meta=_without_authors(state.meta))
+        case UserResponseState():
             return replace(state, text=of(state.text))
         case RowState(row):
-            return replace(state, row={**row, "content": of(row["content"])})
+            metadata = _without_authors(row.get("metadata"))
+            more = {} if metadata is None else {"metadata": metadata}
+            return replace(state, row={**row, "content": of(row["content"]), **more})
     return state
+
+
+def _without_authors(metadata: Any) -> Any:
+    """Return the metadata of a row without the ids of its authors: its calls have no known author any more."""
+    return {k: v for k, v in metadata.items() if k != "authors"} if isinstance(metadata, dict) else metadata
 
 
 def _is_by(entry: InboxEntry, user: str) -> bool:

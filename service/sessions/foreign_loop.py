@@ -50,10 +50,12 @@ async def execute(  # noqa: PLR0913, PLR0917 - the parts of a run
     order: float | None = None,
     notices: Mapping[str, str] | None = None,
     talk: Talk = NO_TALK,
+    author: str | None = None,
 ) -> str:
     """Run a prompt in an initialized session with any orchestrator.
 
-    `order` is when the prompt was written; the run reads the `notices` (by id) and the `talk` before it.
+    `author` is the id of its author, and `order` is when it was written; the run reads the `notices` (by id) and the
+    `talk` before it.
     """
     adapt(session)
     foreign: ForeignLoop | None = session.coordinator.get_capability(_CAPABILITY)
@@ -61,7 +63,13 @@ async def execute(  # noqa: PLR0913, PLR0917 - the parts of a run
         async with _recorded_end(session, foreign):
             return await foreign.execute(prompt, message_id, on_progress, order, notices or {}, talk)
     return await session.execute(
-        prompt, message_id=message_id, on_progress=on_progress, order=order, notices=notices or {}, talk=talk
+        prompt,
+        message_id=message_id,
+        author=author,
+        on_progress=on_progress,
+        order=order,
+        notices=notices or {},
+        talk=talk,
     )
 
 

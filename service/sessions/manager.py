@@ -136,7 +136,8 @@ class InProcessSessionManager:
             prompt = framing.message_text(prompt, _author(author), files)
 
         async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
-            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk))
+            author_id = None if author is None else author.id
+            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk), author_id)
 
         run = SessionRun(people)
         return await self._run(Key(conversation_id, instance_name), fence, run, work, on_progress)
