@@ -27,6 +27,7 @@ from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from orchestrator_interactive.storage.sqlite import BUSY_TIMEOUT_S, sqlite_path
 from orchestrator_interactive.transcript.framing import read_messages, without_author
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
+from service.connections.stored import StoredConnections
 from service.doctor.delivery_audit import time_of
 from service.schedules.stored import StoredSchedules
 from service.sessions.people import AlwaysRules
@@ -80,9 +81,20 @@ async def messages_of(user: str, logs: LogStore, runs: RunStore) -> AsyncIterato
                             )
     async for message in _pending_of(user, runs, read):
         yield message
-    for schedule in await _schedules_of(user, runs):
-        if not schedule.is_over:
-            yield _exported(schedule.place, schedule.instance, schedule.created_s, schedule.text, "", "scheduled")
+    for record in await _records_of(user, runs):
+        yield record
+
+
+async def _records_of(user: str, runs: RunStore) -> list[dict[str, Any]]:
+    """Return the connected accounts of a person, without tokens, and their schedules."""
+    found, connections = list[dict[str, Any]](), StoredConnections(runs, StoreRetryPolicy())
+    for team in dict.fromkeys(map(workspace_of, await runs.conversations())):
+        for server, at_s in (await connections.of_person(team, user)).items():
+            found.append(_exported("", "", at_s, f"An account of {server} is connected.", "", "connected"))
+    for each in await _schedules_of(user, runs):
+        if not each.is_over:
+            found.append(_exported(each.place, each.instance, each.created_s, each.text, "", "scheduled"))
+    return found
 
 
 async def _pending_of(user: str, runs: RunStore, read: set[str]) -> AsyncIterator[dict[str, Any]]:
@@ -146,12 +158,14 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
 
 
 async def _forget_records(user: str, runs: RunStore) -> None:
-    """Delete the records for the Home tab of a person: their ended runs, and the rules that they made."""
+    """Delete the accounts of a person, their ended runs, and the rules that they made."""
     retry = StoreRetryPolicy()
     rules = AlwaysRules(runs, retry)
     records = StoredPersonalRecords(runs, retry, rules, lambda *_, **__: None)
+    connections = StoredConnections(runs, retry)
     for team in dict.fromkeys(map(workspace_of, await runs.conversations())):
         await records.forget(team, user)
+        await connections.disconnect(team, user)
 
 
 async def _schedules_of(user: str, runs: RunStore) -> list[Schedule]:
@@ -263,7 +277,7 @@ def _changed(state: BaseState, change: Callable[[str], str]) -> BaseState:
 
 
 def _without_authors(metadata: Any) -> Any:
-    """Return the metadata of a row without the ids of its authors: its calls have no known author any more."""
+    """Return the metadata of a row without the ids of its authors: its calls no longer have a known author."""
     return {k: v for k, v in metadata.items() if k != "authors"} if isinstance(metadata, dict) else metadata
 
 

@@ -26,6 +26,7 @@ SHIPPED = [
     "tool-delegate",
     "tool-dispatch-worker",
     "tool-filesystem",
+    "tool-mcp",
     "tool-recipes",
     "tool-schedule",
     "tool-todo",
