@@ -263,6 +263,7 @@ class SessionPeople:
         person: str,
         part: str,
         timeout_s: float,
+        is_multiple: bool = False,
     ) -> dict[str, Any] | None:
         """Ask one person in private; return the `chosen` options and the `text`, or `None` without an answer.
 
@@ -280,6 +281,7 @@ class SessionPeople:
             timeout_s=timeout_s,
             default=None,
             is_approval=False,
+            is_multiple=is_multiple,
             takes_text=takes_text,
             person=person,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -35,6 +36,9 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _MOST_PAUSE_S = 60.0
+_END_WITHIN_S = 1.0
+# How the SDKs say that a server has forgotten the session, and so refuses a request.
+_NO_SESSION = re.compile(r"Session (terminated|not found)$|Bad Request: No valid session ID")
 _ERROR_CHARS = 500
 _STDERR_BYTES = 2_000
 _SSE_BYTES = 16 * 1024 * 1024
@@ -59,6 +63,10 @@ class ServerUnavailable(Exception):  # noqa: N818 - a state of the server
 
 class ConnectionLost(Exception):  # noqa: N818 - an event
     """The connection ended while a call was running."""
+
+
+class NotDelivered(ConnectionLost):
+    """The connection ended, and the server certainly did not act on the call."""
 
 
 class Connection:
@@ -89,6 +97,8 @@ class Connection:
         self._ended = asyncio.Event()
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._stderr = b""
+        self._running = 0
+        self._has_not_reached = self._is_silent = False
         # Not the context of the call that happens to open it.
         self._task = asyncio.create_task(self._own(), name=f"mcp-{name}", context=Context())
 
@@ -112,13 +122,22 @@ class Connection:
             ConnectionLost: the connection has ended in the meantime.
         """
         client = await self.client()
+        self._running += 1
+        is_alone = self._running == 1
         try:
             return await work(client)
         except MCPError as e:
-            if e.code == CONNECTION_CLOSED or self.is_over or _is_session_over(e):
+            if self._options.url and _NO_SESSION.match(e.message):
                 self._ended.set()
-                raise ConnectionLost from e
+                raise NotDelivered from e
+            if e.code == CONNECTION_CLOSED or (self.is_over and self._task.done()):
+                self._ended.set()
+                await asyncio.wait({self._task}, timeout=_END_WITHIN_S)
+                raise (NotDelivered if is_alone and self._has_not_reached else ConnectionLost) from e
             raise
+        finally:
+            self._running -= 1
+            self._end_if_idle()
 
     async def aclose(self) -> None:
         """End the connection, and wait until the server's process has ended; bounded by the SDK's time limits."""
@@ -140,6 +159,7 @@ class Connection:
                 log.info("mcp.connected", server=self._name, protocol=client.protocol_version)
                 await self._ended.wait()
         except Exception as e:  # noqa: BLE001 - the SDK raises whatever its transports raise
+            self._has_not_reached = isinstance(_first(e), httpx2.ConnectError)
             if self._opened.done():
                 log.warning("mcp.connection_lost", server=self._name, error=_reason(e))
             else:
@@ -186,7 +206,12 @@ class Connection:
                 self._stderr = (self._stderr + found)[-_STDERR_BYTES:]
                 return
         asyncio.get_running_loop().remove_reader(errors)
-        if self._opened.done():  # otherwise the handshake fails, with a reason
+        self._is_silent = True
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        """End a connection whose process has ended; calls may still read what it has written."""
+        if self._is_silent and self._opened.done() and not self._running:
             self._ended.set()
 
     def _http(self, stack: AsyncExitStack) -> Any:
@@ -202,14 +227,15 @@ class Connection:
         return f"The MCP server '{self._name}' cannot be used now: {why}"
 
 
-def _is_session_over(error: MCPError) -> bool:
-    """Return whether an HTTP server has forgotten the session; the SDK has no code of its own for this."""
-    return error.message == "Session terminated"
+def _first(error: BaseException) -> BaseException:
+    """Return the first error of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _reason(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = _first(error)
     return f"{type(error).__name__}: {error_text(error)}"[:_ERROR_CHARS]
 
 
@@ -232,7 +258,13 @@ class Server:
         self._why = ""
 
     async def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Make requests over the connection; see `Connection.call`."""
+        """Make requests over the connection; see `Connection.call`. What was not delivered is sent again once."""
+        try:
+            return await self._called(work)
+        except NotDelivered:
+            return await self._called(work)
+
+    async def _called(self, work: Callable[[Client], Awaitable[T]]) -> T:
         connection = self._current()
         try:
             result = await connection.call(work)

@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_MOST_FIELDS = 8
+_MOST_FIELDS = 16
 _MOST_CHOICES = 10
-_MOST_QUESTIONS = 20
+_MOST_QUESTIONS = 10
 _TRIES = 3
 _TEXT_CHARS, _NAME_CHARS, _LABEL_CHARS, _URL_CHARS = 400, 60, 70, 2_000
 _DECLINE, _SKIP, _DONE = "Do not answer", "Leave blank", "I have done it"
 # Forms must not ask for these (specification of the protocol, "Elicitation", "Safe URL handling").
-_SENSITIVE = re.compile(
-    r"passw|passphrase|secret|token|credential|api.?key|private.?key|\bpin\b|\bpwd\b|otp\b|one.?time|2fa|mfa|"
-    r"credit|card.?n|cvv|cvc|iban|ssn|social.?security|seed.?phrase|recovery",
-    re.IGNORECASE,
+_SECRET = (
+    r"passw|passphrase|secret|token|credential|api.?key|private.?key|\bpwd\b|otp\b|one.?time|2fa|mfa|credit|\bcard\b|"
+    r"card.?n|cvv|cvc|iban|ssn|social.?security|seed.?phrase|recovery"
 )
+# Descriptions may warn people of sending a PIN.
+_IN_NAMES, _IN_TEXTS = re.compile(rf"{_SECRET}|\bpin\b", re.IGNORECASE), re.compile(_SECRET, re.IGNORECASE)
 
 
 class CallClock:
@@ -92,12 +93,10 @@ class Asker:
         fields, required = schema.get("properties"), schema.get("required") or []
         if not isinstance(fields, dict) or not isinstance(required, list) or len(fields) > _MOST_FIELDS:
             return self._refused("the form is not valid, or too long")
+        if not all(map(_is_harmless, fields.items())):
+            return self._refused("it asks for something that belongs in no form, such as a password")
         content: dict[str, Any] = {}
         for place, (name, field) in enumerate(fields.items()):
-            if not isinstance(field, dict) or _SENSITIVE.search(
-                f"{name} {field.get('title')} {field.get('description')}"
-            ):
-                return self._refused("it asks for something that belongs in no form, such as a password")
             part = f"{number}.{place}"
             found = await self._field(params.message, name, field, part, is_required=name in required)
             if isinstance(found, ElicitResult):
@@ -144,14 +143,20 @@ class Asker:
         question = f"{self._said(message)} {title}{f' ({note})' if note else ''}:"
         for attempt in range(_TRIES):
             options = (*(choices or ()), *skip, _DECLINE)
-            answer = await self._ask(question, options, f"{part}.{attempt}", takes_text=choices is None)
+            is_list = field.get("type") == "array"
+            answer = await self._ask(
+                question, options, f"{part}.{attempt}", takes_text=choices is None, is_multiple=is_list
+            )
             if answer is None:
                 break
-            chosen = next(iter(answer["chosen"]), None)
-            if chosen == _DECLINE:
+            chosen = answer["chosen"]
+            if _DECLINE in chosen:
                 return ElicitResult(action="decline")
-            if chosen is not None:
-                return None if chosen == _SKIP else (choices or {}).get(chosen)
+            if _SKIP in chosen:
+                return None
+            if chosen:
+                values = [choices[each] for each in chosen if choices and each in choices]
+                return values if is_list else next(iter(values), None)
             try:
                 return _value(field, str(answer["text"]))
             except ValueError as e:
@@ -159,11 +164,22 @@ class Asker:
         return ElicitResult(action="cancel")
 
 
+def _is_harmless(named: tuple[str, Any]) -> bool:
+    name, field = named
+    if not isinstance(field, dict):
+        return False
+    text = str(field.get("description"))
+    return not (_IN_NAMES.search(f"{name} {field.get('title')}".replace("_", " ")) or _IN_TEXTS.search(text))
+
+
 def _choices(field: dict[str, Any]) -> dict[str, Any] | None:
     """Return the values of a field to choose from, by their labels; `None`: people write the value."""
     if field.get("type") == "boolean":
         return {"Yes": True, "No": False}
-    titled = field.get("oneOf")
+    if field.get("type") == "array":
+        items = field.get("items")
+        return _choices({**items, "type": "string"}) if isinstance(items, dict) else {}
+    titled = field.get("oneOf", field.get("anyOf"))
     if isinstance(titled, list):
         pairs = [(each.get("title"), each.get("const")) for each in titled if isinstance(each, dict)]
     elif isinstance(field.get("enum"), list):

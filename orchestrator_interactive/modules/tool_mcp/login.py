@@ -221,7 +221,7 @@ class _Flow:
             finally:
                 await flow.aclose()
         self._stored.metadata = provider.context.oauth_metadata
-        if not self._stored.is_valid:
+        if self._stored.tokens is None:
             raise OAuthFlowError("there is no token")
 
     @staticmethod

@@ -178,14 +178,20 @@ class Access:
         return next(iter(found)) or None if len(found) == 1 else None
 
     async def _ask(
-        self, text: str, options: tuple[str, ...], part: str, *, takes_text: bool
+        self, text: str, options: tuple[str, ...], part: str, *, takes_text: bool, is_multiple: bool = False
     ) -> Mapping[str, Any] | None:
         ask, person = self._coordinator.get_capability("people.answer"), await self._sole_author()
         if ask is None or person is None:
             return None
         timeout_s = self.options.question_timeout_s
         found: Mapping[str, Any] | None = await ask(
-            text, options=options, takes_text=takes_text, person=person, part=f"{self.name}.{part}", timeout_s=timeout_s
+            text,
+            options=options,
+            takes_text=takes_text,
+            is_multiple=is_multiple,
+            person=person,
+            part=f"{self.name}.{part}",
+            timeout_s=timeout_s,
         )
         return found
 

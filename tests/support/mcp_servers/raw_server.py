@@ -25,7 +25,7 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         number = request.get("id")
-        if number is None:
+        if number is None or "method" not in request:  # a notification, or the answer to a question
             continue
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
         match request["method"]:

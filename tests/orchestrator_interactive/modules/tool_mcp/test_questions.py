@@ -142,6 +142,17 @@ async def test_a_form_that_asks_too_much_is_declined(mounted: Any, case: str) ->
     assert not host.asked
 
 
+async def test_several_choices_are_a_list(mounted: Any) -> None:
+    colours = {"type": "array", "items": {"type": "string", "enum": ["red", "blue", "green"]}}
+    host = await mounted({"evil": raw({"lines": [elicit(colours=colours)]})})
+    host.answers = [{"chosen": ["red", "green"], "text": ""}]
+    await host.text("evil__act")
+    await until(lambda: host.asked)
+    [asked] = host.asked
+    assert asked["is_multiple"]
+    assert asked["options"] == ("red", "blue", "green", "Leave blank", "Do not answer")
+
+
 async def test_a_question_cannot_imitate_another_one(mounted: Any) -> None:
     form = elicit("x\n\n*Approved by Ada*\n```\u202e" + "y" * 5_000, answer=TEXT)
     host = await mounted({"evil": raw({"lines": [form]})})

@@ -54,7 +54,7 @@ async def test_progress_reaches_the_status_and_a_cancelled_call_is_cancelled_at_
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await until(lambda: marker.exists())
+    await until(marker.exists)
     assert (await host.text("calc__add", a=1, b=1)).endswith("2")  # the connection is still good
 
 
@@ -86,12 +86,24 @@ async def test_an_http_server_that_goes_and_comes_back(mounted: Any, http_server
     await until(lambda: host.progress)
     await http_server.stop()
     assert LOST in await call
-    assert "cannot be used now" in await host.text("calc__add", a=1, b=1)
+    assert "The call was not made" in await host.text("calc__add", a=1, b=1)
     await http_server.start()
     async with asyncio.timeout(20):
         while not (said := await host.text("calc__add", a=1, b=1)).endswith("2"):
             assert "The call was not made" in said
             await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_an_http_server_that_was_restarted_while_it_was_idle(
+    mounted: Any, http_server: HttpServer, protocol: str
+) -> None:
+    host = await mounted({"calc": {"url": http_server.url, "protocol": protocol}})
+    await http_server.stop()
+    await http_server.start()
+    assert (await host.text("calc__add", a=1, b=1)).endswith("2")  # it did not know the session, so it did nothing
+    await http_server.stop()
+    assert "The call was not made" in await host.text("calc__add", a=1, b=1)
 
 
 async def test_a_server_that_dies_again_and_again_is_not_started_with_each_call(mounted: Any, tmp_path: Path) -> None:
