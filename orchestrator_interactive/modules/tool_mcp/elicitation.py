@@ -26,12 +26,12 @@ _TRIES = 3
 _TEXT_CHARS, _NAME_CHARS, _LABEL_CHARS, _URL_CHARS = 400, 60, 70, 2_000
 _DECLINE, _SKIP, _DONE = "Do not answer", "Leave blank", "I have done it"
 # Forms must not ask for these (specification of the protocol, "Elicitation", "Safe URL handling").
-_SECRET = (
+_PRIVATE = (
     r"passw|passphrase|secret|token|credential|api.?key|private.?key|\bpwd\b|otp\b|one.?time|2fa|mfa|credit|\bcard\b|"
     r"card.?n|cvv|cvc|iban|ssn|social.?security|seed.?phrase|recovery"
 )
 # Descriptions may warn people of sending a PIN.
-_IN_NAMES, _IN_TEXTS = re.compile(rf"{_SECRET}|\bpin\b", re.IGNORECASE), re.compile(_SECRET, re.IGNORECASE)
+_IN_NAMES, _IN_TEXTS = re.compile(rf"{_PRIVATE}|\bpin\b", re.IGNORECASE), re.compile(_PRIVATE, re.IGNORECASE)
 
 
 class CallClock:

@@ -15,20 +15,22 @@ from typing import Any
 import aiohttp
 import pytest
 from mcp_oauth_server import OAuthServer
+from pydantic import ValidationError
 
-from connector.protocols import PersonAnswer
+from connector.protocols import InboxEntry, PersonAnswer
 from orchestrator_interactive.interactions.records import Key
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.tool_support import CallContext, current_call
 from orchestrator_interactive.modules import tool_mcp
 from orchestrator_interactive.modules.tool_mcp import session as mcp_session
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
+from service.administration.people import erase, messages_of
 from service.config.connections import ConnectionsConfig
 from service.connections.server import ConnectionServer
 from service.connections.stored import StoredConnections
 from service.connections.vault import Sealed, Vault
 from service.sessions.people import SessionPeople
-from service.store import open_run_store
+from service.store import open_log_store, open_run_store
 
 TEAM = "T1"
 KEY = Key(f"{TEAM}:C1:1700000000.000100", "alpha")
@@ -418,6 +420,36 @@ async def test_a_server_cannot_ask_for_tokens_of_another_resource(house):
     session = await house.session()
     assert "does not match" in await session.call("work__connect", "UADA")
     assert session.people.requests == []
+
+
+async def test_an_export_lists_the_accounts_without_tokens_and_an_erasure_deletes_them(house, tmp_path):
+    await connected(house)
+    await house.store.admit(KEY.conversation_id, InboxEntry("T1:C1:1", "message", {}), "alpha")
+    async with aclosing(await open_log_store(f"sqlite:{tmp_path}/logs.db")) as logs:
+        [exported] = [each async for each in messages_of("UADA", logs, house.store)]
+        assert (exported["state"], exported["text"]) == ("connected", "An account of work is connected.")
+        assert not any(token in json.dumps(exported) for token in house.server.tokens)
+        await erase("UADA", logs, house.store)
+        assert await house.connections.of_person(TEAM, "UADA") == {}
+        assert [each async for each in messages_of("UADA", logs, house.store)] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"listen": "127.0.0.1:1"}, "needed together"),
+        ({"keys": {"k": "c2hvcnQ="}}, "32 bytes"),
+        ({"keys": {"k": "%%%"}}, "32 bytes"),
+        ({"keys": {"k.1": "x"}}, "pattern"),
+        ({"public_url": "http://agents.test"}, "https"),
+        ({"public_url": "https://agents.test/?a"}, "https"),
+        ({"public_url": "javascript:x"}, "https"),
+        ({"listen": "nowhere"}, "listen"),
+    ],
+)
+def test_a_wrong_section_is_refused(given, problem):
+    with pytest.raises(ValidationError, match=problem):
+        ConnectionsConfig.model_validate(given)
 
 
 async def test_static_credentials_belong_to_their_person(house):
