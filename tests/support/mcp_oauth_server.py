@@ -15,6 +15,7 @@ TOOLS = [{"name": "whoami", "description": "Says who asks.", "inputSchema": {"ty
 
 class OAuthServer:
     """`account`: who logs in next; blank: they refuse. `tokens`: the account of each valid token. `calls`: who called.
+    `tools`: what it offers.
 
     Args:
         lifetime_s: of access tokens.
@@ -25,6 +26,7 @@ class OAuthServer:
         self.account = "ada@example.test"
         self.tokens: dict[str, str] = {}
         self.calls: list[str] = []
+        self.tools = TOOLS
         self.logins = self.renewals = 0
         self.resource = ""
         self._refresh: dict[str, str] = {}
@@ -113,7 +115,7 @@ class OAuthServer:
                 info = {"name": "accounts", "version": "1"}
                 answer["result"] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
             case "tools/list":
-                answer["result"] = {"tools": TOOLS}
+                answer["result"] = {"tools": self.tools}
             case "tools/call":
                 self.calls.append(account)
                 answer["result"] = {"content": [{"type": "text", "text": f"You are {account}"}]}

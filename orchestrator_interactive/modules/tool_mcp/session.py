@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -64,6 +65,8 @@ class _Session:
                 await self._coordinator.mount("tools", tool, name=tool.name)
             return 0
         self._offers[access.name] = access, listing
+        if access.server_options.is_per_person:
+            access.on_listed = partial(_keep, access)
         taken = self._coordinator.get("tools")
         found = offered_tools(access.name, access.server_options, listing, access.options.max_tools, taken)
         for each in found:
@@ -71,8 +74,7 @@ class _Session:
         return len(found)
 
     async def _on_listed(self, access: Access, listing: Listing) -> int:
-        _known_listings[access.server_options.model_dump_json()] = listing
-        await access.store_listing(listing)
+        await _keep(access, listing)
         connect = f"{access.name}__connect"
         if connect in self._coordinator.get("tools"):
             await self._coordinator.unmount("tools", connect)
@@ -91,6 +93,14 @@ class _Session:
         ):
             if having:
                 await self._coordinator.mount("tools", kind(having), name=kind.name)
+
+
+async def _keep(access: Access, listing: Listing) -> None:
+    """Keep what a server with accounts offers."""
+    key = access.server_options.model_dump_json()
+    if _known_listings.get(key) != listing:
+        _known_listings[key] = listing
+        await access.store_listing(listing)
 
 
 async def _listing_of(access: Access) -> Listing | None:

@@ -65,6 +65,8 @@ class Access:
         self.name = name
         self.server_options: ServerOptions = options.servers[name]
         self.options = options
+        # Called with what a server offers to the person of this session's first call, for later sessions.
+        self.on_listed: Callable[[Listing], Awaitable[None]] | None = None
         self._coordinator = coordinator
         self._servers = servers
 
@@ -136,6 +138,9 @@ class Access:
         return await self._asked(server, work, clock)
 
     async def _asked(self, server: Server, work: Callable[[Client], Awaitable[T]], clock: CallClock) -> T:
+        on_listed, self.on_listed = self.on_listed, None
+        if on_listed is not None:
+            await on_listed(await server.call(listing_of))
         with server.elicitations.running(Asker(self.name, self._ask, clock)):
             return await server.call(work)
 

@@ -200,6 +200,16 @@ async def test_a_call_waits_for_the_login_of_its_person_and_goes_on(house):
     assert house.server.logins == 1
 
 
+async def test_tools_that_a_server_adds_are_there_in_the_session_after_the_next_call(house):
+    session = await connected(house)
+    house.server.tools = [*house.server.tools, {**house.server.tools[0], "name": "new"}]
+    second = await house.session()
+    assert second.tools == ["work__whoami"]
+    await second.call("work__whoami", "UADA")
+    assert (await house.session()).tools == ["work__new", "work__whoami"]
+    assert session.tools == ["work__whoami"]
+
+
 async def test_each_person_s_calls_use_their_own_account_and_no_one_else_s(house):
     session = await connected(house)
     house.server.account = "bob@example.test"
