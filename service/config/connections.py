@@ -22,7 +22,7 @@ class ConnectionsConfig(Section):
         listen: address of the requests of their browsers. Default: no server, and no one can connect an account.
         public_url: URL under which their browsers reach this address, such as https://agents.example.com.
         keys: 32 random bytes each, in base64, by names of letters and digits. The first one encrypts; the others
-            decrypt what they have encrypted before.
+            decrypt older values.
     """
 
     listen: str | None = None

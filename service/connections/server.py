@@ -82,7 +82,7 @@ class ConnectionServer(BoundedServer):
             f"<p>The agent in Slack asks to use the account of <b>{html.escape(name)}</b> ({html.escape(login.person)})"
             f" at <b>{html.escape(login.server)}</b>, on their behalf only.</p>"
             f"<p><b>Are you {html.escape(name)}?</b> If not, close this page: the agent would use your account for "
-            f"them.</p><p><a href='{html.escape(login.url)}'>I am {html.escape(name)}: go on to "
+            f"them.</p><p><a href='{html.escape(login.url)}'>I am {html.escape(name)}: continue to "
             f"{html.escape(host)}</a></p>"
         )
         response = _page(200, text, is_html=True)
@@ -107,8 +107,8 @@ class ConnectionServer(BoundedServer):
             return _page(410, _OVER)
         log.info("connection.returned", server=login.server, person=login.person, success="code" in result)
         if "code" not in result:
-            return _page(200, f"{login.server} did not give access. The agent says so in Slack.")
-        return _page(200, f"Thank you. Go back to Slack: the agent goes on with {login.server}.")
+            return _page(200, f"{login.server} did not give access. The agent reports it in Slack.")
+        return _page(200, f"Thank you. Go back to Slack: the agent continues with {login.server}.")
 
     async def _answered(self, work: Callable[[], Awaitable[web.Response]]) -> web.Response:
         try:

@@ -32,7 +32,7 @@ CALLBACK = "/oauth/mcp/callback"
 
 
 class Login(NamedTuple):
-    """A login in progress: of whom, to which server, and where the browser goes."""
+    """A login in progress: its person, its server, and the address for the browser."""
 
     team: str
     id: str
@@ -82,7 +82,7 @@ class StoredConnections:
         return {str(each["server"]): float(each["at_s"]) for each in found.values()}
 
     async def disconnect(self, team: str, person: str, server: str = "") -> int:
-        """Delete the accounts of a person at a server, or all of them; return how many there were."""
+        """Delete the accounts of a person at a server, or everywhere; return their number."""
         count = 0
         for name, each in (await self._documents(_accounts(team, person))).items():
             if server in ("", each["server"]):
@@ -130,7 +130,7 @@ class StoredConnections:
         for name, each in (await self._documents(collection)).items():
             if each["until_s"] < now_s:
                 await self._delete(collection, name)
-            elif name == own:  # its person may have the link already: it leads to the login at hand
+            elif name == own:  # its person may have the link already: it leads to the new login
                 with suppress(Sealed):
                     link = self._vault.open(each["link"], f"{collection}/{own}")
         login = {

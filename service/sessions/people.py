@@ -33,7 +33,7 @@ _QUESTION = "question"
 _NAME_CHARS = 12
 _PERSON = re.compile(r"[UW][A-Z0-9]+")
 _CONNECTED, _NOT_CONNECTED = "I have connected it", "Do not connect it"
-# Time for the login to arrive after a person says so.
+# Time for the login to arrive after a person reports it.
 _COMPLETED_WITHIN_S = 10.0
 
 log = structlog.get_logger(__name__)

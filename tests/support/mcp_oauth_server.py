@@ -10,12 +10,12 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-TOOLS = [{"name": "whoami", "description": "Says who asks.", "inputSchema": {"type": "object", "properties": {}}}]
+TOOLS = [{"name": "whoami", "description": "Names the account.", "inputSchema": {"type": "object", "properties": {}}}]
 
 
 class OAuthServer:
     """`account`: who logs in next; blank: they refuse. `tokens`: the account of each valid token. `calls`: who called.
-    `tools`: what it offers.
+    `tools`: its tools.
 
     Args:
         lifetime_s: of access tokens.

@@ -115,7 +115,7 @@ class Connection:
         return await asyncio.shield(self._opened)
 
     async def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Make requests; whatever the server answers is raised as `MCPError`.
+        """Make requests. An error that the server answers is raised as `MCPError`.
 
         Raises:
             ServerUnavailable: as in `client`.
@@ -158,13 +158,13 @@ class Connection:
                 self._opened.set_result(await stack.enter_async_context(client))
                 log.info("mcp.connected", server=self._name, protocol=client.protocol_version)
                 await self._ended.wait()
-        except Exception as e:  # noqa: BLE001 - the SDK raises whatever its transports raise
+        except Exception as e:  # noqa: BLE001 - the SDK raises the errors of its transports
             self._has_not_reached = isinstance(_first(e), httpx2.ConnectError)
             if self._opened.done():
                 log.warning("mcp.connection_lost", server=self._name, error=_reason(e))
             else:
                 self._opened.set_exception(ServerUnavailable(self._sentence(e)))
-                self._opened.exception()  # it may be that no one waits any more
+                self._opened.exception()  # it may be that no call waits for it
         finally:
             self._ended.set()
             if not self._opened.done():
@@ -210,7 +210,7 @@ class Connection:
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """End a connection whose process has ended; calls may still read what it has written."""
+        """End a connection whose process has ended; calls may still read its last answers."""
         if self._is_silent and self._opened.done() and not self._running:
             self._ended.set()
 
@@ -258,7 +258,7 @@ class Server:
         self._why = ""
 
     async def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Make requests over the connection; see `Connection.call`. What was not delivered is sent again once."""
+        """Make requests over the connection; see `Connection.call`. An undelivered request is sent again once."""
         try:
             return await self._called(work)
         except NotDelivered:

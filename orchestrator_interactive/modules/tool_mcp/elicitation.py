@@ -35,7 +35,7 @@ _IN_NAMES, _IN_TEXTS = re.compile(rf"{_PRIVATE}|\bpin\b", re.IGNORECASE), re.com
 
 
 class CallClock:
-    """The time limit of a call, which stands still while people are asked. It is used within the call's task."""
+    """The time limit of a call, which is suspended while people are asked. It is used within the call's task."""
 
     def __init__(self, limit_s: float) -> None:
         self.timeout = asyncio.timeout(limit_s)
@@ -69,7 +69,7 @@ class Asker:
         self._asked = 0
 
     async def answer(self, params: Any) -> ElicitResult:
-        """Ask what the server wants to know; the call is not cut off in the meantime."""
+        """Ask the question of the server; the time limit of the call is suspended."""
         self._asked += 1
         if self._asked > _MOST_QUESTIONS:
             return ElicitResult(action="cancel")
@@ -242,7 +242,7 @@ class Elicitations:
             asker.close()
 
     async def answer(self, context: Any, params: Any) -> ElicitResult:  # noqa: ARG002 - the SDK's signature
-        """Answer a question. Nobody is asked if it is not certain which call it belongs to."""
+        """Answer a question. It is cancelled if it is not certain which call it belongs to."""
         asker = _current.get()
         if asker is None and len(self._running) == 1:
             [asker] = self._running

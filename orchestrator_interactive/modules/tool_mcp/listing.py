@@ -1,4 +1,4 @@
-"""What a server offers, checked: names, descriptions and schemas are untrusted, and go into every request."""
+"""Read and check the tools and prompts of a server. They are untrusted, and go into every request."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class OfferedTool:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a server offers; the digest is that of all its tools as it sent them."""
+    """The tools and prompts of a server; the digest is that of all its tools as it sent them."""
 
     tools: tuple[Tool, ...]
     prompts: tuple[Prompt, ...]
@@ -90,7 +90,7 @@ class Listing:
 
 
 async def listing_of(client: Client) -> Listing:
-    """Ask a server what it offers."""
+    """Ask a server for its tools and prompts."""
     can = client.server_capabilities
     tools, prompts = list[Tool](), list[Prompt]()
     cursor: str | None = None
@@ -163,7 +163,7 @@ _known_digests: dict[tuple[str, str], str] = {}
 def offered_tools(
     server: str, options: ServerOptions, listing: Listing, most: int, taken: Collection[str]
 ) -> list[OfferedTool]:
-    """Return the usable tools of a server; `taken` are the names of other tools. Log what is left out, and changes."""
+    """Return the usable tools of a server; `taken` are the names of other tools. Log omitted tools, and changes."""
     digest, key = listing.digest, (server, options.model_dump_json())
     if (before := _known_digests.get(key, digest)) != digest:
         log.warning("mcp.tools_changed", server=server, digest=digest, before=before)

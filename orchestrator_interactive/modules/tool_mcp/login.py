@@ -44,7 +44,7 @@ class LoginRefused(Exception):  # noqa: N818 - an answer
 
 @dataclass(slots=True)
 class _Stored:
-    """What is stored of an account; implements the SDK's `TokenStorage`."""
+    """The stored data of an account; implements the SDK's `TokenStorage`."""
 
     tokens: OAuthToken | None = None
     client: OAuthClientInformationFull | None = None
@@ -226,7 +226,7 @@ class _Flow:
 
     @staticmethod
     async def _challenge_of(http: httpx2.AsyncClient, url: str) -> str:
-        """Return what the server says of its logins, in answer to a request without a token."""
+        """Return the header of the server's answer to a request without a token; blank: it has none."""
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         accept = {"Accept": "application/json, text/event-stream"}
         async with http.stream("POST", url, json=ping, headers=accept) as response:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _PROBLEM_CHARS = 500
-# What servers with accounts offer, as far as this process knows it, by their options.
+# The latest listings of servers with accounts, by the options of the server.
 _known_listings: dict[str, Listing] = {}
 
 
@@ -51,7 +51,7 @@ async def mount_servers(coordinator: ModuleCoordinator, options: McpOptions) -> 
 
 
 class _Session:
-    """The servers of one session and what they offer."""
+    """The servers of one session and their listings."""
 
     def __init__(self, coordinator: ModuleCoordinator) -> None:
         self._coordinator = coordinator
@@ -96,7 +96,7 @@ class _Session:
 
 
 async def _keep(access: Access, listing: Listing) -> None:
-    """Keep what a server with accounts offers."""
+    """Keep the listing of a server with accounts."""
     key = access.server_options.model_dump_json()
     if _known_listings.get(key) != listing:
         _known_listings[key] = listing
@@ -104,7 +104,7 @@ async def _keep(access: Access, listing: Listing) -> None:
 
 
 async def _listing_of(access: Access) -> Listing | None:
-    """Return what a server offers; `None`, with a warning: it is not known now."""
+    """Return the listing of a server; `None`, with a warning: it is not known now."""
     problem = "It sent an answer that is not valid."
     with ErrorBoundary(log, "mcp.listing_failed", server=access.name):
         try:

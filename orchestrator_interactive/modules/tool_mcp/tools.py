@@ -65,13 +65,13 @@ class Access:
         self.name = name
         self.server_options: ServerOptions = options.servers[name]
         self.options = options
-        # Called with what a server offers to the person of this session's first call, for later sessions.
+        # Called with the listing that the person of this session's first call gets, for later sessions.
         self.on_listed: Callable[[Listing], Awaitable[None]] | None = None
         self._coordinator = coordinator
         self._servers = servers
 
     async def listing(self) -> Listing:
-        """Return what the server offers without credentials of a person.
+        """Return the listing of the server, requested without credentials of a person.
 
         Raises:
             ServerUnavailable, ConnectionLost, MCPError: it cannot be asked.
@@ -79,13 +79,13 @@ class Access:
         return await self._server("").call(listing_of)
 
     async def stored_listing(self) -> Listing | None:
-        """Return what the server has offered to a person with an account; no one's account is used for this."""
+        """Return the stored listing of a server with accounts. This uses no account."""
         load = self._coordinator.get_capability("credentials.load")
         found = (await load(server=self._account_name, person=""))["data"] if load is not None else None
         return None if not found else Listing.of(found)
 
     async def store_listing(self, listing: Listing) -> None:
-        """Store what the server offers, for later sessions."""
+        """Store the listing of the server, for later sessions."""
         if (save := self._coordinator.get_capability("credentials.save")) is not None:
             await save(server=self._account_name, person="", data=listing.to_dict())
 
@@ -162,7 +162,7 @@ class Access:
                 f"Not started: there are no credentials of {person} for '{self.name}'. An operator adds them."
             )
         session = self._coordinator.session_id if options.share == "session" else ""
-        # The options decide what is the same server: another name or URL is another one.
+        # Servers with the same name and options are the same server.
         key = json.dumps([self.name, options.model_dump(mode="json"), person, session], sort_keys=True)
         return self._servers.use(key, partial(self._new_server, person))
 
@@ -205,7 +205,7 @@ class _McpTool:
     name: str
     description: str
     side_effect_free: bool = False
-    # The server's own time limit applies, which stands still while people are asked.
+    # The server's own time limit applies, which is suspended while people are asked.
     timeout_s: ClassVar[float] = NO_LIMIT_S
 
     @property
@@ -274,8 +274,8 @@ class ConnectTool(_McpTool):
     def __init__(self, access: Access, on_listed: Callable[[Access, Listing], Awaitable[int]]) -> None:
         self.name = f"{access.name}__connect"
         self.description = (
-            f"Connect the account of the person who asks to the MCP server '{access.name}'. Its tools are known after "
-            "that, and can be used from the next message on."
+            f"Connect the account of the person with this request to the MCP server '{access.name}'. Its tools are known "
+            "after that, and can be used from the next message on."
         )
         self._access = access
         self._on_listed = on_listed
@@ -321,7 +321,7 @@ class SharedTool(_McpTool):
         self.description = f"{self.about} Servers: {', '.join(accesses)}."
         is_trusted = all(each.server_options.trust_annotations for each in accesses.values())
         self.side_effect_free = is_trusted
-        # The server decides what it does to read; the arguments tell it something.
+        # Reading may have effects at the server, and the arguments are sent to it.
         self.destructive: bool | None = False if is_trusted else None
 
     @property

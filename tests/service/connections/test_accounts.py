@@ -141,7 +141,7 @@ async def page_of(browser: aiohttp.ClientSession, link: str) -> tuple[int, str]:
 
 
 async def log_in(link: str, browser: aiohttp.ClientSession | None = None) -> str:
-    """Do what a person does: open the link, go on to the server, and come back."""
+    """Open the link, continue to the server, and come back, like a person."""
     async with browser or aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as own:
         status, page = await page_of(own, link)
         assert status == 200, page
@@ -183,7 +183,7 @@ async def connected(house: House, person: str = "UADA", account: str = "ada@exam
     return session
 
 
-async def test_a_call_waits_for_the_login_of_its_person_and_goes_on(house):
+async def test_a_call_waits_for_the_login_of_its_person_and_continues(house):
     session = await house.session()
     assert session.tools == ["work__connect"]
     call = await session.waiting("work__connect", "UADA")
