@@ -274,8 +274,8 @@ class ConnectTool(_McpTool):
     def __init__(self, access: Access, on_listed: Callable[[Access, Listing], Awaitable[int]]) -> None:
         self.name = f"{access.name}__connect"
         self.description = (
-            f"Connect the account of the person with this request to the MCP server '{access.name}'. Its tools are known "
-            "after that, and can be used from the next message on."
+            f"Connect the account of the person with this request to the MCP server '{access.name}'. Its tools are "
+            "known after that, and can be used from the next message on."
         )
         self._access = access
         self._on_listed = on_listed

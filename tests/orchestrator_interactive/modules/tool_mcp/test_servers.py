@@ -181,6 +181,17 @@ def test_no_process_survives_a_service_that_is_killed(tmp_path: Path) -> None:
     asyncio.run(gone(pid))
 
 
+def test_without_the_library_the_error_names_the_remedy() -> None:
+    program = (
+        "import asyncio, sys\n"
+        "sys.modules['mcp'] = None\n"
+        "from orchestrator_interactive.modules import tool_mcp\n"
+        "asyncio.run(tool_mcp.mount(None, {'servers': {'a': {'command': 'b'}}}))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    assert "tool-mcp: mcp is not installed. Install it with `pip install 'amplifier-slack[mcp]'`." in ended.stderr
+
+
 async def test_resources_and_prompts_have_a_tool_each(mounted: Any, config: dict[str, Any]) -> None:
     host = await mounted({"calc": config, "plain": raw({})})
     assert "memo://today" in await host.text("mcp_list_resources", server="calc")
