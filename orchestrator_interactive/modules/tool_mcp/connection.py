@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 _MOST_PAUSE_S = 60.0
 _END_WITHIN_S = 1.0
+# The SDK ends a server that ignores the end of its input after 2 s, and kills it after 2 s more.
+_CLOSE_WITHIN_S = 6.0
 # How the SDKs say that a server has forgotten the session, and so refuses a request.
 _NO_SESSION = re.compile(r"Session (terminated|not found)$|Bad Request: No valid session ID")
 _ERROR_CHARS = 500
@@ -140,9 +142,9 @@ class Connection:
             self._end_if_idle()
 
     async def aclose(self) -> None:
-        """End the connection, and wait until the server's process has ended; bounded by the SDK's time limits."""
+        """End the connection, and wait until the server's process has ended, if that is soon."""
         self._ended.set()
-        await asyncio.wait({self._task})
+        await asyncio.wait({self._task}, timeout=_CLOSE_WITHIN_S)
 
     async def _own(self) -> None:
         try:
