@@ -26,6 +26,9 @@ from service.config.config_errors import ConfigError
 from service.config.credentials import secrets, slack_access
 from service.config.sessions import require_grpc
 from service.config.slack import command_of, pairs_of
+from service.connections.server import serving_connections
+from service.connections.stored import StoredConnections
+from service.connections.vault import Vault
 from service.logging import configure_logging
 from service.notes import Notes
 from service.observe import observing
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from orchestrator_interactive.interactions.stores import LogStore
     from service.administration.reload import ConfigChange, ConfigFile
     from service.config.config import Environment, ServiceConfig
+    from service.config.connections import ConnectionsConfig
     from service.observe import Observation
     from service.sessions.host import HostFunction
     from service.sessions.remote.client import GrpcSessionManager
@@ -114,6 +118,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             workers,
             schedules,
             memory,
+            connections,
         ),
         connected(
             access,
@@ -139,6 +144,7 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
         ) as connection,
         firing_schedules(schedules, connection.unattended),
         serving_triggers(config.triggers, connection.unattended, budget),
+        serving_connections(config.connections, connections, connection.unattended.team, connection.unattended.name_of),
     ):
         live = _LiveParts(environment, sessions, names, retention, connection, recipes, hidden)
         observation.health.connection = connection
@@ -251,6 +257,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
         StoredWorkers,
         StoredSchedules,
         ChannelMemory,
+        StoredConnections,
     ]
 ]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
@@ -277,6 +284,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
                     **(schedules := StoredSchedules(store, retry)).functions,
                     **(memory := ChannelMemory(store, retry)).functions,
                     **StoredBudgets(store, retry, runs.admit).functions,
+                    **(connections := StoredConnections(store, retry, *_vault(config.connections))).functions,
                 }
             ),
             observation,
@@ -286,7 +294,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
         observation.health.store = store
         with notes.offered():
             records = StoredPersonalRecords(store, retry, rules, record)
-            yield sessions, runs, budget, retention, records, workers, schedules, memory
+            yield sessions, runs, budget, retention, records, workers, schedules, memory, connections
 
 
 def _model_of(runs: StoredRuns) -> HostFunction:
@@ -296,6 +304,22 @@ def _model_of(runs: StoredRuns) -> HostFunction:
         return {"model": (await runs.thread_of(thread_of(key.conversation_id))).model}
 
     return model
+
+
+def _vault(config: ConnectionsConfig) -> tuple[Vault | None, str]:
+    """Return the encryption of accounts, and the public URL, or `None` and blank without keys.
+
+    Raises:
+        ConfigError: the library is not installed.
+    """
+    if not config.keys:
+        return None, ""
+    try:
+        return Vault({name: key.get_secret_value() for name, key in config.keys.items()}), config.public_url
+    except ImportError as e:
+        raise ConfigError(
+            "connections: cryptography is not installed. Install it with `pip install 'amplifier-slack[mcp]'`."
+        ) from e
 
 
 def _sessions(  # noqa: PLR0913, PLR0917 - the parts of a service

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.plan import merge_configs
-from orchestrator_interactive.kernel.tool_support import current_call
+from orchestrator_interactive.kernel.tool_support import CALLERS, current_call
 from orchestrator_interactive.loop.injection_queue import InjectionError, RunFinished
 from orchestrator_interactive.loop.tasks import CancellableTask
 from orchestrator_interactive.transcript.rows import delivered_ids_in
@@ -263,6 +263,8 @@ class ChildSessions:
         )
         for name in _SHARED:
             session.coordinator.register_capability(name, parent.get_capability(name))
+        if (call := current_call.get()) is not None:
+            session.coordinator.register_capability(CALLERS, call.authors)
         if (sources := parent.get("module-source-resolver")) is not None:
             session.coordinator.mount("module-source-resolver", sources)
         child = _Child(agent, session, ChildSessions(session, self._base, self._prepare, self._level + 1))

@@ -218,6 +218,10 @@ class ApprovalDetails:
     always: tuple[str, ...] = ()
 
 
+# The capability of a sub-agent's session that is `CallContext.authors` of the call for which it works.
+CALLERS = "session.callers"
+
+
 @dataclass(slots=True, eq=False)
 class CallContext:
     """The tool call on whose behalf the current task runs; see `current_call`.
@@ -229,12 +233,15 @@ class CallContext:
         approval: the text of a hook that asks people to approve the call.
         decision: how the call was allowed or denied, in JSON types; the log keeps it with the result.
         usage: tokens and cost of the sub-agent that has worked for the call, as in the event `complete`.
+        authors: reads from the log which people (ids) wrote the messages that led to the call; a blank id stands for
+            messages of unknown authors. On the authority of several people, no call may use what belongs to one.
     """
 
     id: str
     name: str
     arguments: dict[str, Any]
     on_awaiting: Callable[[], object]
+    authors: Callable[[], Awaitable[frozenset[str]]] | None = None
     has_begun: bool = False
     approval: ApprovalDetails | None = None
     decision: dict[str, Any] | None = None

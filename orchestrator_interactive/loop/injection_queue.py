@@ -8,7 +8,15 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from orchestrator_interactive.transcript.framing import NOTICE_PREFIX, PREFIX, Author, listed, message_text, talk_text
+from orchestrator_interactive.transcript.framing import (
+    NOTICE_PREFIX,
+    PREFIX,
+    Author,
+    listed,
+    message_text,
+    plain_id,
+    talk_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -228,16 +236,18 @@ def injection_rows(injections: Sequence[Injection], *, with_prompt: bool = False
 def injection_row(injections: Sequence[Injection], *, with_prompt: bool = False) -> dict[str, Any]:
     """Return a user row with the ids of the messages, which makes them delivered, in its metadata.
 
-    The metadata also records whether one is urgent.
+    The metadata also have the ids of the authors, and whether one is urgent.
 
     Messages `with_prompt` were written before the run began, like its prompt.
     """
     texts = [message_text(each.text, each.author, each.files) for each in injections]
     urgent = {"urgent": True} if any(each.urgent for each in injections) else {}
+    ids = dict.fromkeys("" if each.author is None else plain_id(each.author.id) for each in injections)
+    authors = {"authors": list(ids)} if any(ids) else {}
     return {
         "role": "user",
         "content": "\n".join(texts) if with_prompt else f"{PREFIX}\n{listed(texts)}",
-        "metadata": {"injections": [injection.id for injection in injections], **urgent},
+        "metadata": {"injections": [injection.id for injection in injections], **authors, **urgent},
     }
 
 

@@ -145,6 +145,7 @@ class Loop:
         self,
         prompt: str,
         message_id: str | None,
+        author: str | None,
         order: float | None,
         notices: Mapping[str, str],
         talk: Talk,
@@ -175,7 +176,7 @@ class Loop:
             run.inbox.restore([each for each in waiting if each not in before])
             if before:
                 await self.deliver(before, with_prompt=left_pending.isdisjoint(each.id for each in before))
-        row = user_row(without_frames(sendable(prompt)), message_id)
+        row = user_row(without_frames(sendable(prompt)), message_id, author)
         await run.commit(*([talk_row(talk)] if talk else ()), row)
         if run.inbox.pending and not run.is_ending:
             await self._deliver_written_before()

@@ -135,6 +135,7 @@ class InteractiveOrchestrator:
         coordinator: ModuleCoordinator | None = None,
         on_progress: ProgressCallback | None = None,
         message_id: str | None = None,
+        author: str | None = None,
         order: float | None = None,
         notices: Mapping[str, str] | None = None,
         talk: Talk = NO_TALK,
@@ -143,10 +144,10 @@ class InteractiveOrchestrator:
     ) -> str:
         """Run the loop on a prompt and return the answer; after a stop, the text produced until then.
 
-        `message_id` is the id of the prompt's message. The log keeps it: the message is delivered. `order` is when the
-        message was written, as in `Injection`: older messages that are pending are read before it. `notices` are
-        events, by id, that the run reads first; the log keeps their ids, too. `talk` is read right before the prompt,
-        and committed in one step with it. `provider` is the name of the provider to call first in this run.
+        `message_id` is the id of the prompt's message, and `author` that of its author. The log keeps both: the message
+        is delivered. `order` is when it was written, as in `Injection`: older pending messages are read before it.
+        `notices` are events, by id, that the run reads first; the log keeps their ids, too. `talk` is read right before
+        the prompt, and committed in one step with it. `provider` is the name of the provider to call first in this run.
 
         Raises:
             LLMError: the provider failed.
@@ -158,7 +159,7 @@ class InteractiveOrchestrator:
             run,
             providers,
             provider,
-            lambda loop: loop.start(prompt, message_id, order, notices or {}, talk, left_pending),
+            lambda loop: loop.start(prompt, message_id, author, order, notices or {}, talk, left_pending),
         )
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`

@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.contracts.models import HookResult, ToolRes
 from orchestrator_interactive.kernel.error_boundary import ErrorBoundary, error_text
 from orchestrator_interactive.kernel.hooks import without_denial
 from orchestrator_interactive.kernel.timeout import CANCEL_GRACE_S
-from orchestrator_interactive.kernel.tool_support import CallContext, current_call, reporting
+from orchestrator_interactive.kernel.tool_support import CALLERS, CallContext, current_call, reporting
 from orchestrator_interactive.loop.outcome import usage_from_dict
 from orchestrator_interactive.loop.run import RunDenied, changed
 from orchestrator_interactive.loop.tasks import CancellableTask
@@ -35,7 +35,7 @@ from orchestrator_interactive.loop.tool_results import (
     result_row,
     with_outcome,
 )
-from orchestrator_interactive.transcript.rows import marked, truncate_middle
+from orchestrator_interactive.transcript.rows import authors_at, marked, truncate_middle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -75,7 +75,7 @@ class ToolExecution:
         on_awaiting: Callable[[], object],
     ) -> None:
         self.call = call
-        self.context = CallContext(call.id, call.name, call.arguments, on_awaiting)
+        self.context = CallContext(call.id, call.name, call.arguments, on_awaiting, self._authors)
         self.group = group
         self.stage: Stage = "waiting"
         self.is_over = False
@@ -97,6 +97,12 @@ class ToolExecution:
         self._row: dict[str, Any] | None = None
         self._line: str | None = None  # the last progress line that is not emitted yet
         self._emitting: CancellableTask[None] | None = None
+
+    async def _authors(self) -> frozenset[str]:
+        """Return the authors of the messages that led to the call; of a sub-agent's instruction, those of its call."""
+        inherited = self._run.coordinator and self._run.coordinator.get_capability(CALLERS)
+        of_prompt = await inherited() if inherited else frozenset()
+        return authors_at(await self._run.context.get_messages(), self.call.id, of_prompt)
 
     def problem(self) -> str | None:
         """Return why the call cannot begin; None if it can."""

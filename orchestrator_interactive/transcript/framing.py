@@ -174,6 +174,11 @@ def plain_name(name: str) -> str:
     return " ".join(kept.split())[:_NAME_CHARS].strip(_SIGNS_OF_NAMES)
 
 
+def plain_id(author_id: str) -> str:
+    """Return the id of an author; blank if it has characters that ids do not have, so that no two become the same."""
+    return author_id if len(author_id) <= _ID_CHARS and not _NOT_OF_IDS.search(author_id) else ""
+
+
 def indented(text: str) -> str:
     """Indent the further lines of a text. Every line break that `str.splitlines` knows counts."""
     return sendable("\n  ".join(text.splitlines()))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator_interactive.kernel.contracts.messages import ToolCallBlock
 from orchestrator_interactive.kernel.contracts.models import sendable
 from orchestrator_interactive.kernel.contracts.request_validation import is_plain
-from orchestrator_interactive.transcript.framing import REFUSED, without_frames
+from orchestrator_interactive.transcript.framing import REFUSED, plain_id, without_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,10 +41,12 @@ _BLOCK_BYTES = 8
 _QUOTES = 4  # around a text in JSON, and its separator
 
 
-def user_row(text: str, message_id: str | None = None) -> dict[str, Any]:
-    """Return the row of a person's message with this id."""
+def user_row(text: str, message_id: str | None = None, author: str | None = None) -> dict[str, Any]:
+    """Return the row of a person's message with this id; `author` is the id of this person."""
     row: dict[str, Any] = {"role": "user", "content": text}
-    return row if message_id is None else marked(row, message=message_id)
+    marks: dict[str, Any] = {} if message_id is None else {"message": message_id}
+    marks |= {} if author is None else {"authors": [plain_id(author)]}
+    return marked(row, **marks) if marks else row
 
 
 def marked(row: dict[str, Any], **marks: Any) -> dict[str, Any]:
@@ -154,6 +156,26 @@ def delivered_ids_in(row: Any) -> list[str]:
     message = metadata_of(row).get("message")
     own = [message] if isinstance(message, str) else []
     return [*talk_ids_in(row), *own, *_ids_at(row, "messages", "injections", "notices")]
+
+
+def authors_at(rows: Iterable[Any], call_id: str, of_prompt: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Return the authors (ids) of the messages that led to a tool call: those that were new to the model's last answer.
+
+    A blank id stands for messages without a known author; `of_prompt` are the authors of prompts without one. Talk
+    among people, notices and texts of hooks lead to no call. Rows without the call are those before it.
+    """
+    found, is_answered = frozenset[str](), True
+    for row in rows:
+        role = row.get("role") if isinstance(row, dict) else None
+        if role == "assistant" and not is_of_hook(row):
+            if call_id in call_ids(row):
+                break
+            is_answered = True
+        elif is_prompt(row) or "injections" in metadata_of(row):
+            unknown = of_prompt if is_prompt(row) and of_prompt else frozenset({""})
+            authors = frozenset(_ids_at(row, "authors")) or unknown
+            found, is_answered = authors if is_answered else found | authors, False
+    return found
 
 
 def talk_ids_in(row: Any) -> list[str]:

@@ -27,6 +27,7 @@ from orchestrator_interactive.storage.retry import StoreRetryPolicy
 from orchestrator_interactive.storage.sqlite import BUSY_TIMEOUT_S, sqlite_path
 from orchestrator_interactive.transcript.framing import read_messages, without_author
 from orchestrator_interactive.transcript.rows import delivered_ids_in, talk_ids_in
+from service.connections.stored import StoredConnections
 from service.doctor.delivery_audit import time_of
 from service.schedules.stored import StoredSchedules
 from service.sessions.memory import ChannelMemory, channel_of
@@ -151,13 +152,19 @@ async def _forget_records(user: str, runs: RunStore) -> int:
         count += len(await ChannelMemory(runs, retry).forget(channel, fact.id))
     rules = AlwaysRules(runs, retry)
     records = StoredPersonalRecords(runs, retry, rules, lambda *_, **__: None)
+    connections = StoredConnections(runs, retry)
     for team in dict.fromkeys(map(workspace_of, await runs.conversations())):
         await records.forget(team, user)
+        await connections.disconnect(team, user)
     return count
 
 
 async def _kept_of(user: str, runs: RunStore) -> AsyncIterator[dict[str, Any]]:
-    """Yield the schedules and the remembered facts of a person."""
+    """Yield the connected accounts of a person, without tokens, their schedules, and the facts that they remember."""
+    connections = StoredConnections(runs, StoreRetryPolicy())
+    for team in dict.fromkeys(map(workspace_of, await runs.conversations())):
+        for server, at_s in (await connections.of_person(team, user)).items():
+            yield _exported("", "", at_s, f"An account of {server} is connected.", "", "connected")
     for schedule in await _schedules_of(user, runs):
         if not schedule.is_over:
             yield _exported(schedule.place, schedule.instance, schedule.created_s, schedule.text, "", "scheduled")
@@ -271,11 +278,20 @@ def _changed(state: BaseState, change: Callable[[str], str]) -> BaseState:
     match state:
         case FeedbackState():
             return replace(state, user="", comment="")
-        case UserMessageState() | UserResponseState():
+        case UserMessageState():
+            return replace(state, text=of(state.text), meta=_without_authors(state.meta))
+        case UserResponseState():
             return replace(state, text=of(state.text))
         case RowState(row):
-            return replace(state, row={**row, "content": of(row["content"])})
+            metadata = _without_authors(row.get("metadata"))
+            more = {} if metadata is None else {"metadata": metadata}
+            return replace(state, row={**row, "content": of(row["content"]), **more})
     return state
+
+
+def _without_authors(metadata: Any) -> Any:
+    """Return the metadata of a row without the ids of its authors: its calls no longer have a known author."""
+    return {k: v for k, v in metadata.items() if k != "authors"} if isinstance(metadata, dict) else metadata
 
 
 def _is_by(entry: InboxEntry, user: str) -> bool:

@@ -21,6 +21,7 @@ from pydantic import (
 
 from connector.protocols import Answers, Participation, Steerers
 from service.config.config_errors import ConfigError, sentence
+from service.config.connections import ConnectionsConfig
 from service.config.observe import ObserveConfig
 from service.config.references import References
 from service.config.section import Section
@@ -343,6 +344,7 @@ class ServiceConfig(Section):
         observe: metrics and health over HTTP, and traces.
         sessions: agents in another process.
         triggers: other systems that begin or notify conversations over HTTP.
+        connections: accounts that people connect for `tool-mcp`.
         idle_evict_s: time that an idle agent session stays in memory.
         shutdown_grace_s: time limit of a shutdown; most of it is for runs to reach a turn boundary.
         shutdown_tools_s: time for running tools after SIGTERM. Default: `shutdown_grace_s` less 4 s.
@@ -364,6 +366,7 @@ class ServiceConfig(Section):
     observe: ObserveConfig = ObserveConfig()
     sessions: SessionsConfig = SessionsConfig()
     triggers: TriggersConfig = TriggersConfig()
+    connections: ConnectionsConfig = ConnectionsConfig()
     idle_evict_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     shutdown_grace_s: float = Field(default=10, ge=0, allow_inf_nan=False)
     shutdown_tools_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)

@@ -47,6 +47,7 @@ def secrets(environment: Environment, config: ServiceConfig | None = None, *more
     for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
         given += _password_in(os.environ.get(name, ""))
     given += [each.secret.get_secret_value() for each in config.triggers.endpoints.values()] if config else []
+    given += [each.get_secret_value() for each in config.connections.keys.values()] if config else []
     for instance in config.instances.values() if config else ():
         for module in instance.modules():
             given += secret_options(module.config)
@@ -64,6 +65,8 @@ def secret_options(value: Any, name: str = "") -> Iterator[str]:
                 yield from secret_options(item, name)
         case str() if SECRET_OPTION.search(name):
             yield value
+        case str() if name.lower() == "authorization":  # "Bearer …" among HTTP headers
+            yield value.rpartition(" ")[2]
         case str():
             yield from _password_in(value)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _KEY = r"(?<![a-z])(api|access|private|secret)?key|(?-i:[a-z]Key)"
 SECRET_OPTION = re.compile(rf"(token|secret|password|{_KEY})$", re.IGNORECASE)
 # An unsupported form matches without a name. A default cannot contain a reference.
+_KEYS = ("connections", "keys")
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?:(\w+)(?::-((?:(?!\$\{)[^}])*))?\})?", re.ASCII)
 
 
@@ -82,7 +83,9 @@ class References:
 def _is_secret(found: re.Match[str], key: tuple[str, ...]) -> bool:
     """Return whether a reference is the whole value of a secret option, or the password in a URL."""
     before, after = found.string[: found.start()], found.string[found.end() :]
+    if key[-1].lower() == "authorization" and not after:  # of HTTP headers: "Bearer ${TOKEN}"
+        return True
     if before or after:
         return "://" in before and before.endswith(":") and after.startswith("@")
     options = key[2:] if key[0] == "instances" else key  # without the instance's name
-    return key[-1] == "store" or any(SECRET_OPTION.search(option) for option in options)
+    return key[-1] == "store" or key[:2] == _KEYS or any(SECRET_OPTION.search(option) for option in options)

@@ -136,8 +136,9 @@ class InProcessSessionManager:
             prompt = framing.message_text(prompt, _author(author), files)
 
         async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
-            model = await self._chosen_model(key, session)
-            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk), model)
+            author_id = None if author is None else author.id
+            options = {"author": author_id, **await self._chosen_model(key, session)}
+            return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk), options)
 
         key = Key(conversation_id, instance_name)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,10 @@ _SCOPES = {"conversation": "in this conversation", "instance": "by {instance} ev
 _SESSION, _ALLOW_ALWAYS = "session", "allow always"
 _QUESTION = "question"
 _NAME_CHARS = 12
+_PERSON = re.compile(r"[UW][A-Z0-9]+")
+_CONNECTED, _NOT_CONNECTED = "I have connected it", "Do not connect it"
+# Time for the login to arrive after a person reports it.
+_COMPLETED_WITHIN_S = 10.0
 
 log = structlog.get_logger(__name__)
 
@@ -115,6 +121,9 @@ class SessionPeople:
         coordinator.register_capability("approvals.is_waiting", self._is_waiting)
         coordinator.register_capability("approvals.start_call", self._start_call)
         coordinator.register_capability("people.ask", self._ask)
+        coordinator.register_capability("people.answer", self._answer)
+        coordinator.register_capability("people.connect", self._connect)
+        coordinator.register_capability("people.begin", self._begin)
 
     def _facts(self) -> dict[str, str]:
         channel = self._key.conversation_id.split(":")[1]
@@ -132,14 +141,23 @@ class SessionPeople:
 
     def _is_waiting(self, call_id: str) -> bool:
         people = self._people()
-        return people is not None and f"{self._scope}{call_id}" in people.unbegun
+        return (people is not None and f"{self._scope}{call_id}" in people.unbegun) or self._is_connecting(call_id)
+
+    def _is_connecting(self, call_id: str) -> bool:
+        """Return whether a call waits for an account, and has certainly not reached its server."""
+        people = self._people()
+        return people is not None and self._connecting(call_id) in people.unbegun
+
+    def _connecting(self, call_id: str) -> str:
+        return f"{self._scope}{call_id}:account"
 
     async def _start_call(
         self, call_id: str, tool: str, arguments: Mapping[str, Any], *, repeatable: bool = False
     ) -> str | None:
         if (people := self._people()) is None:
             return None
-        return await people.start(f"{self._scope}{call_id}", _digest(tool, arguments), repeatable=repeatable)
+        may_repeat = repeatable or self._is_connecting(call_id)
+        return await people.start(f"{self._scope}{call_id}", _digest(tool, arguments), repeatable=may_repeat)
 
     async def request_approval(
         self,
@@ -235,6 +253,82 @@ class SessionPeople:
             answer = await people.ask(request)
         call.decision = _decision(answer)
         return _answer_text(answer, options)
+
+    async def _answer(  # noqa: PLR0913 - the parts of a question
+        self,
+        question: str,
+        *,
+        options: tuple[str, ...],
+        takes_text: bool,
+        person: str,
+        part: str,
+        timeout_s: float,
+        is_multiple: bool = False,
+    ) -> dict[str, Any] | None:
+        """Ask one person in private; return the `chosen` options and the `text`, or `None` without an answer.
+
+        `part` is the identity of the question within the call.
+        """
+        people, call = self._people(), current_call.get()
+        if people is None or call is None or not _PERSON.fullmatch(person):
+            return None
+        request = PersonRequest(
+            f"{self._scope}{call.id}:{part}",
+            _digest(_QUESTION, {"question": question, "options": options}),
+            self._without_secrets(question),
+            options=options,
+            approvers=(person,),
+            timeout_s=timeout_s,
+            default=None,
+            is_approval=False,
+            is_multiple=is_multiple,
+            takes_text=takes_text,
+            person=person,
+        )
+        with call.awaiting_others():
+            answer = await people.ask(request)
+        if answer.kind != "click":
+            return None
+        return {"chosen": [options[place] for place in answer.chosen], "text": answer.text}
+
+    async def _connect(self, server: str, person: str, link: str, *, timeout_s: float) -> str:
+        """Show one person the link of a login; return why there is none. The caller cancels it after the login.
+
+        The call has not begun until `people.begin`: a later owner of the run makes it again.
+        """
+        people, call = self._people(), current_call.get()
+        if people is None or call is None or not _PERSON.fullmatch(person):
+            return f"No one can be asked to connect an account of '{server}'."
+        request = PersonRequest(
+            self._connecting(call.id),
+            _digest(server, {"person": person}),
+            f"Connect your account of {server}?",
+            f"The agent needs it for what you asked. Only calls that you ask for use it.\n\n[Connect it here]({link})",
+            options=(_CONNECTED, _NOT_CONNECTED),
+            approvers=(person,),
+            timeout_s=timeout_s,
+            person=person,
+        )
+        with call.awaiting_others():
+            answer = await people.ask(request)
+            if answer.allows:  # the login is not complete, or its page is still open
+                await asyncio.sleep(_COMPLETED_WITHIN_S)
+        match answer.kind:
+            case "click" if answer.allows:
+                return f"The login at '{server}' was not completed."
+            case "click":
+                return f"The person declined to connect an account of '{server}'. Do not ask again."
+            case "deadline":
+                return f"No account of '{server}' was connected in time."
+        return f"No account of '{server}' was connected: {answer.text}"
+
+    async def _begin(self, server: str, person: str) -> str | None:
+        """Note that a call which waited for an account begins, for good. Returns why it must not begin."""
+        people, call = self._people(), current_call.get()
+        if people is None or call is None or not self._is_connecting(call.id):
+            return None
+        begun = await people.start(self._connecting(call.id), _digest(server, {"person": person}))
+        return begun and f"The call to '{server}' waited for an account: {begun}"
 
 
 def _about(call: CallContext | None, prompt: str) -> str:

@@ -291,7 +291,10 @@ def _is_plain(row: dict[str, Any], injections: Sequence[Injection]) -> None:
     assert row["role"] == "user"
     assert row.keys() == {"role", "content", "metadata"}
     urgent = {"urgent": True} if any(each.urgent for each in injections) else {}
-    assert row["metadata"] == {"injections": [each.id for each in injections], **urgent}
+    metadata = dict(row["metadata"])
+    authors = metadata.pop("authors", [""])
+    assert set(authors) <= {"", *(each.author.id for each in injections if each.author)}
+    assert metadata == {"injections": [each.id for each in injections], **urgent}
     prefix, *lines = row["content"].splitlines()
     assert prefix == PREFIX
     assert sum(line.startswith("- ") for line in lines) == len(injections)

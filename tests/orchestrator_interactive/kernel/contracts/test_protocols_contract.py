@@ -34,6 +34,7 @@ SHIPPED = [
     "tool-delegate",
     "tool-dispatch-worker",
     "tool-filesystem",
+    "tool-mcp",
     "tool-recipes",
     "tool-schedule",
     "tool-todo",

@@ -1,0 +1,214 @@
+"""The accounts of people, and the logins in progress, in documents of the run store."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from service.connections.vault import Sealed
+from service.store.base import workspace_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from orchestrator_interactive.interactions.records import Key
+    from orchestrator_interactive.storage.retry import StoreRetryPolicy
+    from service.connections.vault import Vault
+    from service.sessions.host import HostFunction
+    from service.store.base import RunStore
+
+log = structlog.get_logger(__name__)
+
+LOGIN_S = 600.0
+_ID_BYTES = 24
+# Logins in progress of one workspace.
+_MOST_LOGINS = 500
+CALLBACK = "/oauth/mcp/callback"
+
+
+class Login(NamedTuple):
+    """A login in progress: its person, its server, and the address for the browser."""
+
+    team: str
+    id: str
+    person: str
+    server: str
+    url: str
+    data: Mapping[str, Any]
+
+
+class StoredConnections:
+    """The accounts of people. A token is stored encrypted, and given only to calls on the authority of its person.
+
+    Args:
+        vault, public_url: `None` and blank: no one can connect an account.
+        now_s: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        retry: StoreRetryPolicy,
+        vault: Vault | None = None,
+        public_url: str = "",
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._retry = retry
+        self._vault = vault
+        self._public_url = public_url
+        self._now_s = now_s
+
+    @property
+    def functions(self) -> dict[str, HostFunction]:
+        """The functions that sessions may call; see `service.sessions.host`."""
+        if self._vault is None:
+            return {}
+        return {
+            "credentials.load": self._load,
+            "credentials.save": self._save,
+            "credentials.begin": self._begin,
+            "credentials.result": self._result,
+        }
+
+    async def of_person(self, team: str, person: str) -> dict[str, float]:
+        """Return the servers at which a person has connected an account, and when, in seconds since the epoch."""
+        found = await self._documents(_accounts(team, person))
+        return {str(each["server"]): float(each["at_s"]) for each in found.values()}
+
+    async def disconnect(self, team: str, person: str, server: str = "") -> int:
+        """Delete the accounts of a person at a server, or everywhere; return their number."""
+        count = 0
+        for name, each in (await self._documents(_accounts(team, person))).items():
+            if server in ("", each["server"]):
+                count += await self._delete(_accounts(team, person), name)
+        for name, each in (await self._documents(_logins(team))).items() if not server else ():
+            if each["person"] == person:
+                await self._delete(_logins(team), name)
+        return count
+
+    # Functions for sessions
+
+    async def _load(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        collection, name = self._place(key, arguments)
+        document = (await self._documents(collection)).get(name)
+        if document is None or self._vault is None:
+            return {"data": None}
+        try:
+            return {"data": self._vault.open(document["sealed"], f"{collection}/{name}")}
+        except Sealed as e:  # the person connects it again
+            log.error("connection.unreadable", server=document["server"], error=str(e))  # noqa: TRY400 - no traceback
+            return {"data": None}
+
+    async def _save(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        assert self._vault is not None  # noqa: S101 - the function exists only then
+        collection, name = self._place(key, arguments)
+        server = str(arguments["server"]).partition(" ")[0]
+        sealed = self._vault.seal(arguments["data"], f"{collection}/{name}")
+        await self._put(collection, name, {"server": server, "at_s": round(self._now_s()), "sealed": sealed})
+        return {}
+
+    @staticmethod
+    def _place(key: Key, arguments: Mapping[str, Any]) -> tuple[str, str]:
+        team = workspace_of(key.conversation_id)
+        return _accounts(team, str(arguments["person"])), _digest(str(arguments["server"]))
+
+    async def _begin(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Begin a login; return the link for its person. Without a `state`, return only where logins end."""
+        place = {"redirect_url": f"{self._public_url}{CALLBACK}"}
+        if "state" not in arguments:
+            return place
+        assert self._vault is not None  # noqa: S101 - the function exists only then
+        team, now_s = workspace_of(key.conversation_id), self._now_s()
+        person, server = str(arguments["person"]), str(arguments["server"])
+        collection, own, link = _logins(team), _digest(f"{person} {server}"), secrets.token_urlsafe(_ID_BYTES)
+        for name, each in (await self._documents(collection)).items():
+            if each["until_s"] < now_s:
+                await self._delete(collection, name)
+            elif name == own:  # its person may have the link already: it leads to the new login
+                with suppress(Sealed):
+                    link = self._vault.open(each["link"], f"{collection}/{own}")
+        login = {
+            "person": person,
+            "server": server,
+            "url": str(arguments["url"]),
+            "state": _digest(str(arguments["state"])),
+            "until_s": now_s + LOGIN_S,
+            "link": self._vault.seal(link, f"{collection}/{own}"),
+            "link_digest": _digest(link),
+        }
+        await self._put(collection, own, login, _MOST_LOGINS)
+        return {**place, "link": f"{self._public_url}/connect/{team}/{link}"}
+
+    async def _result(self, key: Key, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the result of a login once, and empty before."""
+        assert self._vault is not None  # noqa: S101 - the function exists only then
+        collection, state = _logins(workspace_of(key.conversation_id)), _digest(str(arguments["state"]))
+        for name, each in (await self._documents(collection)).items():
+            if each["state"] == state and each["until_s"] >= self._now_s():
+                if "sealed" not in each:
+                    return {}
+                await self._delete(collection, name)
+                result: Mapping[str, Any] = self._vault.open(each["sealed"], f"{collection}/{name}")
+                return result
+        return {"error": "the link has expired"}
+
+    # For the browser
+
+    async def login_of_link(self, team: str, link: str) -> Login | None:
+        """Return the login with a link, unless it is over."""
+        return await self._login(team, lambda each: secrets.compare_digest(each["link_digest"], _digest(link)))
+
+    async def open_link(self, login: Login, browser: str) -> bool:
+        """Bind a login to the browser that opened its link first; return whether it is this one."""
+        known = login.data.get("browser")
+        if known is not None:
+            return secrets.compare_digest(str(known), _digest(browser))
+        return await self._replace(login, {**login.data, "browser": _digest(browser)})
+
+    async def finish(self, team: str, state: str, browser: str, result: Mapping[str, Any]) -> Login | None:
+        """Store the result of a login, once, if it comes from the browser that opened its link."""
+        assert self._vault is not None  # noqa: S101 - the server exists only then
+        login = await self._login(team, lambda each: secrets.compare_digest(each["state"], _digest(state)))
+        if login is None or not secrets.compare_digest(str(login.data.get("browser")), _digest(browser)):
+            return None
+        sealed = self._vault.seal(dict(result), f"{_logins(team)}/{login.id}")
+        return login if await self._replace(login, {**login.data, "sealed": sealed}) else None
+
+    async def _login(self, team: str, is_it: Callable[[Mapping[str, Any]], bool]) -> Login | None:
+        for name, each in (await self._documents(_logins(team))).items():
+            if is_it(each) and each["until_s"] >= self._now_s() and "sealed" not in each:
+                return Login(team, name, each["person"], each["server"], each["url"], each)
+        return None
+
+    # Documents
+
+    async def _documents(self, collection: str) -> dict[str, dict[str, Any]]:
+        return await self._retry.call(lambda: self._store.documents(collection))
+
+    async def _put(self, collection: str, name: str, data: Mapping[str, Any], most: int = 1_000) -> None:
+        await self._retry.call(lambda: self._store.put_document(collection, name, data, most))
+
+    async def _replace(self, login: Login, data: Mapping[str, Any]) -> bool:
+        collection = _logins(login.team)
+        return await self._retry.call(lambda: self._store.replace_document(collection, login.id, login.data, data))
+
+    async def _delete(self, collection: str, name: str) -> bool:
+        return await self._retry.call(lambda: self._store.delete_document(collection, name))
+
+
+def _accounts(team: str, person: str) -> str:
+    return f"accounts:{team}:{person}"
+
+
+def _logins(team: str) -> str:
+    return f"logins:{team}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]
