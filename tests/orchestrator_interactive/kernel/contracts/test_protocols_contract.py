@@ -29,6 +29,7 @@ SHIPPED = [
     "tool-recipes",
     "tool-schedule",
     "tool-todo",
+    "tool-web",
 ]
 
 
