@@ -183,7 +183,7 @@ class Downloader:
                 async with self._response(url) as response:
                     if response.status not in _REDIRECTS:
                         return await self._read(response, url, max_bytes)
-                    target = _redirected(url, response)
+                    target = redirect_target(url, response.headers.get("Location", "").strip())
             except (aiohttp.ClientError, OSError, ValueError, zlib.error) as e:
                 raise WebError(f"{shown(url)} cannot be read: {_reason(e)}") from e
             url = target
@@ -205,6 +205,8 @@ class Downloader:
             found = await self._resolve(host, port)
         except (OSError, UnicodeError) as e:
             raise WebError(f"The host {shown(host)} is not known. Check the address.") from e
+        if not found:
+            raise WebError(f"The host {shown(host)} has no address. Check it.")
         for address in found:
             if kind := refused_kind(address, allow_private=self._limits.allow_private):
                 raise WebError(f"{shown(host)} is not a public host (its address is {kind}), so it is not allowed.")
@@ -333,15 +335,17 @@ def _inflated(unzip: Any, piece: bytes) -> Iterator[bytes]:
         piece = unzip.unconsumed_tail
 
 
-def _redirected(url: URL, response: aiohttp.ClientResponse) -> URL:
-    location = response.headers.get("Location", "").strip()
-    if not location:
-        raise WebError(f"{shown(url)} redirects to nowhere.")
+def redirect_target(url: URL, location: str) -> URL:
+    """Return the address to which another one redirects.
+
+    Raises:
+        WebError: it is invalid, cannot be downloaded from, or gives up encryption.
+    """
     try:
-        joined = str(url.join(URL(location)))
-    except ValueError as e:
-        raise WebError(f"{shown(url)} redirects to an invalid address.") from e
-    if _NOT_IN_URLS.search(location):
+        joined = "" if _NOT_IN_URLS.search(location) or not location else str(url.join(URL(location)))
+    except ValueError:
+        joined = ""
+    if not joined:
         raise WebError(f"{shown(url)} redirects to an invalid address.")
     target = parsed_url(joined)
     if url.scheme == "https" and target.scheme != "https":

@@ -129,6 +129,10 @@ def read_html(source: str, url: str) -> Reading:
     for element in list(tree.iter()):
         if _is_hidden(element) and element.getparent() is not None:
             element.drop_tree()
+    tree.make_links_absolute(url, handle_failures="ignore")  # the library takes all for relative to the host
+    for link in tree.iter("a"):
+        if not link.get("href", "").startswith(("http://", "https://", "mailto:")):
+            link.attrib.pop("href", None)
     title, date, text = " ".join(tree.findtext(".//title", "").split()), "", ""
     signal.signal(signal.SIGALRM, _raise_too_long)
     try:

@@ -52,4 +52,4 @@ class Robots:
             if 400 <= e.status < 500 and e.status != 429:
                 return ""
             raise WebError(f"{shown(origin)} may not be read, because its robots.txt is not available. {e}") from e
-        return file.body.decode(errors="replace")
+        return file.body.decode("utf-8-sig", "replace")

@@ -191,6 +191,8 @@ def _check(name: EngineName, response: aiohttp.ClientResponse) -> None:
 
 def _hit(item: Any, engine: SearchEngine, base: URL) -> SearchHit | None:
     """Return a result; `None` if its address cannot be fetched."""
+    if not isinstance(item, dict):
+        raise TypeError("a result is no object")
     title, snippet = item.get("title"), item.get(engine.snippet)
     url = str(base / "wiki" / item["key"]) if engine is ENGINES["wikipedia"] else str(item.get("url"))
     if not url.startswith(("http://", "https://")) or len(url) > _MAX_URL_CHARS or len(url.split()) != 1:
