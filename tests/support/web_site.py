@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -70,9 +71,9 @@ class WebSite:
 
 
 @asynccontextmanager
-async def web_site(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[WebSite]:
+async def web_site(host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[WebSite]:
     site = WebSite()
-    server = await asyncio.start_server(site.answer, host, port)
+    server = await asyncio.start_server(site.answer, host, port, ssl=tls)
     site.port = server.sockets[0].getsockname()[1]
     try:
         yield site

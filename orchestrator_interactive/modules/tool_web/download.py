@@ -81,7 +81,7 @@ _REASONS: dict[type[Exception], str] = {
 
 
 class WebError(Exception):
-    """A page cannot be had. The message says why, and what to do; `status` is the HTTP status, or 0."""
+    """A page cannot be had. The message gives the reason and the remedy; `status` is the HTTP status, or 0."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -363,7 +363,7 @@ def _is_text(kind: str) -> bool:
 
 
 def _binary(body: bytes) -> str:
-    """Return what a body is, by its first bytes; blank: a text."""
+    """Return the name of a binary format by the first bytes of a body; blank: a text."""
     for start, name in _MAGIC.items():
         if body.startswith(start):
             return name

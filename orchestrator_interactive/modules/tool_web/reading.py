@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TIME_LIMIT_S = 8.0
 _BEGUN_WITHIN_S = 20.0
 _MAX_PROCESSES = 2
-# Maximum wait for a free process; other calls take up to 8 seconds each.
+# Maximum wait for a free process; each call before it needs at most 8 seconds.
 _WAIT_S = 60.0
 # How long a cancelled call waits for the end of its process.
 _ENDED_WITHIN_S = 0.25
@@ -131,7 +131,7 @@ class _Call:
             raise
         with self._lock:
             self._process = None
-        _idle.append(process)  # one that was killed meanwhile is noticed by its next call
+        _idle.append(process)  # if it was killed after its reply, its next call starts another
         return reply
 
     def kill(self) -> None:

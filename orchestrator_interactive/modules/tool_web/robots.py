@@ -1,4 +1,4 @@
-"""What the robots.txt of a host allows, as of RFC 9309."""
+"""Obey the robots.txt of hosts (RFC 9309)."""
 
 from __future__ import annotations
 

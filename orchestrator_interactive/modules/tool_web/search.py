@@ -34,7 +34,7 @@ class SearchEngine:
 
     Args:
         url: default address; blank: it must be configured.
-        query, count: names of these parameters; a blank `count`: there is none.
+        query, count: names of the parameters; blank: there is none.
         results: keys that lead to the list of results.
         snippet: key of the text of a result.
         more: other parameters.

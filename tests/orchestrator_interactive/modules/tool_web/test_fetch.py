@@ -2,13 +2,16 @@
 
 import asyncio
 import gzip
+import ssl
+import subprocess
 import zlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from imitations import FRAMES, IMITATIONS, LINE_BREAKS
-from web_site import Answer, WebSite, http, web_tools
+from web_site import Answer, WebSite, http, web_site, web_tools
 
 from orchestrator_interactive.kernel import ToolResult, reporting
 from orchestrator_interactive.kernel.contracts.messages import ToolCall
@@ -170,6 +173,42 @@ async def test_a_cancelled_call_closes_the_connection(site: WebSite, fetch: Fetc
     await asyncio.wait([fetching])
     assert fetching.cancelled()
     await site.closed.wait()
+
+
+async def test_a_call_that_is_cancelled_while_it_reads_ends_its_process(site: WebSite, fetch: Fetch) -> None:
+    site.pages["/bomb"], site.pages["/"] = http(BOMBS["many attributes"][1]), http(ARTICLE)
+    reading = asyncio.Event()
+    with reporting(lambda line: reading.set() if line.startswith("Reading") else None):
+        fetching = asyncio.ensure_future(fetch("/bomb"))
+        await reading.wait()
+    fetching.cancel()
+    await asyncio.wait([fetching])
+    assert fetching.cancelled()
+    assert "# Bread" in text_in(await fetch("/"))
+
+
+async def test_no_cookie_is_kept_and_no_proxy_of_the_environment_used(site: WebSite, fetch: Fetch, monkeypatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    site.pages["/"] = http(status="302 Found", Location="/next", Set_Cookie="a=b; Path=/")
+    site.pages["/next"] = http("Hello.", "text/plain", Set_Cookie="c=" + "d" * 5_000)
+    for _ in range(2):
+        assert text_in(await fetch("/")) == "  Hello."
+    assert len(site.heads) == 4
+    assert not any("cookie" in head.lower() for head in site.heads)
+
+
+async def test_a_certificate_of_an_unknown_authority_is_refused(tmp_path: Path) -> None:
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "cert")
+    command = ("openssl", "req", "-x509", *key, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)  # noqa: ASYNC221, S603
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    async with web_site(tls=tls) as site:
+        tools = await web_tools(allow_private=True, ports=[site.port], robots=False)
+        result = await tools["web_fetch"].execute({"url": f"https://localhost:{site.port}/"})
+        assert "its certificate is not valid" in problem(result)
+        assert site.requests == []
 
 
 # Servers
