@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 
 from benchmarks.harness import Benchmark, Row, Side
 from orchestrator_interactive.modules import tool_web
@@ -30,7 +30,7 @@ PAGES = {
 
 
 @asynccontextmanager
-async def a_server() -> AsyncIterator[TestServer]:
+async def a_server() -> AsyncIterator[BaseTestServer]:
     async def answer(request: web.Request) -> web.Response:
         kind, text = PAGES[request.path.strip("/")]
         return web.Response(text=text, content_type=kind)

@@ -35,5 +35,5 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
             raise ModuleLoadError(f"tool-web: {library} is not installed. {hint}")
     coordinator = to_local_coordinator(coordinator)
     options = validate(WebOptions, config, "tool-web")
-    for tool in (WebFetch(options, Downloader(options.limits())), WebSearch(options)):
+    for tool in (WebFetch(options, Downloader(options)), WebSearch(options)):
         await coordinator.mount("tools", tool, name=tool.name)

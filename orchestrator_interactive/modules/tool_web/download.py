@@ -12,7 +12,6 @@ import socket
 import zlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from http.client import responses
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -21,9 +20,12 @@ from yarl import URL
 
 from orchestrator_interactive.kernel.tool_support import report_progress
 from orchestrator_interactive.modules.tool_web.addresses import refused_kind
+from orchestrator_interactive.modules.tool_web.http_client import WebError, a_session, check_status, read_body, shown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from orchestrator_interactive.modules.tool_web.options import WebOptions
 
     # Returns the IP addresses of a host name; raises OSError or UnicodeError.
     Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -34,9 +36,6 @@ MAX_REDIRECTS = 5
 MAX_URL_CHARS = 4_000
 
 _REDIRECTS = {301, 302, 303, 307, 308}
-_SHOWN_URL_CHARS = 300
-_PIECE_BYTES = 65_536
-_REPORTED_BYTES = 1_000_000
 _INSPECTED_BYTES = 8_192
 # Space, control characters, and those that programs read in different ways.
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029\ufeff]")
@@ -78,32 +77,6 @@ _REASONS: dict[type[Exception], str] = {
     OSError: "the connection failed. Try again later.",
     zlib.error: "its compressed data are damaged.",
 }
-
-
-class WebError(Exception):
-    """A page cannot be had. The message gives the reason and the remedy; `status` is the HTTP status, or 0."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class DownloadLimits:
-    """What may be downloaded.
-
-    Args:
-        hosts: hosts with their subdomains; `None`: all.
-        denied_hosts: hosts that are refused, with their subdomains, even if they are allowed.
-        max_bytes: of a body after decompression.
-    """
-
-    user_agent: str
-    ports: frozenset[int]
-    hosts: frozenset[str] | None = None
-    denied_hosts: frozenset[str] = frozenset()
-    allow_private: bool = False
-    max_bytes: int = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +126,11 @@ def parsed_url(text: str) -> URL:
     return url.with_fragment(None)
 
 
-def shown(url: URL | str) -> str:
-    """Return an address for a sentence: in one line of printable characters."""
-    text = "".join(sign if sign.isprintable() else "?" for sign in str(url))
-    return text if len(text) <= _SHOWN_URL_CHARS else f"{text[:_SHOWN_URL_CHARS]}…"
-
-
 class Downloader:
     """Downloads texts. `resolve` replaces the resolver of the system."""
 
-    def __init__(self, limits: DownloadLimits, resolve: Resolve = resolved) -> None:
-        self._limits = limits
+    def __init__(self, options: WebOptions, resolve: Resolve = resolved) -> None:
+        self._options = options
         self._resolve = resolve
 
     async def get(self, url: URL, check: Check | None = None, max_bytes: int | None = None) -> Download:
@@ -190,14 +157,14 @@ class Downloader:
         raise WebError(f"There were more than {MAX_REDIRECTS} redirects; the last one leads to {shown(url)}.")
 
     def _check_place(self, url: URL) -> None:
-        host, limits = (url.raw_host or "").rstrip("."), self._limits
-        if url.port not in limits.ports:
-            allowed = ", ".join(map(str, sorted(limits.ports)))
+        host, options = (url.raw_host or "").rstrip("."), self._options
+        if url.port not in options.ports:
+            allowed = ", ".join(map(str, sorted(options.ports)))
             raise WebError(f"Port {url.port} of {shown(host)} is not allowed here; these are: {allowed}.")
-        if _is_in(host, limits.denied_hosts):
+        if _is_in(host, options.deny):
             raise WebError(f"{shown(host)} is not allowed here. Use another source.")
-        if limits.hosts is not None and not _is_in(host, limits.hosts):
-            raise WebError(f"{shown(host)} is not allowed here; these are: {', '.join(sorted(limits.hosts))}.")
+        if options.allow is not None and not _is_in(host, options.allow):
+            raise WebError(f"{shown(host)} is not allowed here; these are: {', '.join(sorted(options.allow))}.")
 
     async def _addresses(self, url: URL) -> list[str]:
         host, port = url.raw_host or "", url.port or 0
@@ -208,7 +175,7 @@ class Downloader:
         if not found:
             raise WebError(f"The host {shown(host)} has no address. Check it.")
         for address in found:
-            if kind := refused_kind(address, allow_private=self._limits.allow_private):
+            if kind := refused_kind(address, allow_private=self._options.allow_private):
                 raise WebError(f"{shown(host)} is not a public host (its address is {kind}), so it is not allowed.")
         return found
 
@@ -216,7 +183,7 @@ class Downloader:
     async def _response(self, url: URL) -> AsyncIterator[aiohttp.ClientResponse]:
         pinned = _Pinned(await self._addresses(url))
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True)
-        headers = {"User-Agent": self._limits.user_agent, "Accept": "text/html, text/*, */*;q=0.5"}
+        headers = {"User-Agent": self._options.user_agent, "Accept": "text/html, text/*, */*;q=0.5"}
         async with a_session(connector, headers) as session, session.get(url, allow_redirects=False) as response:
             try:
                 yield response
@@ -232,7 +199,7 @@ class Downloader:
         if max_bytes is None and not is_unknown and not _is_text(kind):
             size = f" of {length:,} bytes" if (length := response.content_length) else ""
             raise WebError(f"{shown(url)} is a file{size} of type {kind}. It cannot be read: only text can.")
-        body, is_cut = await read_body(response, max_bytes or self._limits.max_bytes, url.raw_host or "")
+        body, is_cut = await read_body(response, max_bytes or self._options.max_bytes, url.raw_host or "")
         if max_bytes is None and (binary := _binary(body)):
             size = f"{'more than ' * is_cut}{len(body):,} bytes"
             raise WebError(f"{shown(url)} is {binary} of {size}. It cannot be read: only text can.")
@@ -263,76 +230,6 @@ class _Pinned(AbstractResolver):
 
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""
-
-
-def a_session(connector: aiohttp.BaseConnector | None, headers: dict[str, str]) -> aiohttp.ClientSession:
-    """Return a session without cookies, proxies, credentials, and decompression; see `read_body`."""
-    return aiohttp.ClientSession(
-        connector=connector,
-        headers={"Accept-Encoding": "gzip", **headers},
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        trust_env=False,
-        timeout=aiohttp.ClientTimeout(total=None),
-    )
-
-
-def check_status(response: aiohttp.ClientResponse, subject: str) -> None:
-    """Refuse a response that is no success.
-
-    Raises:
-        WebError: with the status.
-    """
-    status = response.status
-    if 200 <= status < 300:
-        return
-    name = f" ({responses[status]})" if status in responses else ""
-    advice = {
-        401: "It needs a login, which this tool does not have.",
-        403: "It refuses this request.",
-        404: "Check the address.",
-        410: "The page was removed.",
-        429: f"It asks for fewer requests. Try again {retry_time(response)}.",
-    }.get(status, "Try again later." if status >= 500 else "")
-    raise WebError(f"{subject} answered with the status {status}{name}. {advice}".strip(), status)
-
-
-def retry_time(response: aiohttp.ClientResponse) -> str:
-    """Return when to repeat a request."""
-    wait = response.headers.get("Retry-After", "")
-    return f"in {wait} seconds" if re.fullmatch(r"[0-9]{1,5}", wait) else "later"
-
-
-async def read_body(response: aiohttp.ClientResponse, max_bytes: int, host: str = "") -> tuple[bytes, bool]:
-    """Read and decompress at most `max_bytes` of a body; the second value is whether there is more.
-
-    Raises:
-        ValueError: a compression other than gzip.
-        zlib.error: the compressed data are damaged.
-    """
-    encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    if encoding not in {"", "identity", "gzip", "x-gzip"}:
-        raise ValueError(f"its compression is {shown(encoding)}, and only gzip was asked for")
-    unzip = zlib.decompressobj(31) if "gzip" in encoding else None
-    body, received, reported = bytearray(), 0, 0
-    async for piece in response.content.iter_chunked(_PIECE_BYTES):
-        received += len(piece)
-        for part in _inflated(unzip, piece) if unzip is not None else (piece,):
-            body += part
-            if len(body) > max_bytes:
-                return bytes(body[:max_bytes]), True
-        if received > max_bytes:
-            return bytes(body), True
-        if host and len(body) - reported >= _REPORTED_BYTES:
-            reported = len(body)
-            report_progress(f"Fetching {host}: {reported / 1_000_000:.1f} MB")
-    return bytes(body), False
-
-
-def _inflated(unzip: Any, piece: bytes) -> Iterator[bytes]:
-    while piece and not unzip.eof:
-        yield unzip.decompress(piece, _PIECE_BYTES)
-        piece = unzip.unconsumed_tail
 
 
 def redirect_target(url: URL, location: str) -> URL:

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field
 from yarl import URL
 
 from orchestrator_interactive.config import Options
-from orchestrator_interactive.modules.tool_web.download import DownloadLimits
 from orchestrator_interactive.modules.tool_web.search import SearchOptions
 
 _DEFAULT_PORTS = frozenset({80, 443, 8080, 8443})
@@ -54,7 +53,3 @@ class WebOptions(Options):
     allow_private: bool = False
     ports: frozenset[Annotated[int, Field(ge=1, le=65_535)]] = _DEFAULT_PORTS
     search: SearchOptions = SearchOptions()
-
-    def limits(self) -> DownloadLimits:
-        """Return what may be downloaded."""
-        return DownloadLimits(self.user_agent, self.ports, self.allow, self.deny, self.allow_private, self.max_bytes)

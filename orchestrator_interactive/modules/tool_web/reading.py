@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator_interactive.kernel.tool_support import FairPool
 from orchestrator_interactive.modules.tool_web import reading_process
-from orchestrator_interactive.modules.tool_web.download import WebError, shown
+from orchestrator_interactive.modules.tool_web.http_client import WebError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

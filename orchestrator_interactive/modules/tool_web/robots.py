@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from orchestrator_interactive.modules.tool_web.download import WebError, shown
+from orchestrator_interactive.modules.tool_web.http_client import WebError, shown
 from orchestrator_interactive.modules.tool_web.reading import robots_allow
 
 if TYPE_CHECKING:

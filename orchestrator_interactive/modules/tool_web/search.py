@@ -13,7 +13,13 @@ from yarl import URL
 
 from orchestrator_interactive.config import Options
 from orchestrator_interactive.json_limits import parse_json
-from orchestrator_interactive.modules.tool_web.download import WebError, a_session, check_status, read_body, retry_time
+from orchestrator_interactive.modules.tool_web.http_client import (
+    WebError,
+    a_session,
+    check_status,
+    read_body,
+    retry_time,
+)
 from orchestrator_interactive.modules.tool_web.reading_process import INVISIBLE
 
 if TYPE_CHECKING:

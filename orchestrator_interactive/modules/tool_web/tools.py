@@ -11,7 +11,8 @@ from pydantic import Field
 from orchestrator_interactive.config import Options, schema, validate
 from orchestrator_interactive.kernel.contracts.models import ToolResult
 from orchestrator_interactive.kernel.tool_support import report_progress
-from orchestrator_interactive.modules.tool_web.download import Downloader, WebError, parsed_url, shown
+from orchestrator_interactive.modules.tool_web.download import Downloader, parsed_url
+from orchestrator_interactive.modules.tool_web.http_client import WebError, shown
 from orchestrator_interactive.modules.tool_web.reading import read
 from orchestrator_interactive.modules.tool_web.robots import Robots
 from orchestrator_interactive.modules.tool_web.search import search, shown_hits

@@ -1,13 +1,16 @@
 """Addresses that `web_fetch` refuses: private ones in all forms, redirects to them, and those of no page."""
 
+import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
 from web_site import WebSite, http, web_site, web_tools
 
 from orchestrator_interactive.kernel import ToolResult
+from orchestrator_interactive.kernel.contracts.errors import ModuleLoadError
 from orchestrator_interactive.modules.tool_web.addresses import refused_kind
-from orchestrator_interactive.modules.tool_web.download import Downloader, WebError, parsed_url, redirect_target
+from orchestrator_interactive.modules.tool_web.download import Downloader, parsed_url, redirect_target
+from orchestrator_interactive.modules.tool_web.http_client import WebError
 from orchestrator_interactive.modules.tool_web.options import WebOptions
 from orchestrator_interactive.modules.tool_web.tools import WebFetch
 
@@ -198,9 +201,7 @@ async def test_other_addresses_are_refused_with_a_sentence(url: str) -> None:
 
     # A name that is too long is known only to the resolver.
     options = WebOptions(robots=False)
-    tool = WebFetch(
-        options, Downloader(options.limits(), resolve) if "aaaa." not in url else Downloader(options.limits())
-    )
+    tool = WebFetch(options, Downloader(options, resolve) if "aaaa." not in url else Downloader(options))
     result = await tool.execute({"url": url})
     assert not result.success
     assert result.error is not None
@@ -248,7 +249,7 @@ async def test_a_host_is_resolved_once_and_the_connection_goes_to_that_address(s
     async with web_site("127.0.0.2", site.port) as other:
         site.pages["/"] = other.pages["/"] = http("Hello.", "text/plain")
         options = WebOptions(allow_private=True, robots=False, ports=frozenset({site.port}))
-        tool = WebFetch(options, Downloader(options.limits(), rebinding))
+        tool = WebFetch(options, Downloader(options, rebinding))
         result = await tool.execute({"url": f"http://rebind.example:{site.port}/"})
         assert result.success, result
         assert asked == [("rebind.example", site.port)]
@@ -264,9 +265,7 @@ async def test_one_private_address_of_a_host_is_enough_to_refuse_it(site: WebSit
         return answer
 
     options = WebOptions(robots=False, ports=frozenset({site.port}))
-    result = await WebFetch(options, Downloader(options.limits(), resolve)).execute(
-        {"url": f"http://x.example:{site.port}/"}
-    )
+    result = await WebFetch(options, Downloader(options, resolve)).execute({"url": f"http://x.example:{site.port}/"})
     assert not result.success
     assert site.requests == []
 
@@ -280,9 +279,7 @@ async def test_each_redirect_is_resolved_and_checked_again(site: WebSite) -> Non
 
     site.pages["/"] = http(status="302 Found", Location="/again")
     options = WebOptions(allow_private=True, robots=False, ports=frozenset({site.port}))
-    result = await WebFetch(options, Downloader(options.limits(), rebinding)).execute(
-        {"url": f"http://x.example:{site.port}/"}
-    )
+    result = await WebFetch(options, Downloader(options, rebinding)).execute({"url": f"http://x.example:{site.port}/"})
     assert "not a public host" in str(result)
     assert site.requests == ["/"]
 
@@ -306,7 +303,7 @@ async def test_allowed_and_denied_hosts_include_their_subdomains(site: WebSite, 
     site.pages["/"] = http("Hello.", "text/plain")
     hosts = {"allow": frozenset({"localhost"}), "deny": frozenset({"bad.localhost"})}
     options = WebOptions(allow_private=True, robots=False, ports=frozenset({site.port}), **hosts)
-    result = await WebFetch(options, Downloader(options.limits(), resolve)).execute({"url": url.format(port=site.port)})
+    result = await WebFetch(options, Downloader(options, resolve)).execute({"url": url.format(port=site.port)})
     assert result.success == is_allowed
     assert len(site.requests) == is_allowed
 
@@ -332,6 +329,13 @@ async def test_allowed_and_denied_hosts_include_their_subdomains(site: WebSite, 
 async def test_wrong_options_are_refused_with_a_sentence(wrong: dict) -> None:
     with pytest.raises(ValueError, match=r"^tool-web: .*\.$"):
         await web_tools(**wrong)
+
+
+@pytest.mark.parametrize("library", ["trafilatura", "protego"])
+async def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch, library: str) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ModuleLoadError, match=rf"{library} is not installed.*pip install 'amplifier-slack\[web\]'"):
+        await web_tools()
 
 
 async def test_approval_rules_see_the_address_that_is_fetched() -> None:
