@@ -38,6 +38,7 @@ SHIPPED = [
     "tool-recipes",
     "tool-schedule",
     "tool-todo",
+    "tool-web",
 ]
 
 
