@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options
         StoredRuns(store, uuid4().hex, config.lease_s, patience) as runs,
         InProcessSessionManager(
             config.instances,
-            "provider-anthropic",
+            "provider-openai" if os.environ.get("PROVIDER") == "openai" else "provider-anthropic",
             Workspaces(config.workspace),
             retrying(logs, patience),
             host=LocalHost({NOTIFY: (notes := Notes(runs.admit, tuple(config.instances))).of_session}),

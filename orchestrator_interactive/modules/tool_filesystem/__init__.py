@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import structlog
-from pydantic import AfterValidator, AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, Field, field_validator
 
 from orchestrator_interactive.config import Options, validate
 from orchestrator_interactive.kernel.interop import to_local_coordinator
@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 _MAX_LINE = 10_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_OF_A_NAME = 60
+_MOUNT = re.compile(r"\w[\w-]*", re.ASCII)
 
 
 def _expanded(path: Path) -> Path:
@@ -51,6 +52,7 @@ class FilesystemOptions(Options):
         allowed_read_paths: files and folders that may be read, relative to `root`; all of the workspace unless set.
         allowed_write_paths: the same for writing.
         denied_write_paths: files and folders that must not be written, even if they are allowed.
+        mounts: folders outside of the workspace that may be read, by the names under which they are shown in it.
         quota_mb: total size of the files in the folder, in megabytes; unlimited unless set.
         quota_files: number of files and folders in it; unlimited unless set.
         reserve_mb: free space that a write leaves on the disk, in megabytes.
@@ -62,11 +64,22 @@ class FilesystemOptions(Options):
     allowed_read_paths: tuple[_Path, ...] | None = None
     allowed_write_paths: tuple[_Path, ...] | None = None
     denied_write_paths: tuple[_Path, ...] = ()
+    mounts: dict[str, _Path] = Field(default_factory=dict)
     max_read_bytes: int = Field(default=200_000, gt=0)
     max_results: int = Field(default=200, gt=0)
     quota_mb: int | None = Field(default=None, gt=0)
     quota_files: int | None = Field(default=None, gt=0)
     reserve_mb: int = Field(default=0, ge=0)
+
+    @field_validator("mounts")
+    @classmethod
+    def _are_folders(cls, mounts: dict[str, Path]) -> dict[str, Path]:
+        for name, path in mounts.items():
+            if not _MOUNT.fullmatch(name):
+                raise ValueError(f"{name!r} must be one word of letters, digits, `_` and `-`")
+            if not path.is_absolute() or not path.is_dir():
+                raise ValueError(f"{path} must be the absolute path of a folder that exists")
+        return mounts
 
     def limits(self) -> Limits:
         """Return the limits of the folder."""
@@ -86,7 +99,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     coordinator = to_local_coordinator(coordinator)
     options = validate(FilesystemOptions, config, "tool-filesystem")
     root = options.root or Path(coordinator.get_capability("session.working_dir") or ".")
-    access = Access(options.allowed_read_paths, options.allowed_write_paths, options.denied_write_paths)
+    access = Access(options.allowed_read_paths, options.allowed_write_paths, options.denied_write_paths, options.mounts)
     workspace = WorkspaceFolder(root, options.limits(), access)
     if workspace.unreachable:
         log.warning(

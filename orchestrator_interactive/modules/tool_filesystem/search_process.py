@@ -216,7 +216,8 @@ def _text_of(entry: _Entry) -> str:
     with suppress(OSError):  # removed or not readable
         fd = os.open(entry.name, FILE, dir_fd=entry.folder) if entry.name else os.dup(entry.folder)
         with os.fdopen(fd, "rb") as file:
-            if stat.S_ISREG(os.fstat(fd).st_mode):
+            status = os.fstat(fd)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:  # another name may be outside of the workspace
                 data = file.read(_MAX_FILE_BYTES)
     return "" if b"\0" in data else data.decode("utf-8", "replace")
 

@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from difflib import unified_diff
 from functools import partial
+from mimetypes import guess_type
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 
 from pydantic import AliasChoices, Field
@@ -111,6 +112,8 @@ class ListFiles(FileTool[ListInput]):
         job = {"pattern": wanted.pattern, "query": None, "regex": False, "ignore_case": False}
         found = await scan(self._workspace, wanted.path, limit=self._max_results + 1, **job)
         shown = [f"{path} ({size:,} bytes)" for path, size in found["items"][: self._max_results]]
+        if wanted.path in {"", "."} and self._workspace.mounts:
+            shown += [f"{name}/ (a read-only folder; list it by its path)" for name in self._workspace.mounts]
         return _capped(shown, found, nothing="There are no such files.")
 
 
@@ -134,7 +137,10 @@ class ReadFile(FileTool[ReadInput]):
     def _read(self, wanted: ReadInput) -> str:
         with self._workspace.open(wanted.path) as file:
             if b"\0" in file.read(_LOOKED_AT_FOR_BINARY):
-                raise WorkspaceError(f"'{wanted.path}' is a binary file; only text files can be read.")
+                kind = guess_type(wanted.path)[0] or "of unknown type"
+                size = file.seek(0, 2)
+                problem = f"'{wanted.path}' is a binary file ({kind}, {size:,} bytes)"
+                raise WorkspaceError(f"{problem}; only text files can be read.")
             file.seek(0)
             skipped = 0
             while skipped < wanted.offset - 1 and (piece := file.readline(_SKIPPED_AT_ONCE)):

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import stat
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -28,7 +28,7 @@ from orchestrator_interactive.modules.tool_filesystem.search_process import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNLIMITED = Limits()
@@ -47,11 +47,15 @@ class WorkspaceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Files and folders of the workspace that may be used; None is the whole workspace. `read_only` ranks first."""
+    """Files and folders of the workspace that may be used; None is the whole workspace. `read_only` ranks first.
+
+    `mounts` are folders outside of it that are shown under a name at its top, and never changed.
+    """
 
     readable: Sequence[Path] | None = None
     writable: Sequence[Path] | None = None
     read_only: Sequence[Path] = ()
+    mounts: Mapping[str, Path] = field(default_factory=dict)
 
 
 _UNRESTRICTED = Access()
@@ -74,6 +78,7 @@ class WorkspaceFolder:
         self._read_only = self._resolved(access.read_only)
         allowed = [*(readable or ()), *(self._writable or ())]
         inside = [path for path in allowed if path.is_relative_to(self.root) or self.root.is_relative_to(path)]
+        self.mounts = {name: WorkspaceFolder(path) for name, path in access.mounts.items()}
         self.unreachable = [path for path in allowed if path not in inside]
 
     @contextmanager
@@ -83,6 +88,10 @@ class WorkspaceFolder:
         Raises:
             WorkspaceError: outside of the workspace, missing, or not a regular file.
         """
+        if (mounted := self._mounted(path)) is not None:
+            with mounted[1].open(mounted[2]) as file:
+                yield file
+            return
         folders, name = self._file_parts(path)
         self._refuse_unless("read", self._readable, path, [*folders, name])
         with _explained(path), self._folder(folders) as folder:
@@ -97,6 +106,10 @@ class WorkspaceFolder:
         Raises:
             WorkspaceError: outside of the workspace, missing, or neither a folder nor a regular file.
         """
+        if (mounted := self._mounted(path)) is not None:
+            with mounted[1].place(mounted[2]) as (inner, inner_starts, fd):
+                yield [mounted[0], *inner], [[mounted[0], *each] for each in inner_starts], fd
+            return
         parts = self._parts(path)
         inside = [each for each in self._readable or () if each.is_relative_to(self.root.joinpath(*parts))]
         if not inside:
@@ -182,11 +195,19 @@ class WorkspaceFolder:
         except WorkspaceError:
             return path
 
+    def _mounted(self, path: str) -> tuple[str, WorkspaceFolder, str] | None:
+        """Return the name and the folder of the mount that a path is in, and the path there; `None`: in none."""
+        first, *rest = PurePosixPath(path).parts or ("",)
+        folder = self.mounts.get(first)
+        return None if folder is None else (first, folder, str(PurePosixPath(*rest)))
+
     def _resolved(self, paths: Sequence[Path]) -> list[Path]:
         return [Path(os.path.realpath(self.root / path)) for path in paths]
 
     def _refuse_to_change(self, path: str, parts: Sequence[str], *, whole: bool = False) -> None:
         """Raise WorkspaceError if a file must not be changed; `whole`: or anything that is in a folder."""
+        if self._mounted(path) is not None or (parts and parts[0] in self.mounts):
+            raise WorkspaceError(f"'{path}' must not be changed: the configuration of this agent makes it read-only.")
         target = self.root.joinpath(*parts)
         for each in self._read_only:
             if target.is_relative_to(each) or (whole and each.is_relative_to(target)):
@@ -246,11 +267,13 @@ class WorkspaceFolder:
 
 def _opened(name: str, folder: int, path: str) -> BinaryIO:
     fd = os.open(name, FILE, dir_fd=folder)
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
         return os.fdopen(fd, "rb")
     os.close(fd)
-    raise _not_a_file(path, mode)
+    if stat.S_ISREG(status.st_mode):
+        raise WorkspaceError(f"'{path}' has several names (hard links): it may be a file outside of the workspace.")
+    raise _not_a_file(path, status.st_mode)
 
 
 def _mode_to_keep(name: str, folder: int, path: str) -> int | None:
