@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import structlog
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     Resolve = Callable[[str, int], Awaitable[list[str]]]
     # Raises `WebError` if an address must not be read.
     Check = Callable[[URL], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
 
 MAX_REDIRECTS = 5
 MAX_URL_CHARS = 4_000
@@ -176,6 +179,7 @@ class Downloader:
             raise WebError(f"The host {shown(host)} has no address. Check it.")
         for address in found:
             if kind := refused_kind(address, allow_private=self._options.allow_private):
+                log.warning("web.address_refused", host=shown(host), address=address, kind=kind)
                 raise WebError(f"{shown(host)} is not a public host (its address is {kind}), so it is not allowed.")
         return found
 
@@ -183,7 +187,10 @@ class Downloader:
     async def _response(self, url: URL) -> AsyncIterator[aiohttp.ClientResponse]:
         pinned = _Pinned(await self._addresses(url))
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True)
-        headers = {"User-Agent": self._options.user_agent, "Accept": "text/html, text/*, */*;q=0.5"}
+        headers = {
+            "User-Agent": self._options.user_agent,
+            "Accept": "text/markdown, text/html;q=0.9, text/*;q=0.8, */*;q=0.5",
+        }
         async with a_session(connector, headers) as session, session.get(url, allow_redirects=False) as response:
             try:
                 yield response
@@ -204,7 +211,7 @@ class Downloader:
             size = f"{'more than ' * is_cut}{len(body):,} bytes"
             raise WebError(f"{shown(url)} is {binary} of {size}. It cannot be read: only text can.")
         if is_unknown:
-            kind = "text/html" if _LOOKS_LIKE_HTML.match(body) else "text/plain"
+            kind = "text/html" if _LOOKS_LIKE_HTML.match(body[:_INSPECTED_BYTES]) else "text/plain"
         return Download(url, kind, charset[1] if charset else "", body, is_cut)
 
 

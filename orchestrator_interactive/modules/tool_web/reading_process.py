@@ -17,13 +17,14 @@ import resource
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# After this time the plain text of a page has to do. The parent kills the process later, see `reading`.
+# After this time the plain text of a page is returned. The parent kills the process later, see `reading`.
 _EXTRACTED_WITHIN_S = 4.0
 _MAX_CPU_S = 30
 _MAX_MEMORY_BYTES = 1_500_000_000
@@ -121,6 +122,7 @@ def read_html(source: str, url: str) -> Reading:
     import trafilatura  # noqa: PLC0415 - takes long; other texts do not need it
     from lxml import etree, html  # noqa: PLC0415
 
+    began_s = time.monotonic()
     parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
     try:
         tree = html.fromstring(source.encode("utf-8", "replace") or b"<html/>", parser=parser)
@@ -136,7 +138,7 @@ def read_html(source: str, url: str) -> Reading:
     title, date, text = " ".join(tree.findtext(".//title", "").split()), "", ""
     signal.signal(signal.SIGALRM, _raise_too_long)
     try:
-        signal.setitimer(signal.ITIMER_REAL, _EXTRACTED_WITHIN_S)
+        signal.setitimer(signal.ITIMER_REAL, max(0.1, began_s + _EXTRACTED_WITHIN_S - time.monotonic()))
         found: Any = trafilatura.bare_extraction(
             tree, url=url, include_links=True, include_formatting=True, with_metadata=True
         )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EngineName = Literal["wikipedia", "searxng", "brave", "tavily"]
 
-_MAX_BYTES = 2_000_000
+_MAX_BYTES = 1_000_000
 _MAX_TITLE_CHARS = 200
 _MAX_SNIPPET_CHARS = 500
 _MAX_URL_CHARS = 1_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -32,7 +33,7 @@ _MAX_LABEL_CHARS = 60
 Input = TypeVar("Input", bound=Options)
 
 
-class WebTool(Generic[Input]):
+class WebTool(ABC, Generic[Input]):
     """Base class of the tools. What cannot be had is an error result, never an exception.
 
     The requests read only, so a call may be repeated; but an address or a query can carry data to its host.
@@ -57,8 +58,8 @@ class WebTool(Generic[Input]):
         except (ValueError, WebError) as e:
             return ToolResult(success=False, error={"message": str(e)})
 
-    async def _work(self, wanted: Input) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    async def _work(self, wanted: Input) -> str: ...
 
 
 class FetchInput(Options):

@@ -2,8 +2,12 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from web_site import WebSite, http, web_site, web_tools
 
 from orchestrator_interactive.kernel import ToolResult
@@ -180,6 +184,30 @@ def test_public_addresses_are_not_refused(address: str) -> None:
     assert refused_kind(address, allow_private=False) == ""
 
 
+@given(st.ip_addresses(v=4))
+def test_an_ipv4_address_in_an_ipv6_address_is_judged_as_itself(address: IPv4Address) -> None:
+    kind = refused_kind(str(address), allow_private=False)
+    for embedding in (f"::ffff:{address}", f"64:ff9b::{address}", f"2606:4700::5efe:{address}"):
+        assert refused_kind(embedding, allow_private=False) == kind
+
+
+@given(st.ip_addresses())
+def test_no_address_passes_that_python_knows_as_not_global(address: IPv4Address | IPv6Address) -> None:
+    if not refused_kind(str(address), allow_private=False) and not str(address).startswith(("::ffff:", "64:ff9b:")):
+        assert address.is_global
+        assert not address.is_multicast
+
+
+@given(st.text() | st.from_regex(r"https?:[/\\\\]{0,3}[\w.@:%\[\]-]*(?:/.*)?"))
+def test_any_text_is_an_address_of_a_page_or_refused(text: str) -> None:
+    with suppress(WebError):
+        url = parsed_url(text)
+        assert url.scheme in {"http", "https"}
+        assert url.raw_host
+        assert url.raw_user is None
+        assert "@" not in url.raw_authority
+
+
 @pytest.mark.parametrize("address", NEVER_ALLOWED)
 def test_metadata_services_stay_refused_if_private_addresses_are_allowed(address: str) -> None:
     assert refused_kind("192.168.0.1", allow_private=True) == refused_kind("::1", allow_private=True) == ""
@@ -270,7 +298,7 @@ async def test_one_private_address_of_a_host_is_enough_to_refuse_it(site: WebSit
     assert site.requests == []
 
 
-async def test_each_redirect_is_resolved_and_checked_again(site: WebSite) -> None:
+async def test_each_redirect_is_resolved_and_checked_again(site: WebSite, logs) -> None:
     """The name leads to an allowed address first, and then to a metadata service."""
     answers = iter([["127.0.0.1"], ["169.254.169.254"]])
 
@@ -282,6 +310,7 @@ async def test_each_redirect_is_resolved_and_checked_again(site: WebSite) -> Non
     result = await WebFetch(options, Downloader(options, rebinding)).execute({"url": f"http://x.example:{site.port}/"})
     assert "not a public host" in str(result)
     assert site.requests == ["/"]
+    assert logs.tell("warning", "web.address_refused", "x.example", "169.254.169.254")
 
 
 @pytest.mark.parametrize(
