@@ -43,6 +43,7 @@ from service.sessions.people import AlwaysRules
 from service.sessions.personal import StoredPersonalRecords
 from service.sessions.preflight import preflight
 from service.sessions.recipes import ThreadRecipes
+from service.sessions.slack_tools import SlackTools
 from service.sessions.workers import StoredWorkers
 from service.sessions.workspaces import Workspaces
 from service.signals import on_hangup, until_signalled
@@ -109,25 +110,15 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             hidden := dict.fromkeys(secrets(environment, config)),
         ) as observation,
         _audited(config, file, observation) as (record, observer),
-        _working(config, environment, url, free_mb, observation, observer, record, names) as (
-            sessions,
-            runs,
-            budget,
-            retention,
-            records,
-            workers,
-            schedules,
-            memory,
-            connections,
-        ),
+        _working(config, environment, url, free_mb, observation, observer, record, names) as parts,
         connected(
             access,
             instances,
-            sessions,
-            runs,
+            parts.sessions,
+            parts.runs,
             shutdown_grace_s=max(grace_s - _AFTER_RUNS_S, grace_s / 2),
             policy=policy,
-            budget=budget,
+            budget=parts.budget,
             rate_scale=config.slack.rate_scale,
             limits=limits,
             options=options,
@@ -135,18 +126,21 @@ async def serve(config: ServiceConfig, environment: Environment, file: ConfigFil
             tools_grace_s=config.shutdown_tools_s,
             listeners=config.slack.listeners,
             observer=observer,
-            history=sessions.history,
-            records=records,
-            workers=workers,
-            recipes=(recipes := ThreadRecipes(config.instances, workers)),
-            schedules=schedules,
-            memory=memory,
+            history=parts.sessions.history,
+            records=parts.records,
+            workers=parts.workers,
+            recipes=(recipes := ThreadRecipes(config.instances, parts.workers)),
+            schedules=parts.schedules,
+            memory=parts.memory,
         ) as connection,
-        firing_schedules(schedules, connection.unattended),
-        serving_triggers(config.triggers, connection.unattended, budget),
-        serving_connections(config.connections, connections, connection.unattended.team, connection.unattended.name_of),
+        firing_schedules(parts.schedules, connection.unattended),
+        serving_triggers(config.triggers, connection.unattended, parts.budget),
+        serving_connections(
+            config.connections, parts.connections, connection.unattended.team, connection.unattended.name_of
+        ),
     ):
-        live = _LiveParts(environment, sessions, names, retention, connection, recipes, hidden)
+        parts.slack_tools.connect(connection.unattended)
+        live = _LiveParts(environment, parts.sessions, names, parts.retention, connection, recipes, hidden)
         observation.health.connection = connection
         gc.freeze()  # exclude start-up objects from later collections, which pause every run
         gc.enable()
@@ -237,6 +231,22 @@ async def _audited(
         yield record, observer if config.audit is None else AuditObserver(record, observer or Observer())
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a service has on its store: the agents' sessions, and everything that they and the connector share."""
+
+    sessions: Sessions
+    runs: StoredRuns
+    budget: RateBudget | None
+    retention: Retention
+    records: StoredPersonalRecords
+    workers: StoredWorkers
+    schedules: StoredSchedules
+    memory: ChannelMemory
+    connections: StoredConnections
+    slack_tools: SlackTools
+
+
 @asynccontextmanager
 async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     config: ServiceConfig,
@@ -247,19 +257,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
     observer: Observer | None,
     record: Callable[..., None],
     names: list[str],
-) -> AsyncIterator[
-    tuple[
-        Sessions,
-        StoredRuns,
-        RateBudget | None,
-        Retention,
-        StoredPersonalRecords,
-        StoredWorkers,
-        StoredSchedules,
-        ChannelMemory,
-        StoredConnections,
-    ]
-]:
+) -> AsyncIterator[_Parts]:
     """Open the sessions, runs and rate budget on the store at a URL. Closing them takes bounded time.
 
     `names` are those of the instances; they may change.
@@ -282,6 +280,7 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
                     NOTIFY: (notes := Notes(runs.admit, names)).of_session,
                     **(workers := StoredWorkers(store, retry, runs)).functions,
                     **(schedules := StoredSchedules(store, retry)).functions,
+                    **(slack_tools := SlackTools()).functions,
                     **(memory := ChannelMemory(store, retry)).functions,
                     **StoredBudgets(store, retry, runs.admit).functions,
                     **(connections := StoredConnections(store, retry, *_vault(config.connections))).functions,
@@ -294,7 +293,9 @@ async def _working(  # noqa: PLR0913, PLR0917 - the parts of a service
         observation.health.store = store
         with notes.offered():
             records = StoredPersonalRecords(store, retry, rules, record)
-            yield sessions, runs, budget, retention, records, workers, schedules, memory, connections
+            yield _Parts(
+                sessions, runs, budget, retention, records, workers, schedules, memory, connections, slack_tools
+            )
 
 
 def _model_of(runs: StoredRuns) -> HostFunction:

@@ -176,7 +176,8 @@ def _message(message: WorkspaceMessage, workspace: Workspace) -> Json:
 
 
 def _place(channel: str, at: str, workspace: Workspace) -> Json:
-    kind = "im" if workspace.channel(channel).is_im else "channel"
+    place = workspace.channel(channel)
+    kind = "im" if place.is_im else "group" if place.is_private else "channel"
     return {"channel": channel, "event_ts": at, "channel_type": kind}
 
 

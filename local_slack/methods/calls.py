@@ -194,7 +194,7 @@ class Call:
 
 
 def may_see(member: Member, channel: Channel) -> bool:
-    return not channel.is_im or member.id in channel.members
+    return not (channel.is_im or channel.is_private) or member.id in channel.members
 
 
 Answer = Callable[[Call], Json]

@@ -26,7 +26,7 @@ _KINDS = {"public_channel", "private_channel", "mpim", "im"}
 
 @method("conversations.list", scope="*:read", limits=TIER_2)
 def conversations(call: Call) -> Json:
-    """List the public channels, and the caller's direct messages if ``types`` includes them."""
+    """List the public channels, and those of ``types`` that the caller is in."""
     return _channels_page(call, [c for c in call.workspace.channels if may_see(call.member, c)])
 
 
@@ -145,7 +145,8 @@ def archive(call: Call) -> Json:
 
 @method("conversations.create", scope="channels:manage", limits=TIER_2)
 def create(call: Call) -> Json:
-    return {"channel": channel_json(call.workspace.create(_new_name(call), call.member), call.member)}
+    created = call.workspace.create(_new_name(call), call.member, is_private=call.args.flag("is_private"))
+    return {"channel": channel_json(created, call.member)}
 
 
 @method("conversations.history", scope="*:history", limits=TIER_3)
@@ -264,7 +265,7 @@ def _channels_page(call: Call, channels: list[Channel]) -> Json:
     kinds = {kind.strip() for kind in (call.args.text("types") or "public_channel").split(",")}
     if not kinds <= _KINDS:
         raise SlackRefused("invalid_types")
-    shown = [channel for channel in channels if ("im" if channel.is_im else "public_channel") in kinds]
+    shown = [channel for channel in channels if _kind_of(channel) in kinds]
     page, cursor = page_of(shown, call.args, 100)
     listed = [channel_json(channel, call.member) for channel in page]
     return {"channels": listed, "response_metadata": {"next_cursor": cursor}}
@@ -309,3 +310,9 @@ def _start(messages: Sequence[WorkspaceMessage], ts: str | None) -> int:
         raise SlackRefused("invalid_cursor")
     is_newest_first = len(messages) > 1 and order(messages[0].ts) > order(messages[-1].ts)
     return sum(order(m.ts) > order(ts) if is_newest_first else order(m.ts) < order(ts) for m in messages)
+
+
+def _kind_of(channel: Channel) -> str:
+    if channel.is_im:
+        return "im"
+    return "private_channel" if channel.is_private else "public_channel"

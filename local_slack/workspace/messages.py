@@ -51,7 +51,7 @@ class ChannelNote:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A public channel, or a direct message (``is_im``) between its one or two members."""
+    """A channel, or a direct message (``is_im``) between its one or two members."""
 
     id: str
     name: str
@@ -61,6 +61,7 @@ class Channel:
     is_archived: bool = False
     topic: ChannelNote = ChannelNote()
     purpose: ChannelNote = ChannelNote()
+    is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)

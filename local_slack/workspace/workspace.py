@@ -232,8 +232,9 @@ class Workspace:
 
     # Channels
 
-    def create(self, name: str, creator: Member) -> Channel:
-        channel = Channel(channel_id(name, self.directory.team), name, (creator.id,), int(self._clock()))
+    def create(self, name: str, creator: Member, *, is_private: bool = False) -> Channel:
+        now_s = int(self._clock())
+        channel = Channel(channel_id(name, self.directory.team), name, (creator.id,), now_s, is_private=is_private)
         if self._find(channel.id):
             raise SlackRefused("name_taken")
         self._add(channel)

@@ -27,6 +27,7 @@ SHIPPED = [
     "hooks-logging",
     "tool-memory",
     "tool-skills",
+    "tool-slack",
     "hooks-redaction",
     "tool-agents",
     "tool-ask-user",

@@ -1,0 +1,114 @@
+"""The functions of `tool-slack`: reading for the people who ask, and posts, each once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from connector.events import ThreadAddress
+from connector.protocols import Refused
+from connector.runs.workspace_reader import WorkspaceReader
+from service.store.base import thread_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from connector.inbound.unattended import Unattended
+    from orchestrator_interactive.interactions.records import Key
+    from service.sessions.host import HostFunction
+
+_NOT_CONNECTED = "There is no connection to Slack now. Try again later."
+_KEY_CHARS = 16
+
+
+class SlackTools:
+    """Implements the capabilities `slack.…`, once `connect` was called.
+
+    A call names the `people` on whose authority it is, as user ids.
+    """
+
+    def __init__(self) -> None:
+        self._slack: Unattended | None = None
+        self._reader: WorkspaceReader | None = None
+
+    def connect(self, slack: Unattended) -> None:
+        """Use this connection."""
+        router, background = slack.router, slack.background
+        self._slack = slack
+        self._reader = WorkspaceReader(background.client, background.users, router.team, router.bot_user)
+
+    @property
+    def functions(self) -> dict[str, HostFunction]:
+        """The functions that sessions may call; see `service.sessions.host`."""
+        return {
+            f"slack.{name}": self._function(work)
+            for name, work in {
+                "read": self._read,
+                "search": self._search,
+                "channels": self._channels,
+                "people": self._people,
+                "post": self._post,
+            }.items()
+        }
+
+    def _function(
+        self, work: Callable[[WorkspaceReader, ThreadAddress, Key, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    ) -> HostFunction:
+        async def call(key: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
+            if self._reader is None:
+                raise ValueError(_NOT_CONNECTED)
+            try:
+                return await work(self._reader, ThreadAddress.parse(thread_of(key.conversation_id)), key, arguments)
+            except Refused as e:
+                raise ValueError(str(e)) from e
+
+        return call
+
+    async def _read(
+        self, reader: WorkspaceReader, here: ThreadAddress, _: Key, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        place = await reader.place(given["place"], frozenset(given["people"]), here)
+        found = await reader.read(place, given["most"], given["before"])
+        return {"name": place.name, "messages": [asdict(each) for each in found]}
+
+    async def _search(
+        self, reader: WorkspaceReader, here: ThreadAddress, _: Key, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        place = await reader.place(given["place"], frozenset(given["people"]), here)
+        found, count = await reader.search(place, given["words"], given["most"])
+        return {"name": place.name, "messages": [asdict(each) for each in found], "searched": count}
+
+    async def _channels(
+        self, reader: WorkspaceReader, here: ThreadAddress, _: Key, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        found = await reader.channels(frozenset(given["people"]), here)
+        topics = [(each, str((each.get("topic") or {}).get("value") or "")) for each in found]
+        return {"channels": [[each["id"], each.get("name"), topic] for each, topic in topics]}
+
+    async def _people(
+        self, reader: WorkspaceReader, here: ThreadAddress, _: Key, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        await reader.place("here", frozenset(given["people"]), here)
+        found = []
+        for each in await reader.people(given["words"], given["most"]):
+            profile = each.get("profile") or {}
+            name = profile.get("display_name") or each.get("real_name") or each.get("name")
+            found.append([each["id"], name, profile.get("title") or "", each.get("tz") or ""])
+        return {"people": found}
+
+    async def _post(
+        self, reader: WorkspaceReader, here: ThreadAddress, key: Key, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Store a post; a repeated `call_id` posts nothing again."""
+        assert self._slack is not None  # noqa: S101 - set with the reader
+        people = frozenset(given["people"])
+        place = await reader.place(given["place"], people, here)
+        allowed = {(await reader.place(each, people, here)).channel for each in given["allowed"]}
+        if place.channel not in allowed:
+            raise ValueError(f"You may not post in {place.name}: the configuration of this agent does not allow it.")
+        there = ThreadAddress(here.team, place.channel, place.thread_ts)
+        identity = f"{key.conversation_id} {key.agent_id} {given['call_id']}"
+        post_key = f"tool.{sha256(identity.encode()).hexdigest()[:_KEY_CHARS]}"
+        await self._slack.report(there, min(people), post_key, given["text"])
+        return {"name": place.name}
