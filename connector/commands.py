@@ -58,7 +58,7 @@ class Verb:
 DEFAULT_MODEL = "default"
 RECIPE_HELP = "runs a recipe with these inputs, shows or cancels those that run, or lists all."
 SCHEDULE_HELP = "lists the schedules; or sends TEXT to the agent at a time (`in 2 weeks`, `0 9 * * 1`); or removes one."
-MEMORY_HELP = "lists what is remembered for this channel; or adds, changes or forgets a fact; or posts all as a file."
+MEMORY_HELP = "lists the facts kept for this channel; or adds, changes or forgets one; or posts all as a file."
 VERBS = {
     verb.name: verb
     for verb in (

@@ -121,7 +121,7 @@ def model_chosen(name: str) -> str:
 
 
 def models(names: Sequence[str], chosen: str, unknown: str) -> str:
-    """Return the models of an agent, after a word that is none of them; blank: no word."""
+    """Return the list of models of an agent; `unknown` is a word that names no model, blank: no word."""
     problem = f"I know no model `{escape(unknown)}`. " if unknown else ""
     if len(names) < _FEW_MODELS:
         return f"{problem}I have one model here; `providers` of the configuration lists more."

@@ -233,7 +233,7 @@ async def _audited(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a service has on its store: the agents' sessions, and everything that they and the connector share."""
+    """The parts of a service on its store: the agents' sessions, and everything that they and the connector share."""
 
     sessions: Sessions
     runs: StoredRuns

@@ -1,7 +1,7 @@
 """Read channels and threads for a person: nothing that this person, or the place where it is shown, may not see.
 
-What is private is read only where it is, or in a direct message with its reader. Whatever Slack does not tell is
-refused.
+The content of a private channel is read only there, or in a direct message with one of its members. A request is
+refused if Slack does not answer a question about it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LINK = re.compile(
     r"https://[\w.-]+/archives/([CGD][A-Z0-9]{2,})(?:/p(\d{10})(\d{6}))?(?:\?(?:.*&)?thread_ts=(\d+\.\d+))?"
 )
 _TS = re.compile(r"\d{10}\.\d{6}")
-_NOT_SHOWN = "You may not show what is in {name} here. "
+_NOT_SHOWN = "You may not show the content of {name} here. "
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +151,10 @@ class WorkspaceReader:
         raise Refused(f"I know no channel {given!r}. slack_channels lists those that you can read.")
 
     async def _check(self, info: Found, name: str, askers: frozenset[str], here: ThreadAddress) -> None:
-        """Raise `Refused` unless all the askers may read a channel, and what is in it may be shown here."""
+        """Raise `Refused` unless all the askers may read a channel, and its content may be shown here."""
         channel = str(info["id"])
         if not askers or "" in askers:
-            raise Refused("It is not known who asks for this, so nothing may be read for them.")
+            raise Refused("The author of this request is unknown, so nothing may be read.")
         if channel == here.channel:
             return
         if info.get("is_im") or is_direct(channel):
@@ -171,7 +171,7 @@ class WorkspaceReader:
             if is_private or not await self._is_full_member(asker):
                 members = await self._members(channel) if members is None else members
                 if asker not in members:
-                    raise Refused(f"A person who asks for this is not in {name}, so it may not be read for them.")
+                    raise Refused(f"An author of this request is not in {name}, so it may not be read.")
 
     async def _is_full_member(self, user: str) -> bool:
         """Return whether a user is one of this workspace, and no guest; False also if Slack does not tell."""

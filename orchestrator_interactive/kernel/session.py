@@ -339,7 +339,7 @@ class _Mounting:
 
     @contextmanager
     def _renaming(self, spec: ModuleSpec) -> Iterator[None]:
-        """Give what is mounted in the context the name of the spec, if it has one."""
+        """Give the module that is mounted in the context the name of the spec, if it has one."""
         if spec.instance_id is None:
             yield
             return

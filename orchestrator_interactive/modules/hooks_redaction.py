@@ -1,7 +1,7 @@
 """`hooks-redaction`: mask secrets and personal data in the events that `hooks-logging` writes.
 
 The module of this name in the Amplifier project changes the events themselves, so that the model, too, reads masked
-prompts and messages. That is the `scope` `all` here; by default only what is logged is masked.
+prompts and messages. That is the `scope` `all` here; by default only the log is masked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RedactionOptions(Options):
     """Options of `hooks-redaction`.
 
     Args:
-        rules: what is masked: `secrets`, `pii-basic` (e-mail addresses, and numbers of phones and cards), or both.
+        rules: the masked data: `secrets`, `pii-basic` (e-mail addresses, and numbers of phones and cards), or both.
         scope: `log`: only what `hooks-logging` writes; `all`: the events themselves, too, so that the model reads
             masked prompts and messages.
         allowlist: paths in the data of events that stay as they are, such as `usage` or `messages[0].content`.

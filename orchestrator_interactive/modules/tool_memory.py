@@ -48,7 +48,7 @@ class MemoryTool:
     name = "memory"
     description = (
         "Keep a fact about the work in this channel for later conversations here, or list, correct and forget facts. "
-        "Keep what people ask you to remember, and lasting decisions and preferences. Never keep secrets or what "
+        "Keep facts that people ask you to remember, and lasting decisions and preferences. Never keep secrets or what "
         "people say in confidence. Everyone in the channel can read the facts."
     )
     input_schema = schema(_Input)

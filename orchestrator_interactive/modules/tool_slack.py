@@ -95,7 +95,7 @@ class ReadSlack(SlackTool[ReadInput]):
 
 
 class SearchInput(Options):
-    query: str = Field(min_length=1, max_length=200, description="Words that a message must have, all of them.")
+    query: str = Field(min_length=1, max_length=200, description="Words; a message must have all.")
     place: str = Field("here", max_length=500, description=_PLACE)
     count: int = Field(20, ge=1, le=100, description="How many messages.")
 
@@ -118,7 +118,7 @@ class ChannelsInput(Options):
 
 class ListChannels(SlackTool[ChannelsInput]):
     name = "slack_channels"
-    description = "List the Slack channels that you can read for the person who asks."
+    description = "List the Slack channels that you can read on behalf of the author."
     input_kind = ChannelsInput
     doing = "Listing channels"
 

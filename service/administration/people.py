@@ -144,7 +144,7 @@ async def erase(user: str, logs: LogStore, runs: RunStore) -> Erasure:
 
 
 async def _forget_records(user: str, runs: RunStore) -> int:
-    """Delete what is kept of a person outside of conversations; return the number of their texts in it."""
+    """Delete the records of a person outside of conversations; return the number of their texts in it."""
     retry, count = StoreRetryPolicy(), 0
     for schedule in await _schedules_of(user, runs):
         count += await StoredSchedules(runs, retry).delete(workspace_of(schedule.place), schedule.id)

@@ -242,7 +242,7 @@ class InstanceConfig(ParticipationConfig):
     session: SessionConfig = SessionConfig()
     suggested_prompts: SuggestedPrompts = ()
     agents: dict[AgentName, AgentConfig] = Field(default_factory=dict)
-    # By channel, what the settings of the channel add to the instructions.
+    # By channel, the further instructions from its settings.
     _of_channels: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @field_validator("context")

@@ -34,7 +34,7 @@ _FULL = f"The memory of this channel has {MOST} facts, and no more are possible:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact: its text, who has kept or changed it (a user id; blank: an agent), and when (seconds since the epoch)."""
+    """A fact: its text, its last author (a user id; blank: an agent), and its time (seconds since the epoch)."""
 
     id: str
     text: str
@@ -122,7 +122,7 @@ class ChannelMemory:
         return fact
 
     async def forget(self, channel: str, fact_id: str) -> list[Fact]:
-        """Delete a fact, or with `all` every one, and return what was deleted.
+        """Delete a fact, or with `all` every one, and return the deleted facts.
 
         Raises:
             ValueError: there is none.

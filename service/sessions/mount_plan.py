@@ -55,7 +55,7 @@ def mount_plan(  # noqa: PLR0913 - the last three have defaults
     """
     context_options: dict[str, Any] = {}
     if instance.context.module in _WITH_INSTRUCTIONS:
-        channel = "" if conversation is None else conversation.conversation_id.split(":")[1]
+        channel = ":".join(conversation.conversation_id.split(":")[1:2]) if conversation is not None else ""
         context_options["system_prompt"] = instance.instructions_in(channel)
     if keeps_log(instance) and conversation is not None:
         context_options |= {"conversation_id": conversation.conversation_id, "agent_id": conversation.agent_id}

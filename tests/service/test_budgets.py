@@ -1,4 +1,4 @@
-"""A budget in a whole service: the thread is told what is nearly used up, and what ran out and when it returns."""
+"""A budget in a whole service: the thread gets a notice at 75 percent, and a sentence when the budget is used up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def serve(environment, model_env, config_file, url):
     return lambda: environment.serving("--config", path, **model_env)
 
 
-async def test_the_thread_is_told_at_75_percent_and_when_a_budget_is_used_up_over_a_kill(
+async def test_the_thread_gets_a_notice_at_75_percent_and_when_a_budget_is_used_up_over_a_kill(
     serve, slack, environment, model
 ):
     Scripts(model)

@@ -50,7 +50,7 @@ def scripts(model):
 
 
 async def asked_in(slack, scripts, channel, words):
-    """Begin a thread in a channel, and return what the agent reads there."""
+    """Begin a thread in a channel, and return the request to the model."""
     count = len(scripts.asked("lead"))
     root = await slack.as_person("ana").say(channel, words)
     place = slack.channel(channel).id

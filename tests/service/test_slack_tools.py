@@ -1,4 +1,4 @@
-"""`tool-slack` in a whole service: who may read what, and where it may be shown."""
+"""`tool-slack` in a whole service: the rights to read a place, and to show its content in another."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ async def test_people_read_what_they_may_see_where_it_may_be_shown(world):
 
 HOSTILE = [
     "", "C", "C0NOSUCH1", "D0ANA", "#", "#nosuch", "nosuch", "@ana", "<#C0NOSUCH1>", "../board", "board\u0000",
-    "BOARD ", "https://x.slack.com/archives/C0NOSUCH1/p1700000000000000", "https://evil.example/archives/x", "javascript:1", "*",
-    "C0GENERAL,C0RANDOM", "💥", "a" * 500,
+    "BOARD ", "https://x.slack.com/archives/C0NOSUCH1/p1700000000000000", "https://evil.example/archives/x", "*",
+    "javascript:1", "C0GENERAL,C0RANDOM", "💥", "a" * 500,
 ]  # fmt: skip
 
 

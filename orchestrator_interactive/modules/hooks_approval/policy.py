@@ -161,8 +161,8 @@ def decide(
     """Return what applies to a call of a tool; `tool` is `None` if it is not mounted.
 
     A tool that takes an argument under several names, or in several forms, returns the one for rules by the optional
-    method `canonical(input)`. One with rules of its own returns what they say by the optional method `approval(input)`:
-    an object with `level`, `reason` and `is_final` (no “Always allow” applies), or `None`. The rules of the options
+    method `canonical(input)`. One with own rules returns their decision by the optional method `approval(input)`: an
+    object with `level`, `reason` and `is_final` (no “Always allow” applies), or `None`. The rules of the options
     come first.
     """
     if (canonical := getattr(tool, "canonical", None)) is not None:

@@ -1,4 +1,4 @@
-"""The arithmetic of budgets: an account of what was spent and reserved in one day or month, as a JSON document.
+"""The arithmetic of budgets: an account of the amounts spent and reserved in one day or month, as a JSON document.
 
 An account changes only by these functions. Each returns a new document, so that a store can replace the known one.
 """
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Percentages of a budget at which the thread is told.
+# Percentages of a budget at which a notice is posted.
 NOTICES = (75, 95)
 # After this time the process that reserved an amount is dead: the amount counts as spent.
 _HELD_S = 3600.0
@@ -43,7 +43,7 @@ class Limit:
 
     @property
     def title(self) -> str:
-        """What people call it, such as "daily budget of this channel ($5.00)"."""
+        """Its name for people, such as "daily budget of this channel ($5.00)"."""
         whose = {"person": "the person who began this", "channel": "this channel", "workspace": "this workspace"}
         often = "daily" if self.period == "day" else "monthly"
         return f"{often} budget of {whose.get(self.per, self.subject)} ({amount(Decimal(self.most), self.unit)})"
@@ -67,7 +67,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What was spent in a period (a decimal number), what is reserved by call, and which notices were given.
+    """The amount spent in a period (a decimal number), the reservations by call, and the notices that were given.
 
     `held` has the amount and the time after which it counts as spent; `told` the conversation of each notice.
     """

@@ -35,7 +35,7 @@ _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": 
 _SYSTEM = ("system", "developer")
 _EARLIER = "(The beginning of this conversation is not shown.)"
 _NO_OUTPUT = "(no output)"
-_IMAGES = "(The images in the results of these calls:)"
+_IMAGES = "(Images in the results of the tool calls:)"
 
 
 @dataclass(frozen=True, slots=True)

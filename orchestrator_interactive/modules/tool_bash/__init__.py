@@ -38,8 +38,8 @@ class BashOptions(Options):
         sandbox: `auto` (bubblewrap, else Landlock), `bubblewrap`, `landlock`, or `none`: commands run with all rights
             of the service's user.
         network: hosts that commands may reach; default: none.
-        rules: which commands are allowed, need approval or are denied; what they do not decide needs approval.
-        without_approval: run commands also if nobody is asked, since `hooks-approval` is not configured.
+        rules: which commands are allowed, need approval or are denied; other commands need approval.
+        without_approval: run commands also if no user is asked, since `hooks-approval` is not configured.
         timeout_s: time limit of a command in seconds, if the model sets none; `max_timeout_s`: the most it may set.
         max_output_chars: characters of an output that the model reads; a file has the rest.
         read_only_paths: files and folders outside of the workspace that commands may read.
@@ -81,7 +81,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
     """Mount `bash`.
 
     Raises:
-        ValueError: an unknown option, or no sandbox works here; the message says what to do.
+        ValueError: an unknown option, or no sandbox works here; the message names the remedy.
     """
     coordinator = to_local_coordinator(coordinator)
     options = validate(BashOptions, config, "tool-bash")

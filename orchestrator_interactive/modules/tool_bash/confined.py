@@ -30,7 +30,7 @@ _READ = 0b1101  # execute, read files, read folders
 _NO_DEVICES = ~(1 << 6 | 1 << 11)
 _NET, _SCOPES = 0b11, 0b11
 _LAST_CAP = 63
-# Calls that are refused, since Landlock does not know of them: sockets and rings that make sockets, what reaches other
+# Calls that are refused, since Landlock does not cover them: sockets and rings that make sockets, access to other
 # processes or the kernel, and changes of modes, owners, times and attributes by path. By architecture: its number for
 # seccomp, the numbers of the calls, of `utimensat`, refused with a path, and of `fchmod`, refused to root.
 _REFUSED = {
@@ -107,7 +107,7 @@ def end_descendants(grace_s: float) -> None:
 
 
 def _has_children() -> bool:
-    """Reap what has ended; return whether any process is left. A list of processes may miss one that is moving."""
+    """Reap ended processes; return whether any process is left. A list of processes may miss one that is moving."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

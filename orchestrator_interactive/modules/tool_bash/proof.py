@@ -25,7 +25,7 @@ _LEAST_CHARS = 16
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One attempt: what a sandbox must do, whether it does, and what was seen."""
+    """One attempt: the duty of a sandbox, whether it holds, and the output."""
 
     claim: str
     holds: bool
@@ -33,7 +33,7 @@ class Proof:
 
 
 async def prove(options: BashOptions) -> tuple[str, list[Proof]]:
-    """Try to leave the sandbox of a configuration; return its kind and what came of it.
+    """Try to leave the sandbox of a configuration; return its kind and the results.
 
     Raises:
         ValueError: no sandbox works here.
@@ -92,7 +92,7 @@ def _tried(sandbox: Sandbox, port: int) -> list[Proof]:
 
 
 def _known() -> list[str]:
-    """Return what a command must not be able to read."""
+    """Return texts that a command must not be able to read."""
     values = (value for name, value in os.environ.items() if len(value) >= _LEAST_CHARS and name != "PATH")
     return [_TOKEN, *values]
 

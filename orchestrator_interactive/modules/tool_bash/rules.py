@@ -32,7 +32,7 @@ _WRAPPERS = frozenset({
     "ltrace", "su", "runuser", "chrt", "taskset", "ssh", "eval", "source", ".", "trap", "alias", "coproc",
     "bash", "sh", "dash", "zsh", "ksh", "fish", "rbash",
 })  # fmt: skip
-# Of these, the words after them are the command, if none of them is an option.
+# Wrappers whose further words are the command, unless they begin with an option.
 _PLAIN_WRAPPERS = frozenset({"builtin", "command", "exec", "nohup", "setsid", "time"})
 _SHELLS = frozenset({"bash", "sh", "dash"})
 # Options of `find` and `fd` that begin a command.
@@ -43,7 +43,7 @@ _DYNAMIC = "it has parts whose value is known only when it runs"
 
 
 class CommandRule(Options):
-    """A rule: `command` are its words, of which a last `*` stands for any further ones."""
+    """A rule: `command` are its words; a last `*` stands for any further words."""
 
     command: str = Field(min_length=1)
     level: Level
@@ -77,7 +77,7 @@ class Verdict:
 
 
 def evaluate(command: str, rules: Sequence[CommandRule]) -> Verdict | None:
-    """Return what the rules say about a command; `None`: nothing.
+    """Return the decision of the rules about a command; `None`: they have none.
 
     It is denied if any part of it is denied, and allowed only if every part of it is known and allowed.
     """

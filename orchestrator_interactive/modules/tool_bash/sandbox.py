@@ -186,7 +186,7 @@ def choose(wanted: Literal["auto"] | Kind, *, has_proxy: bool) -> Kind:
     """Return the kind of sandbox to use.
 
     Raises:
-        ValueError: it does not work here; the message says what to do.
+        ValueError: it does not work here; the message names the remedy.
     """
     if has_proxy and (problem := problem_of("bubblewrap")):
         raise ValueError(_NO_PROXY.format(problem=problem))

@@ -93,7 +93,7 @@ class BashTool:
         return f"{about}{fence}\n{command}\n{fence}\nsandbox: {self._sandbox.kind}, network: {network}"
 
     def approval(self, input: dict[str, Any]) -> Verdict | None:  # noqa: A002 - as of `label`
-        """Return what the rules about commands say of a call; `None`: nothing. See `hooks_approval.policy.decide`."""
+        """Return the decision of the rules about a call; `None`: they have none. See `hooks_approval.policy.decide`."""
         return evaluate(str(input.get("command", "")), self._options.rules)
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002 - the name is the contract's
@@ -105,14 +105,14 @@ class BashTool:
             return ToolResult(success=False, error={"message": str(e)})
 
     def _refuse_unless_allowed(self, given: dict[str, Any]) -> None:
-        """Raise ValueError for a command that is denied, or that nobody has allowed."""
+        """Raise ValueError for a command that is denied, or that no user has allowed."""
         verdict, call = self.approval(given), current_call.get()
         if verdict is not None and verdict.level == "deny":
             raise ValueError(f"This command is not allowed: {verdict.reason}.")
         is_decided = call is not None and call.decision is not None
         if not is_decided and not self._options.without_approval and (verdict is None or verdict.level != "allow"):
             raise ValueError(
-                "Nobody can approve commands here: `hooks-approval` is not configured for this agent. Say what you "
+                "No user can approve commands here: `hooks-approval` is not configured for this agent. Say what you "
                 "would have run, and that `rules` or `without_approval` of tool-bash allow commands."
             )
 
@@ -204,7 +204,7 @@ class _Output:
 
     @cached_property
     def text(self) -> str:
-        """The plain text of what is kept; read it when everything is fed."""
+        """The plain text that is kept; read it when everything is fed."""
         return _plain(bytes(self._kept)).strip("\n")
 
     @property
@@ -261,7 +261,7 @@ async def _ended(process: asyncio.subprocess.Process, kind: str) -> None:
 
 
 async def _discard(process: asyncio.subprocess.Process) -> None:
-    """Read what nobody reads: the end of a process is known only at the end of its output."""
+    """Read and drop the output: the end of a process is known only at the end of its output."""
     while process.stdout is not None and await process.stdout.read(_PIECE_BYTES):
         pass
 
@@ -280,7 +280,7 @@ async def _signalled(process: asyncio.subprocess.Process, kind: str) -> None:
             process.kill()
         await process.wait()
     send(inside if kind != "bubblewrap" else [], _SIGKILL)
-    with suppress(TimeoutError):  # the kernel ends what was in the namespace of bubblewrap
+    with suppress(TimeoutError):  # the kernel ends the namespace of bubblewrap
         async with asyncio.timeout(1):
             while any(map(_is_alive, inside)):  # noqa: ASYNC110 - nothing reports their end
                 await asyncio.sleep(0.005)
@@ -304,7 +304,7 @@ def _make(root: Path) -> None:
 
 
 def _size_of(root: Path) -> int:
-    """Return the size of the files in a folder in bytes, of those that are found in half a second."""
+    """Return the size of the files in a folder in bytes, or of those found in half a second."""
     size, deadline = 0, time.monotonic() + _LOOKED_WITHIN_S
     for folder, _, names in os.walk(root):
         for name in names:

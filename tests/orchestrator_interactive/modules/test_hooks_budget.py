@@ -1,4 +1,4 @@
-"""`hooks-budget` in a session: what is reserved, settled and refused, and which configurations are not possible."""
+"""`hooks-budget` in a session: reservations, settlements, refusals, and configurations that are not possible."""
 
 from __future__ import annotations
 

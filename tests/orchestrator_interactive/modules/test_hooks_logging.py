@@ -1,4 +1,4 @@
-"""`hooks-logging` and `hooks-redaction`: what is written, what is masked, and what the model still reads."""
+"""`hooks-logging` and `hooks-redaction`: the lines of the log, masks, and the effect on the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def files(folder: Path) -> list[Path]:
 
 
 async def logged(folder: Path, prompt: str, redaction: dict[str, Any] | None = None, **options: Any) -> tuple[str, str]:
-    """Run an agent; return its log, and what the model read."""
+    """Run an agent; return its log, and the request to the model."""
     agent = await make_agent(call(use("echo", "a", text=f"to {MAIL}")), say("done"), tools=[echo()])
     options = {"session_log_template": str(folder / "{session_id}.jsonl"), **options}
     await hooks_logging.mount(agent.coordinator, options)

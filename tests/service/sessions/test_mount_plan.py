@@ -143,7 +143,7 @@ async def test_a_wrong_option_of_a_module_is_reported(problems, line, part):
 async def test_a_plan_without_a_usable_provider_is_reported(problems, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     assert await problems("providers: [provider-anthropic]") == [
-        "No provider could be mounted: set ANTHROPIC_API_KEY, or name another provider."
+        "No provider could be mounted: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name another provider."
     ]
 
 

@@ -1,4 +1,4 @@
-"""Rules about commands: what they allow, ask for and deny, and that no spelling of a command evades them."""
+"""Rules about commands: allowed, asked and denied commands; no spelling of a command evades a rule."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_denied_command_is_denied_however_it_is_written(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        # What runs is known only later.
+        # The command is known only later.
         "$X",
         "$(echo rm) x",
         "`echo rm` x",
@@ -173,7 +173,7 @@ def test_a_denied_command_is_denied_however_it_is_written(command: str) -> None:
         "ls &> x",
         "ls > $X",
         "> x",
-        # Letters that look like others, and what is no text.
+        # Letters that look like others, and control characters.
         "l\u0455",
         "ls\u00a0-l",
         "ls \u202ex",

@@ -181,7 +181,7 @@ RULES = [{"command": "echo *", "level": "allow"}, {"command": "rm", "level": "de
     ("command", "has_hook", "answer", "expected"),
     [
         ("echo x", False, None, "exit code 0"),
-        ("date", False, None, "Nobody can approve commands here"),
+        ("date", False, None, "No user can approve commands here"),
         ("rm x", False, None, "This command is not allowed: a rule denies `rm x`."),
         ("echo x", True, None, "exit code 0"),
         ("date", True, "Allow", "exit code 0"),
