@@ -45,6 +45,8 @@ def _described(tool: Body) -> Body:
 
 def _blocks(message: Body) -> Iterator[Body]:
     content = message.get("content") or ""
+    if "reasoning_content" in message:
+        yield {"type": "thinking", "thinking": message["reasoning_content"]}
     if message["role"] == "tool":
         yield {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
         return
@@ -71,7 +73,7 @@ def as_chunks(steps: Sequence[Any]) -> Iterator[Any]:
             case {"type": "error", "error": error}:
                 yield _line(error_body(error["type"], error["message"]))
             case {"type": "message_stop"}:
-                yield _line({"id": "chat-1", "choices": [], "usage": _usage(usage)})
+                yield _line({"id": "msg_1", "choices": [], "usage": _usage(usage)})
                 yield b"data: [DONE]\n\n"
             case {"type": "message_delta", "delta": ended}:
                 usage = {**usage, **step["usage"]}
@@ -103,7 +105,7 @@ def _delta(step: Body, places: dict[int, int]) -> Body | None:
 
 def _chunk(delta: Body, stop: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": stop}
-    return _line({"id": "chat-1", "model": "model-of-the-test", "choices": [choice]})
+    return _line({"id": "msg_1", "model": "claude-of-the-test", "choices": [choice]})
 
 
 def _usage(usage: Body) -> Body:

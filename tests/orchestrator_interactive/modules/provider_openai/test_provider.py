@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from anthropic_server import AnthropicServer, Cut, Gate, text, thinking, tool_call
-from mounted_anthropic import RecordingStream, a_coordinator, a_request
+from mounted_provider import RecordingStream, a_coordinator, a_request
 
 from orchestrator_interactive.kernel.contracts import errors
 from orchestrator_interactive.kernel.contracts.arguments import problem_of
