@@ -79,7 +79,7 @@ async def test_a_conversation_is_converted(server: AnthropicServer) -> None:
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
     assert url in body["messages"][2]["content"]
     result, *rest = body["messages"][4]["content"]
-    assert (result["type"], result["content"]) == ("tool_result", "Error: seen")
+    assert (result["type"], result["content"], result["is_error"]) == ("tool_result", "seen", True)
     assert url in rest
     assert "A reminder." in str(rest)
     assert body["tool_choice"] == {"type": "none"}
