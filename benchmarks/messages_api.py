@@ -1,4 +1,7 @@
-"""A local Messages API: real HTTP and server-sent events; the request sets the number of deltas."""
+"""A local Messages API and Chat Completions API: real HTTP and server-sent events.
+
+The request sets the number of deltas.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,13 @@ async def messages_api(on_request: OnRequest) -> AsyncIterator[str]:
         response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
         with suppress(ConnectionResetError):  # the client disconnects after a stop or a `!`
             await response.prepare(request)
-            await _stream(response, asked["model"], asked["max_tokens"])
+            lines = _chunks if request.path.endswith("completions") else _events
+            await _stream(response, asked["model"], lines(asked["max_tokens"]))
         return response
 
     app = web.Application()
     app.router.add_post("/v1/messages", answer)
+    app.router.add_post("/v1/chat/completions", answer)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.01)
     await runner.setup()
     try:
@@ -68,8 +73,7 @@ async def messages_api_elsewhere() -> AsyncIterator[str]:
         await process.wait()
 
 
-async def _stream(response: web.StreamResponse, manner: str, deltas: int) -> None:
-    events = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in _events(deltas))
+async def _stream(response: web.StreamResponse, manner: str, events: Iterator[bytes]) -> None:
     if manner == HANGING:
         await response.write(b"".join(islice(events, 4)))
         await asyncio.Event().wait()
@@ -82,7 +86,27 @@ async def _stream(response: web.StreamResponse, manner: str, deltas: int) -> Non
     await response.write_eof()
 
 
-def _events(deltas: int) -> Iterator[Event]:
+def _events(deltas: int) -> Iterator[bytes]:
+    return (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in _messages(deltas))
+
+
+def _chunks(deltas: int) -> Iterator[bytes]:
+    """Yield the same answer in the Chat Completions API."""
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "model"}
+
+    def chunk(delta: Event, stop: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": stop}
+        return f"data: {json.dumps({**head, 'choices': [choice], 'usage': None})}\n\n".encode()
+
+    yield chunk({"role": "assistant", "content": ""})
+    for _ in range(deltas):
+        yield chunk({"content": WORDS})
+    yield chunk({}, "stop")
+    usage = {"prompt_tokens": 10, "completion_tokens": deltas, "total_tokens": deltas + 10}
+    yield f"data: {json.dumps({**head, 'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode()
+
+
+def _messages(deltas: int) -> Iterator[Event]:
     usage = {"input_tokens": 10, "output_tokens": 1}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "model", "content": []}
     ending = {"stop_reason": "end_turn", "stop_sequence": None}

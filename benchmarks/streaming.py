@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import openai
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
 from benchmarks.harness import Benchmark, Row, Side
@@ -28,14 +29,14 @@ PROMPT = "Go on."
 
 
 @asynccontextmanager
-async def our_provider(base_url: str) -> AsyncIterator[Asking]:
-    config = {"api_key": KEY, "base_url": base_url}
+async def our_provider(base_url: str, name: str = "anthropic", **options: str) -> AsyncIterator[Asking]:
+    config = {"api_key": KEY, "base_url": base_url, **options}
     plan = {
         "session": {"orchestrator": "loop-interactive", "context": "context-simple"},
-        "providers": [{"module": "provider-anthropic", "config": config}],
+        "providers": [{"module": f"provider-{name}", "config": config}],
     }
     async with AmplifierSession(plan) as session:
-        provider = session.coordinator.get("providers")["anthropic"]
+        provider = session.coordinator.get("providers")[name]
 
         async def ask(model: str, deltas: int) -> str:
             request = ChatRequest(
@@ -43,6 +44,22 @@ async def our_provider(base_url: str) -> AsyncIterator[Asking]:
             )
             answer: ChatResponse = await provider.complete(request, stream=ResponseStream())
             return answer.text
+
+        yield ask
+
+
+def our_openai_provider(base_url: str) -> AbstractAsyncContextManager[Asking]:
+    return our_provider(f"{base_url}/v1", "openai", model="any")
+
+
+@asynccontextmanager
+async def openai_sdk_events(base_url: str) -> AsyncIterator[Asking]:
+    http_client = openai.DefaultAioHttpClient()
+    async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{base_url}/v1", http_client=http_client) as client:
+
+        async def ask(model: str, deltas: int) -> str:
+            chunks = await client.chat.completions.create(**_asked(model, deltas), stream=True)
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in chunks if chunk.choices])
 
         yield ask
 
@@ -93,11 +110,13 @@ BENCHMARK = Benchmark(
     ),
     sides=(
         Side("ours, provider-anthropic", partial(operations, our_provider)),
+        Side("ours, provider-openai", partial(operations, our_openai_provider)),
         Side(
             "the SDK's events, by aiohttp", partial(operations, partial(sdk_events, http_client=DefaultAioHttpClient))
         ),
         Side("the SDK's events, by its own client", partial(operations, sdk_events)),
         Side("the SDK's `.stream()` helper, by aiohttp", partial(operations, sdk_helper)),
+        Side("OpenAI's SDK's chunks, by aiohttp", partial(operations, openai_sdk_events)),
     ),
     notes=(
         (

@@ -36,8 +36,8 @@ def environment(slack: LocalSlack, tmp_path: Path) -> SlackEnvironment:
 async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
     """A Messages API that answers `fine`; this process and the services of `environment` use it."""
     async with AnthropicServer() as model:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-test")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.base_url)
+        for name, value in model.env.items():
+            monkeypatch.setenv(name, value)
         model.otherwise = lambda _: message(text("fine"))
         yield model
 

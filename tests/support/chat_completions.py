@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,10 @@ _KINDS = {
     "rate_limit_error": "rate_limit_exceeded",
     "authentication_error": "invalid_api_key",
 }
+
+
+# The start of a row in a user message; the text of a person never begins at the first column.
+_ROW = re.compile(r"\n\n(?=\S)")
 
 
 def as_messages_body(body: Body) -> Body:
@@ -45,11 +50,16 @@ def _described(tool: Body) -> Body:
 
 def _blocks(message: Body) -> Iterator[Body]:
     content = message.get("content") or ""
+    if "reasoning_content" in message:
+        yield {"type": "thinking", "thinking": message["reasoning_content"]}
     if message["role"] == "tool":
-        yield {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
+        failed = {"is_error": True} if content.startswith("Error: ") else {}
+        result = content.removeprefix("Error: ")
+        yield {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": result, **failed}
         return
     if isinstance(content, str):
-        yield from [{"type": "text", "text": content}] if content else []
+        rows = _ROW.split(content) if message["role"] == "user" else [content]
+        yield from ({"type": "text", "text": row} for row in rows if row)
     else:
         yield from content
     for call in message.get("tool_calls", ()):
@@ -71,7 +81,7 @@ def as_chunks(steps: Sequence[Any]) -> Iterator[Any]:
             case {"type": "error", "error": error}:
                 yield _line(error_body(error["type"], error["message"]))
             case {"type": "message_stop"}:
-                yield _line({"id": "chat-1", "choices": [], "usage": _usage(usage)})
+                yield _line({"id": "msg_1", "choices": [], "usage": _usage(usage)})
                 yield b"data: [DONE]\n\n"
             case {"type": "message_delta", "delta": ended}:
                 usage = {**usage, **step["usage"]}
@@ -103,7 +113,7 @@ def _delta(step: Body, places: dict[int, int]) -> Body | None:
 
 def _chunk(delta: Body, stop: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": stop}
-    return _line({"id": "chat-1", "model": "model-of-the-test", "choices": [choice]})
+    return _line({"id": "msg_1", "model": "claude-of-the-test", "choices": [choice]})
 
 
 def _usage(usage: Body) -> Body:

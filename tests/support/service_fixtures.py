@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -20,7 +19,14 @@ from connector.setup import manifest
 from local_slack import LocalSlack, PersonClient, Workspace, WorkspaceMessage
 from orchestrator_interactive.interactions.stores import open_store, retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
-from service.config.config import InstanceConfig, ModuleConfig, PersonaConfig, ServiceConfig, WorkspaceConfig
+from service.config.config import (
+    Environment,
+    InstanceConfig,
+    ModuleConfig,
+    PersonaConfig,
+    ServiceConfig,
+    WorkspaceConfig,
+)
 from service.config.slack import SlackConfig, command_of
 from service.notes import Notes
 from service.runs import StoredRuns
@@ -38,7 +44,7 @@ ALPHA = PersonaConfig(name="Alpha", emoji=":owl:")
 async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options: Any) -> AsyncIterator[None]:
     """Serve a workspace with the agents of a configuration, and with options of `connected`.
 
-    The environment has the URL of the model.
+    The environment has the URL of the model, and its API: `PROVIDER=openai` runs the tests with `provider-openai`.
     """
     access = SlackCredentials(slack.bot_token, slack.api_url, SocketTransport(slack.app_token))
     instances = [Instance(name, Persona(one.persona.name, one.persona.emoji)) for name, one in config.instances.items()]
@@ -49,7 +55,7 @@ async def serving_in_process(slack: LocalSlack, config: ServiceConfig, **options
         StoredRuns(store, uuid4().hex, config.lease_s, patience) as runs,
         InProcessSessionManager(
             config.instances,
-            "provider-openai" if os.environ.get("PROVIDER") == "openai" else "provider-anthropic",
+            Environment.from_environ().default_provider,
             Workspaces(config.workspace),
             retrying(logs, patience),
             host=LocalHost({NOTIFY: (notes := Notes(runs.admit, tuple(config.instances))).of_session}),

@@ -27,7 +27,7 @@ import pytest
 AMPLIFIER_SLACK = str(Path(sys.executable).parent / "amplifier-slack")
 _URL = re.compile(r"http://127\.0\.0\.1:\d+/")
 # The environment of the tests must not affect the service.
-_OURS = ("SLACK_", "ANTHROPIC_", "AMPLIFIER_")
+_OURS = ("SLACK_", "ANTHROPIC_", "OPENAI_", "AMPLIFIER_")
 
 
 class ForkedProcess:

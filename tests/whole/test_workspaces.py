@@ -46,7 +46,7 @@ async def test_a_run_of_a_killed_service_waits_untouched_for_a_service_of_its_wo
             "SLACK_API_URL": other_slack.api_url,
             "SLACK_APP_TOKEN": other_slack.app_token,
             "SLACK_BOT_TOKEN": second.bot_token,
-            "ANTHROPIC_BASE_URL": other_model.base_url,
+            **other_model.env,
         }
         other = Replica("other", env, here.config)
         async with Replicas((other,), tmp_path / "other"), aclosing(await inspect_run_store(there.redis.url)) as store:

@@ -218,9 +218,9 @@ class ResponseStream:
     ) -> list[ContentBlock]:
         """Return the blocks of an interrupted response that may stay in the history.
 
-        Complete blocks and partial text are kept. Thinking without a signature and tool calls whose id is not in
-        `calls` are dropped. If only thinking is left, the result is empty. `complete` is the whole response, if it
-        arrived after all.
+        Complete blocks and partial text are kept. Thinking without a signature or provider state and tool calls whose
+        id is not in `calls` are dropped. If only thinking is left, the result is empty. `complete` is the whole
+        response, if it arrived after all.
         """
         blocks = self._blocks if complete is None else complete
         kept = [block for block in blocks if _may_stay(block, calls)]
@@ -234,7 +234,7 @@ def _may_stay(block: ContentBlock, calls: Collection[str]) -> bool:
         case TextBlock():
             return bool(block.text.strip())
         case ThinkingBlock():
-            return block.signature is not None
+            return block.signature is not None or bool(block.content)
         case ToolCallBlock():
             return block.id in calls
         case _:

@@ -7,10 +7,8 @@ Only the cache markers move.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +27,19 @@ from orchestrator_interactive.kernel.contracts.messages import (
 )
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
 from orchestrator_interactive.modules.provider_anthropic.models import effort_for, thinking_for
+from orchestrator_interactive.modules.provider_rows import (
+    EARLIER,
+    NO_OUTPUT,
+    api_name,
+    blocks_of,
+    calls_in_field,
+    is_system,
+    reminder,
+    text_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, ToolSpec
     from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
@@ -40,13 +48,7 @@ if TYPE_CHECKING:
 
 _CACHE = {"type": "ephemeral"}
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any", "any": "any"}
-_SYSTEM = ("system", "developer")
 _THINKING = ("thinking", "redacted_thinking")
-_EARLIER = "(The beginning of this conversation is not shown.)"
-_NO_OUTPUT = "(no output)"
-_VALID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_INVALID = re.compile(r"[^a-zA-Z0-9_-]")
-_MAX_STEM = 55
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +160,13 @@ def _mark_for_cache(system: list[dict[str, Any]], tools: list[dict[str, Any]], m
 
 def _system_blocks(rows: Sequence[Message]) -> list[ApiBlock]:
     """Return the system prompt: the system and developer rows at the start of the history."""
-    return [block for row in takewhile(_is_system, rows) for block in _text_blocks(_text_of(row))]
+    return [block for row in takewhile(is_system, rows) for block in _text_blocks(text_of(row))]
 
 
 def _api_messages(rows: Sequence[Message], model: str) -> list[ApiBlock]:
     """Convert the rows after the system prompt; rows of one side form one message, with its tool results first."""
     messages: list[ApiBlock] = []
-    for row in rows[len(list(takewhile(_is_system, rows))) :]:
+    for row in rows[len(list(takewhile(is_system, rows))) :]:
         blocks = list(_row_blocks(row, model))
         role = "assistant" if row.role == "assistant" else "user"
         if not blocks:
@@ -174,36 +176,23 @@ def _api_messages(rows: Sequence[Message], model: str) -> list[ApiBlock]:
         else:
             messages.append({"role": role, "content": blocks})
     if messages and messages[0]["role"] == "assistant":
-        messages.insert(0, {"role": "user", "content": [{"type": "text", "text": _EARLIER}]})
+        messages.insert(0, {"role": "user", "content": [{"type": "text", "text": EARLIER}]})
     for message in messages:
         if message["role"] == "user":
             message["content"].sort(key=lambda block: block["type"] != "tool_result")
     return messages
 
 
-def _is_system(row: Message) -> bool:
-    return row.role in _SYSTEM
-
-
 def _row_blocks(row: Message, model: str) -> Iterable[ApiBlock]:
     match row.role:
         case "system" | "developer":
-            text = _text_of(row)
-            return _text_blocks(f"<system-reminder>\n{text}\n</system-reminder>" if text.strip() else "")
+            return _text_blocks(reminder(row))
         case "assistant":
             return _assistant_blocks(row, model)
         case "tool" | "function" if row.tool_call_id is not None:
             return [_tool_result_row(row, row.tool_call_id)]
         case _:
-            return (api_block for block in _blocks(row) for api_block in _user_block(block))
-
-
-def _blocks(row: Message) -> list[ContentBlock]:
-    return [TextBlock(text=row.content)] if isinstance(row.content, str) else row.content
-
-
-def _text_of(row: Message) -> str:
-    return "\n\n".join(block.text for block in _blocks(row) if isinstance(block, TextBlock))
+            return (api_block for block in blocks_of(row) for api_block in _user_block(block))
 
 
 def _text_blocks(text: str) -> list[ApiBlock]:
@@ -237,15 +226,16 @@ def _tool_result_row(row: Message, call_id: str) -> ApiBlock:
 
 def _tool_result(call_id: str, content: str | list[ApiBlock], *, is_error: bool) -> ApiBlock:
     if not content or (isinstance(content, str) and not content.strip()):
-        content = _NO_OUTPUT
+        content = NO_OUTPUT
     api_block: ApiBlock = {"type": "tool_result", "tool_use_id": api_name(call_id), "content": content}
     return {**api_block, "is_error": True} if is_error else api_block
 
 
 def _assistant_blocks(row: Message, model: str) -> list[ApiBlock]:
-    api_block = [converted for block in _blocks(row) for converted in _assistant_block(block, model)]
+    api_block = [converted for block in blocks_of(row) for converted in _assistant_block(block, model)]
     called = {block["id"] for block in api_block if block["type"] == "tool_use"}
-    api_block += [call for call in _calls_in_field(row) if call["id"] not in called]
+    beside = (_tool_use(*call) for call in calls_in_field(row))
+    api_block += [call for call in beside if call["id"] not in called]
     while api_block and api_block[-1]["type"] in _THINKING:  # the API rejects a message that ends with thinking
         api_block.pop()
     return api_block
@@ -270,15 +260,6 @@ def _thought_by(block: ThinkingBlock | RedactedThinkingBlock, model: str) -> boo
     return thought_by == model
 
 
-def _calls_in_field(row: Message) -> Iterator[ApiBlock]:
-    """Yield the calls in the row's `tool_calls` field, in OpenAI's format or as the kernel's `ToolCall`."""
-    for call in (row.model_extra or {}).get("tool_calls") or ():
-        function = call.get("function") or call
-        name = function.get("name") or function.get("tool")
-        if name:
-            yield _tool_use(str(call.get("id") or ""), str(name), function.get("arguments"))
-
-
 def _tool_use(call_id: str, name: str, given: Any) -> ApiBlock:
     return {"type": "tool_use", "id": api_name(call_id), "name": api_name(name), "input": _object(given)}
 
@@ -291,11 +272,3 @@ def _object(given: Any) -> dict[str, Any]:
     except PydanticSerializationError:
         return dict(json.loads(json.dumps(parsed, ensure_ascii=False, default=str).encode(errors="ignore")))
     return parsed
-
-
-def api_name(name: str) -> str:
-    """Return a valid tool name or call id; deterministic, distinct for distinct inputs, and unchanged if valid."""
-    if _VALID.fullmatch(name):
-        return name
-    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_INVALID.sub('_', name)[:_MAX_STEM]}_{digest}"

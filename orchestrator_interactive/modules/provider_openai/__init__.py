@@ -1,7 +1,7 @@
 """Models behind the Chat Completions API, of OpenAI or of a compatible server, as a provider.
 
 `mount` is the entry point, and `config` validates the configuration. `convert` builds requests, `streaming` builds
-answers from chunks, `provider` makes the calls and maps errors.
+answers from chunks, `errors` maps SDK errors to kernel errors, `provider` makes the calls.
 """
 
 from __future__ import annotations

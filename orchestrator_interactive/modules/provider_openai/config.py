@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from decimal import Decimal  # noqa: TC003 - pydantic reads it
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, ConfigDict, Field, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from orchestrator_interactive.config import Options, validate
-from orchestrator_interactive.modules.provider_anthropic.models import Prices  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
+_MILLION = 1_000_000
+
+# Of Amplifier's modules provider-openai and provider-chat-completions.
+_WITHOUT_EFFECT = """
+    debug debug_truncate_length enable_native_tools enable_reasoning_replay enable_state filtered max_retry_delay
+    overloaded_delay_multiplier raw_debug reasoning reasoning_summary retry_jitter truncation use_streaming
+"""
+
+
+class Prices(BaseModel):
+    """US dollars per million tokens. Tokens from a cache cost as much as others unless `cache_read` is set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    input: Decimal = Field(ge=0)
+    output: Decimal = Field(ge=0)
+    cache_read: Decimal | None = Field(default=None, ge=0)
+
+    def cost_usd(self, read: int, written: int, cached: int) -> Decimal:
+        """Return the cost of a call; `cached` of the `read` tokens came from a cache."""
+        of_cached = self.input if self.cache_read is None else self.cache_read
+        return ((read - cached) * self.input + cached * of_cached + written * self.output) / _MILLION
 
 
 class OpenAIConfig(Options):
@@ -24,7 +46,8 @@ class OpenAIConfig(Options):
         base_url: address of the API, such as `http://127.0.0.1:8000/v1` of a local server, which needs no key.
         max_tokens_field: name of the limit of an answer in requests; by default `max_completion_tokens` for OpenAI, and
             `max_tokens` for other servers.
-        sends_reasoning: send the model's reasoning back as `reasoning_content`, as some open models require.
+        sends_reasoning: send the model's reasoning back to it; by default only beside tool calls, where DeepSeek
+            requires it. Its older models refuse it elsewhere.
         stream_usage: ask for the usage in the stream; a few servers reject that.
         prices: of the model; without them the cost of a call is unknown.
         raw: the events of calls have the whole request and answer.
@@ -32,6 +55,7 @@ class OpenAIConfig(Options):
 
     # The inputs contain the API key: error messages must not repeat them.
     model_config = ConfigDict(hide_input_in_errors=True)
+    without_effect: ClassVar[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
 
     api_key: str = Field(default="", repr=False)
     base_url: str = DEFAULT_BASE_URL
@@ -43,7 +67,7 @@ class OpenAIConfig(Options):
     context_window: int = Field(default=128_000, ge=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
     reasoning_effort: str | None = None
-    sends_reasoning: bool = False
+    sends_reasoning: bool | None = None
     stream_usage: bool = True
     max_retries: int = Field(default=3, ge=0)
     retry_base_delay_s: float = Field(1.0, ge=0, validation_alias=AliasChoices("retry_base_delay_s", "min_retry_delay"))

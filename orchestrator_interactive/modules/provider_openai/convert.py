@@ -21,21 +21,31 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolResultBlock,
 )
 from orchestrator_interactive.kernel.contracts.models import ToolResult, sendable
-from orchestrator_interactive.modules.provider_anthropic.convert import api_name
+from orchestrator_interactive.modules.provider_rows import (
+    EARLIER,
+    NO_OUTPUT,
+    api_name,
+    blocks_of,
+    calls_in_field,
+    is_system,
+    reminder,
+    shortened,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ContentBlock, ToolSpec
+    from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ToolSpec
     from orchestrator_interactive.modules.provider_openai.config import OpenAIConfig
 
     ApiMessage = dict[str, Any]
 
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
-_SYSTEM = ("system", "developer")
-_EARLIER = "(The beginning of this conversation is not shown.)"
-_NO_OUTPUT = "(no output)"
 _IMAGES = "(Images in the results of the tool calls:)"
+# OpenAI's limits, in characters. Some models expect their own ids back, such as `functions.read:0`.
+_MAX_ID, _ID_STEM = 40, 31
+_MAX_DESCRIPTION = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ def api_request(request: ChatRequest, config: OpenAIConfig) -> ApiRequest:
         InvalidRequestError: an unknown `tool_choice`, a call without its result, or a result without its call.
     """
     model = request.model or config.model
-    messages = _messages(request.messages, model, sends_reasoning=config.sends_reasoning)
+    messages = _messages(request.messages, model, config.sends_reasoning)
     check_tool_pairs(messages)
     body: dict[str, Any] = {"model": model, "messages": messages, "stream": True}
     body[config.limit_field] = request.max_output_tokens or config.max_output_tokens
@@ -73,9 +83,11 @@ def api_request(request: ChatRequest, config: OpenAIConfig) -> ApiRequest:
     }
     body |= {name: value for name, value in optional.items() if value is not None}
     if request.tools:
-        body["tools"] = [_tool(each) for each in request.tools]
-        if request.tool_choice is not None:
-            body["tool_choice"] = _tool_choice(request.tool_choice)
+        body["tools"] = [_tool(each, is_openai=config.is_openai) for each in request.tools]
+        if (choice := request.tool_choice) is not None:
+            body["tool_choice"] = _tool_choice(choice)
+            if isinstance(choice, dict) and choice.get("disable_parallel_tool_use"):
+                body["parallel_tool_calls"] = False
     return ApiRequest({**body, **config.extra_request_params}, {api_name(t.name): t.name for t in request.tools or ()})
 
 
@@ -100,9 +112,13 @@ def check_tool_pairs(messages: Sequence[ApiMessage]) -> None:
         raise InvalidRequestError(f"The API would refuse this request: {'; '.join(problems)}.", provider="openai")
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    described = {"description": tool.description} if tool.description else {}
-    parameters = {"type": "object", **tool.parameters}
+def _tool(tool: ToolSpec, *, is_openai: bool) -> dict[str, Any]:
+    description = sendable(tool.description or "")
+    parameters = {"type": "object", "properties": {}, **tool.parameters}
+    if is_openai and len(description) > _MAX_DESCRIPTION:  # the description of a schema has no limit
+        parameters["description"] = description
+        description = description[: _MAX_DESCRIPTION - 1] + "…"
+    described = {"description": description} if description else {}
     return {"type": "function", "function": {"name": api_name(tool.name), **described, "parameters": parameters}}
 
 
@@ -120,53 +136,42 @@ def _tool_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
     )
 
 
-def _messages(rows: Sequence[Message], model: str, *, sends_reasoning: bool) -> list[ApiMessage]:
-    """Convert rows. Consecutive user rows form one message: templates of open models require turns to alternate."""
-    system = "\n\n".join(filter(str.strip, map(_text_of, takewhile(_is_system, rows))))
-    messages: list[ApiMessage] = [{"role": "system", "content": sendable(system)}] if system else []
+def _messages(rows: Sequence[Message], model: str, sends_reasoning: bool | None) -> list[ApiMessage]:
+    """Convert rows. The rows between two answers form the results, and one user message for all the rest.
+
+    Templates of open models require turns to alternate. The API has no images in results: they are in that message.
+    """
+    leading = list(takewhile(is_system, rows))
+    system = sendable("\n\n".join(filter(str.strip, map(text_of, leading))))
+    messages: list[ApiMessage] = [{"role": "system", "content": system}] if system else []
+    first = len(messages)
     images: list[dict[str, Any]] = []
-    for row in rows[len(list(takewhile(_is_system, rows))) :]:
-        if row.role in {"tool", "function"} and row.tool_call_id is not None:
+    parts: list[dict[str, Any]] = []
+    for row in rows[len(leading) :]:
+        if row.role == "assistant":
+            if message := _assistant(row, model, sends_reasoning):
+                messages += _user(images, parts)
+                images, parts = [], []
+                if messages and messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]:
+                    message["content"] = "\n\n".join(filter(None, (messages.pop()["content"], message["content"])))
+                messages.append(message)
+        elif row.role in {"tool", "function"} and row.tool_call_id is not None:
             result, found = _tool_result(row, row.tool_call_id)
             messages.append(result)
             images += found
-            continue
-        if images:  # after all results of a batch: the API has no images in results
-            _add_user(messages, [_text(_IMAGES), *images])
-            images = []
-        if row.role == "assistant":
-            if message := _assistant(row, model, sends_reasoning=sends_reasoning):
-                messages.append(message)
         else:
-            _add_user(messages, list(_parts(row)))
-    if images:
-        _add_user(messages, [_text(_IMAGES), *images])
-    first = next((place for place, message in enumerate(messages) if message["role"] != "system"), len(messages))
+            parts += _parts(row)
+    messages += _user(images, parts)
     if len(messages) > first and messages[first]["role"] == "assistant":
-        messages.insert(first, {"role": "user", "content": _EARLIER})
+        messages.insert(first, {"role": "user", "content": EARLIER})
     return messages
 
 
-def _add_user(messages: list[ApiMessage], parts: list[dict[str, Any]]) -> None:
-    if not parts:
-        return
-    if messages and messages[-1]["role"] == "user":
-        known = messages.pop()["content"]
-        parts = [*([_text(known)] if isinstance(known, str) else known), *parts]
+def _user(images: list[dict[str, Any]], parts: list[dict[str, Any]]) -> list[ApiMessage]:
+    parts = [*([_text(_IMAGES), *images] if images else ()), *parts]
     texts = [part["text"] for part in parts if part["type"] == "text"]
-    messages.append({"role": "user", "content": "\n\n".join(texts) if len(texts) == len(parts) else parts})
-
-
-def _is_system(row: Message) -> bool:
-    return row.role in _SYSTEM
-
-
-def _blocks(row: Message) -> list[ContentBlock]:
-    return [TextBlock(text=row.content)] if isinstance(row.content, str) else row.content
-
-
-def _text_of(row: Message) -> str:
-    return "\n\n".join(block.text for block in _blocks(row) if isinstance(block, TextBlock))
+    content = "\n\n".join(texts) if len(texts) == len(parts) else parts
+    return [{"role": "user", "content": content}] if parts else []
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -174,18 +179,18 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _parts(row: Message) -> Iterator[dict[str, Any]]:
-    if row.role in _SYSTEM:
-        if (text := _text_of(row)).strip():
-            yield _text(f"<system-reminder>\n{text}\n</system-reminder>")
+    if is_system(row):
+        if text := reminder(row):
+            yield _text(text)
         return
-    for block in _blocks(row):
+    for block in blocks_of(row):
         match block:
             case TextBlock(text=text) if text.strip():
                 yield _text(text)
             case ImageBlock(source=source):
                 yield _image(source)
             case ToolResultBlock(output=output):
-                yield _text(ToolResult(output=output).get_serialized_output() or _NO_OUTPUT)
+                yield _text(ToolResult(output=output).get_serialized_output() or NO_OUTPUT)
 
 
 def _image(source: dict[str, Any]) -> dict[str, Any]:
@@ -201,36 +206,45 @@ def _tool_result(row: Message, call_id: str) -> tuple[ApiMessage, list[dict[str,
     if (row.metadata or {}).get("is_error") and text.strip():
         text = f"Error: {text}" if not text.startswith("Error") else text
     found = [part for part in parts if part["type"] != "text"]
-    content = text if text.strip() else "(see the images)" if found else _NO_OUTPUT
-    return {"role": "tool", "tool_call_id": api_name(call_id), "content": content}, found
+    content = text if text.strip() else "(see the images)" if found else NO_OUTPUT
+    return {"role": "tool", "tool_call_id": _id(call_id), "content": content}, found
 
 
-def _assistant(row: Message, model: str, *, sends_reasoning: bool) -> ApiMessage | None:
-    text, calls, thoughts = "", dict[str, dict[str, Any]](), ""
-    for block in _blocks(row):
+def _assistant(row: Message, model: str, sends_reasoning: bool | None) -> ApiMessage | None:
+    texts: list[str] = []
+    calls: dict[str, dict[str, Any]] = {}
+    thoughts: dict[str, str] = {}
+    for block in blocks_of(row):
         match block:
-            case TextBlock(text=piece):
-                text = f"{text}\n\n{piece}" if text.strip() and piece.strip() else text + piece
+            case TextBlock(text=text) if text.strip():
+                texts.append(sendable(text))
             case ToolCallBlock(id=call_id, name=name, input=given):
-                calls.setdefault(api_name(call_id), _call(call_id, name, given))
-            case ThinkingBlock(thinking=thought) if (block.model_extra or {}).get("model") == model:
-                thoughts += thought
-    for call in (row.model_extra or {}).get("tool_calls") or ():
-        function = call.get("function") or call
-        if name := function.get("name") or function.get("tool"):
-            call_id = str(call.get("id") or "")
-            calls.setdefault(api_name(call_id), _call(call_id, str(name), function.get("arguments")))
-    if not text.strip() and not calls:
+                calls.setdefault(_id(call_id), _call(call_id, name, given))
+            case ThinkingBlock(thinking=thought, content=[{"field": str(field)}]) if _thought_by(block, model):
+                thoughts[field] = thoughts.get(field, "") + sendable(thought)
+    for call_id, name, given in calls_in_field(row):
+        calls.setdefault(_id(call_id), _call(call_id, name, given))
+    if not texts and not calls:
         return None
-    message: ApiMessage = {"role": "assistant", "content": sendable(text) if text.strip() else None}
+    message: ApiMessage = {"role": "assistant", "content": "\n\n".join(texts) or None}
     if calls:
         message["tool_calls"] = list(calls.values())
-    if sends_reasoning and thoughts:
-        message["reasoning_content"] = sendable(thoughts)
+    if sends_reasoning or (sends_reasoning is None and calls):
+        message |= thoughts
     return message
+
+
+def _thought_by(block: ThinkingBlock, model: str) -> bool:
+    return (block.model_extra or {}).get("model") == model
 
 
 def _call(call_id: str, name: str, given: Any) -> dict[str, Any]:
     arguments = json.dumps(writable(given) if given else {}, ensure_ascii=False)
     function = {"name": api_name(name), "arguments": sendable(arguments)}
-    return {"id": api_name(call_id), "type": "function", "function": function}
+    return {"id": _id(call_id), "type": "function", "function": function}
+
+
+def _id(call_id: str) -> str:
+    """Return a call id that the API accepts: the given one, unless it is too long or cannot be sent."""
+    is_valid = 0 < len(call_id) <= _MAX_ID and call_id.isascii() and call_id.isprintable()
+    return call_id if is_valid else shortened(call_id, _ID_STEM)

@@ -6,7 +6,7 @@ Compatible servers differ in details, so each value is checked; one of an unexpe
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from orchestrator_interactive.kernel.contracts.arguments import arguments_of, problem_of
@@ -19,37 +19,63 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolCallBlock,
     Usage,
 )
-from orchestrator_interactive.modules.provider_anthropic.models import Tokens
 
 if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ResponseStream
-    from orchestrator_interactive.modules.provider_anthropic.models import Prices
+    from orchestrator_interactive.modules.provider_openai.config import Prices
     from orchestrator_interactive.modules.provider_openai.convert import ApiRequest
 
 # Limit of an answer: many times the output limit of any model.
 _MAX_CHARS = 10_000_000
 _MAX_CALLS = 1_000
 _CUT = ("length", "max_tokens")
+# The server ended the answer because of a failure.
+_FAILED = ("error", "abort")
 # Names of the field with the reasoning of a model, by server.
 _REASONING = ("reasoning_content", "reasoning")
 _REFUSED = "refusal"
+# Numbers of tokens above this are wrong.
+_MAX_TOKENS = 10**12
+
+
+class _OpenText:
+    """Text or reasoning that is still arriving; `field` is where reasoning comes from."""
+
+    __slots__ = ("field", "pieces")
+
+    def __init__(self, field: str | None = None) -> None:
+        self.field = field
+        self.pieces: list[str] = []
 
 
 class _OpenCall:
     """A tool call that is still arriving."""
 
-    __slots__ = ("id", "name", "pieces")
+    __slots__ = ("id", "is_over", "name", "pieces", "was_checked")
 
-    def __init__(self) -> None:
-        self.id = self.name = ""
+    def __init__(self, call_id: str) -> None:
+        self.id = call_id
+        self.name = ""
         self.pieces: list[str] = []
+        self.was_checked = self.is_over = False
+
+    @property
+    def arguments(self) -> dict[str, Any] | None:
+        """The arguments; `None` if they are missing or incomplete."""
+        text = "".join(self.pieces)
+        arguments = arguments_of(text)
+        return None if not text.strip() or problem_of(arguments) else arguments
+
+
+OpenT = TypeVar("OpenT", _OpenText, _OpenCall)
 
 
 class StreamedAnswer:
-    """Collects one answer and passes its complete parts on: reasoning, then text, then tool calls.
+    """Collects one answer and passes its complete parts on, in the order in which they begin.
 
-    A tool call whose arguments are not a JSON object stays in the content with invalid arguments, and the loop asks the
-    model again. A call that was truncated by the length limit is dropped and named in `degradation`.
+    A tool call is complete when another part begins and its arguments are a JSON object, otherwise at the end. One
+    whose arguments are no JSON object stays in the content with invalid arguments, and the loop asks the model again.
+    A call that was truncated by the length limit is dropped and named in `degradation`.
     """
 
     def __init__(self, request: ApiRequest, sink: ResponseStream | None, prices: Prices | None) -> None:
@@ -58,20 +84,23 @@ class StreamedAnswer:
         self._prices = prices
         self._chars = 0
         self._content: list[ContentBlock] = []
-        self._thoughts: list[str] = []
-        self._text: list[str] = []
+        self._open: list[_OpenText | _OpenCall] = []
+        self._text: _OpenText | None = None
+        self._thought: _OpenText | None = None
         self._calls: dict[int, _OpenCall] = {}
+        self._last_index = -1
+        self._begun = 0  # calls
         self._ids: set[str] = set()
         self._refusal: list[str] = []
         self._figures: dict[str, Any] = {}
         self._identity: dict[str, Any] = {}
         self._stop: str | None = None
-        self.is_over = False
+        self._dropped = ""
 
     @property
     def complete(self) -> bool:
         """Whether the model has ended its answer; the usage may still follow."""
-        return self._stop is not None
+        return self._stop is not None and self._stop not in _FAILED
 
     @property
     def has_usage(self) -> bool:
@@ -91,25 +120,28 @@ class StreamedAnswer:
             self._identity = {"id": chunk.get("id"), "model": chunk.get("model")}
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(choice, dict) or choice.get("index", 0) not in {0, None}:
+        if self._stop is not None or not isinstance(choice, dict) or (choice.get("index") or 0) != 0:
             return
         if isinstance(delta := choice.get("delta") or choice.get("message"), dict):
             self._grow(delta)
-        if isinstance(stop := choice.get("finish_reason"), str) and stop and self._stop is None:
-            self._stop = stop
+        if isinstance(stop := choice.get("finish_reason"), str) and stop:
+            self._finish(stop)
 
     def _grow(self, delta: dict[str, Any]) -> None:
         for name in _REASONING:
             if isinstance(thought := delta.get(name), str) and thought:
-                self._thoughts.append(thought)
-                self._count(thought)
+                if self._thought is None:
+                    self._thought = self._begin(_OpenText(name))
+                self._add(self._thought, thought)
                 break
-        if isinstance(text := delta.get("content"), str) and text:
-            self._text.append(text)
-            self._count(text)
+        content = delta.get("content")
+        if text := content if isinstance(content, str) else _text_in(content):
+            if self._text is None:
+                self._text = self._begin(_OpenText())
+            self._add(self._text, text)
             if self._sink is not None:
                 self._sink.text(text)
-        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+        if isinstance(refusal := delta.get("refusal"), str):
             self._refusal.append(refusal)
             self._count(refusal)
         calls = delta.get("tool_calls")
@@ -120,24 +152,59 @@ class StreamedAnswer:
     def _grow_call(self, part: dict[str, Any]) -> None:
         function = part.get("function")
         function = function if isinstance(function, dict) else {}
-        index = part.get("index")
-        call_id = part.get("id") if isinstance(part.get("id"), str) else ""
-        last = max(self._calls, default=-1)
-        if not isinstance(index, int) or isinstance(index, bool):  # some servers leave it out
-            begins = bool(call_id) and (last < 0 or self._calls[last].id not in {"", call_id})
-            index = last + 1 if begins or last < 0 else last
-        if index not in self._calls and len(self._calls) >= _MAX_CALLS:
-            raise self._too_long()
-        call = self._calls.setdefault(index, _OpenCall())
-        call.id = call.id or call_id or ""
-        if isinstance(name := function.get("name"), str) and name and not call.name:
-            call.name = name
-        arguments = function.get("arguments")
+        call_id, name, arguments = part.get("id"), function.get("name"), function.get("arguments")
+        call_id = call_id if isinstance(call_id, str) else ""
+        name = name if isinstance(name, str) else ""
+        call = self._call(part.get("index"), call_id, name)
+        if call.is_over:
+            return
+        call.id, call.name = call.id or call_id, call.name or name
         if isinstance(arguments, dict):  # not a text, against the specification
-            call.pieces = [_as_json(arguments)]
-        elif isinstance(arguments, str) and arguments:
-            call.pieces.append(arguments)
-            self._count(arguments)
+            call.pieces = []
+            arguments = json.dumps(arguments)
+        if isinstance(arguments, str) and arguments:
+            self._add(call, arguments)
+
+    def _call(self, index: object, call_id: str, name: str) -> _OpenCall:
+        """Return the call that a part belongs to.
+
+        Some servers omit the index, or give all calls the same one: a name with another id begins a call. An id alone
+        does not, because others give each part an id of its own.
+        """
+        has_index = isinstance(index, int) and not isinstance(index, bool)
+        place = index if has_index and isinstance(index, int) else self._last_index
+        call = self._calls.get(place)
+        if call is not None:
+            is_other = bool(name and call_id and call.id and call_id != call.id)
+            is_next = bool(not has_index and name and not call_id and call.name and call.pieces)
+            if not (is_other or is_next):
+                return call
+        if self._begun >= _MAX_CALLS:
+            raise self._too_long()
+        self._begun += 1
+        self._last_index = place
+        self._text = self._thought = None
+        call = self._calls[place] = self._begin(_OpenCall(call_id))
+        return call
+
+    def _begin(self, block: OpenT) -> OpenT:
+        """Add a block, and pass on those before it that are complete."""
+        self._open.append(block)
+        while len(self._open) > 1 and self._may_go(self._open[0]):
+            self._pass_on(self._open.pop(0))
+        return block
+
+    def _may_go(self, block: _OpenText | _OpenCall) -> bool:
+        if isinstance(block, _OpenText):
+            return block is not self._text and block is not self._thought
+        if block.was_checked:  # once: its arguments may be long
+            return False
+        block.was_checked = True
+        return block.arguments is not None
+
+    def _add(self, block: _OpenText | _OpenCall, piece: str) -> None:
+        block.pieces.append(piece)
+        self._count(piece)
 
     def _count(self, piece: str) -> None:
         self._chars += len(piece)
@@ -148,48 +215,60 @@ class StreamedAnswer:
         message = f"The answer has more than {_MAX_CHARS:,} characters or {_MAX_CALLS:,} calls: it was cut off."
         return LLMError(message, provider="openai", model=self._request.model)
 
-    def finish(self) -> None:
-        """Pass on the blocks: the stream is over."""
-        if self.is_over:
+    def _finish(self, stop: str) -> None:
+        self._stop = stop
+        if not self.complete:
             return
-        self.is_over = True
-        if thought := "".join(self._thoughts):
-            self._add(ThinkingBlock.model_validate({"thinking": thought, "model": self._request.model}))
-        if text := "".join(self._text):
-            self._add(TextBlock(text=text))
-        for _, call in sorted(self._calls.items()):
-            if call.name or call.pieces:
-                self._add(self._finished(call))
+        last = self._open[-1] if self._open else None
+        if stop in _CUT and isinstance(last, _OpenCall) and last.arguments is None:
+            self._open.pop()
+            self._dropped = self._declared(last.name)
+        for block in self._open:
+            self._pass_on(block)
+        self._open.clear()
 
-    def _finished(self, call: _OpenCall) -> ToolCallBlock:
+    def _pass_on(self, block: _OpenText | _OpenCall) -> None:
+        finished = self._finished_call(block) if isinstance(block, _OpenCall) else self._finished_text(block)
+        if finished is not None:
+            self._content.append(finished)
+            if self._sink is not None:
+                self._sink.block(finished)
+
+    def _finished_text(self, block: _OpenText) -> ContentBlock | None:
+        text = "".join(block.pieces)
+        if block.field is None:
+            return TextBlock(text=text) if text.strip() else None
+        # `content` is what this provider needs to send the reasoning back; others leave such a block out.
+        thought = {"thinking": text, "content": [{"field": block.field}], "model": self._request.model}
+        return ThinkingBlock.model_validate(thought)
+
+    def _finished_call(self, call: _OpenCall) -> ContentBlock | None:
+        call.is_over = True
+        if not call.name and not call.pieces:
+            return None
         call_id = call.id if call.id and call.id not in self._ids else f"call_{uuid4().hex[:24]}"
         self._ids.add(call_id)
-        name = self._request.tool_names.get(call.name, call.name)
-        return ToolCallBlock(id=call_id, name=name, input=arguments_of("".join(call.pieces)))
+        return ToolCallBlock(id=call_id, name=self._declared(call.name), input=arguments_of("".join(call.pieces)))
 
-    def _add(self, block: ContentBlock) -> None:
-        self._content.append(block)
-        if self._sink is not None:
-            self._sink.block(block)
+    def _declared(self, name: str) -> str:
+        return self._request.tool_names.get(name, name)
 
     def response(self) -> ChatResponse:
         """Return the complete answer."""
-        content, degradation, reason = list(self._content), None, self._stop
-        last = content[-1] if content else None
-        if reason in _CUT and isinstance(last, ToolCallBlock) and problem_of(last.input):
-            content.pop()
+        degradation, reason = None, self._stop
+        if self._dropped:
             why = "their input did not arrive completely"
             degradation = {
-                "requested": f"tool calls: {last.name}",
+                "requested": f"tool calls: {self._dropped}",
                 "actual": "these calls were dropped",
                 "reason": why,
             }
         metadata = {name: value for name, value in self._identity.items() if isinstance(value, str)}
-        if self._refusal:
-            reason, metadata[_REFUSED] = _REFUSED, "".join(self._refusal)
-        calls = [block for block in content if isinstance(block, ToolCallBlock)]
+        if refusal := "".join(self._refusal):
+            reason, metadata[_REFUSED] = _REFUSED, refusal
+        calls = [block for block in self._content if isinstance(block, ToolCallBlock)]
         return ChatResponse(
-            content=content,
+            content=self._content,
             tool_calls=[ToolCall(id=call.id, name=call.name, arguments=call.input) for call in calls] or None,
             usage=self._usage(),
             finish_reason=reason,
@@ -202,24 +281,28 @@ class StreamedAnswer:
         if not self._figures:
             return None
         read, written = _number(self._figures, "prompt_tokens"), _number(self._figures, "completion_tokens")
-        cached = min(_number(self._figures.get("prompt_tokens_details"), "cached_tokens"), read)
-        reasoning = _number(self._figures.get("completion_tokens_details"), "reasoning_tokens")
-        tokens = Tokens(read - cached, written, cached, 0, 0)
+        read, written = read or 0, written or 0
+        cached = _number(self._figures.get("prompt_tokens_details"), "cached_tokens")
+        cached = None if cached is None else min(cached, read)
         return Usage(
             input_tokens=read,
             output_tokens=written,
             total_tokens=read + written,
-            reasoning_tokens=reasoning or None,
-            cache_read_tokens=cached or None,
-            cost_usd=None if self._prices is None else self._prices.cost_usd(tokens),
+            reasoning_tokens=_number(self._figures.get("completion_tokens_details"), "reasoning_tokens"),
+            cache_read_tokens=cached,
+            cost_usd=None if self._prices is None else self._prices.cost_usd(read, written, cached or 0),
         )
 
 
-def _number(figures: object, name: str) -> int:
+def _text_in(content: object) -> str:
+    """Return the text in a list of parts, in which some servers send it."""
+    parts = content if isinstance(content, list) else ()
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _number(figures: object, name: str) -> int | None:
     value = figures.get(name) if isinstance(figures, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
-
-
-def _as_json(arguments: dict[str, Any]) -> str:
-
-    return json.dumps(arguments)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= _MAX_TOKENS else None

@@ -304,7 +304,7 @@ def _make(root: Path) -> None:
 
 
 def _size_of(root: Path) -> int:
-    """Return the size of the files in a folder in bytes, or of those found in half a second."""
+    """Return the size of the files in a folder in bytes; after half a second, of the found ones."""
     size, deadline = 0, time.monotonic() + _LOOKED_WITHIN_S
     for folder, _, names in os.walk(root):
         for name in names:

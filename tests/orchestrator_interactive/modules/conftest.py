@@ -1,10 +1,10 @@
-"""A Messages API on this machine, and `provider-anthropic` mounted against it."""
+"""The API of a model on this machine, and a provider mounted against it: `provider-anthropic`, unless `api` differs."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 from anthropic_server import AnthropicServer
-from mounted_anthropic import MountedAnthropic, mounted_at
+from mounted_provider import ANTHROPIC, Api, MountedProvider, mounted_at
 
 
 @pytest.fixture
@@ -14,6 +14,11 @@ async def server() -> AsyncIterator[AnthropicServer]:
 
 
 @pytest.fixture
-async def mounted(server: AnthropicServer) -> AsyncIterator[MountedAnthropic]:
-    async with mounted_at(server.base_url) as mounted:
+def api() -> Api:
+    return ANTHROPIC
+
+
+@pytest.fixture
+async def mounted(server: AnthropicServer, api: Api) -> AsyncIterator[MountedProvider]:
+    async with mounted_at(server.base_url, api) as mounted:
         yield mounted

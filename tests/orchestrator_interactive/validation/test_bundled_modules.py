@@ -17,6 +17,7 @@ MODULES = {
     "context-stack": (OURS / "modules" / "context_stack", {}),
     "provider-anthropic": (OURS / "modules" / "provider_anthropic", {}),
     "provider-demo": (OURS / "modules" / "provider_demo", {"think_s": 0, "word_s": 0}),
+    "provider-openai": (OURS / "modules" / "provider_openai", {"model": "m"}),
     "provider-recipe": (OURS / "recipes" / "provider.py", {"recipe": RECIPE}),
     "tool-recipes": (OURS / "recipes" / "tool.py", {}),
     "tool-agents": (OURS / "registries" / "tool_agents.py", {"agents": [{"id": "editor"}]}),

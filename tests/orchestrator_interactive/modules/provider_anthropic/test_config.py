@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from anthropic_server import AnthropicServer, text
-from mounted_anthropic import MountedAnthropic, a_request, mounted_at
+from mounted_provider import MountedProvider, a_request, mounted_at
 
 from orchestrator_interactive.kernel.contracts.errors import InvalidRequestError
 from orchestrator_interactive.kernel.contracts.events import LLM_REQUEST, LLM_RESPONSE
@@ -91,14 +91,14 @@ def result(call_id: str) -> Message:
     ],
 )
 async def test_a_direct_call_with_an_incomplete_tool_pair_is_refused_before_it_is_sent(
-    server: AnthropicServer, mounted: MountedAnthropic, rows: list[Message], problem: str
+    server: AnthropicServer, mounted: MountedProvider, rows: list[Message], problem: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=problem):
         await mounted.complete(a_request(messages=[Message(role="user", content="look"), *rows]))
     assert server.requests == []
 
 
-async def test_complete_tool_pairs_are_sent(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+async def test_complete_tool_pairs_are_sent(server: AnthropicServer, mounted: MountedProvider) -> None:
     server.reply(text("ok"))
     rows = [Message(role="user", content="look"), CALLS, result("b"), result("a"), Message(role="user", content="and?")]
     await mounted.complete(a_request(messages=rows))

@@ -21,7 +21,8 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolSpec,
 )
 from orchestrator_interactive.modules.provider_anthropic.config import AnthropicConfig
-from orchestrator_interactive.modules.provider_anthropic.convert import api_name, api_request
+from orchestrator_interactive.modules.provider_anthropic.convert import api_request
+from orchestrator_interactive.modules.provider_rows import api_name
 
 PLAIN = AnthropicConfig(prompt_cache=False)
 IMAGE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}

@@ -7,7 +7,7 @@ import pytest
 from anthropic_server import AnthropicServer, message, message_start, text
 from hypothesis import given
 from hypothesis import strategies as st
-from mounted_anthropic import KEY, MountedAnthropic, a_coordinator, a_request, mounted_at
+from mounted_provider import KEY, MountedProvider, a_coordinator, a_request, mounted_at
 
 from orchestrator_interactive.modules.provider_anthropic import mount
 from orchestrator_interactive.modules.provider_anthropic.config import DEFAULT_MODEL
@@ -17,7 +17,7 @@ MILLION = 1_000_000
 
 
 async def cost_of_a_call(
-    mounted: MountedAnthropic, server: AnthropicServer, model: str | None = None, **figures: Any
+    mounted: MountedProvider, server: AnthropicServer, model: str | None = None, **figures: Any
 ) -> Decimal | None:
     ending = {
         "type": "message_delta",
@@ -31,7 +31,7 @@ async def cost_of_a_call(
     return usage.cost_usd
 
 
-async def test_caching_for_an_hour_has_its_own_price(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+async def test_caching_for_an_hour_has_its_own_price(server: AnthropicServer, mounted: MountedProvider) -> None:
     split = {"ephemeral_5m_input_tokens": MILLION, "ephemeral_1h_input_tokens": MILLION}
     cost = await cost_of_a_call(mounted, server, cache_creation_input_tokens=2 * MILLION, cache_creation=split)
     assert cost == Decimal("6.5")
@@ -71,12 +71,12 @@ async def test_a_long_prompt_has_the_higher_of_two_prices(server, mounted, promp
     assert await cost_of_a_call(mounted, server, "claude-haiku-5-5", **prompt, output_tokens=1000) == Decimal(cost)
 
 
-async def test_inference_in_the_us_costs_a_tenth_more(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+async def test_inference_in_the_us_costs_a_tenth_more(server: AnthropicServer, mounted: MountedProvider) -> None:
     assert await cost_of_a_call(mounted, server, input_tokens=MILLION, inference_geo="us") == Decimal("2.2")
     assert await cost_of_a_call(mounted, server, input_tokens=MILLION, inference_geo="global") == Decimal(2)
 
 
-async def test_an_unknown_model_has_no_price(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+async def test_an_unknown_model_has_no_price(server: AnthropicServer, mounted: MountedProvider) -> None:
     assert await cost_of_a_call(mounted, server, "claude-of-the-test", input_tokens=MILLION) is None
     assert await cost_of_a_call(mounted, server, "claude-opus-9", input_tokens=MILLION) is None
 
@@ -139,7 +139,7 @@ def test_the_cost_of_two_calls_is_the_sum_of_their_costs(one: Tokens, other: Tok
     assert prices.cost_usd(both) == prices.cost_usd(one) + prices.cost_usd(other)
 
 
-async def test_the_usage_of_the_last_event_is_used(server: AnthropicServer, mounted: MountedAnthropic) -> None:
+async def test_the_usage_of_the_last_event_is_used(server: AnthropicServer, mounted: MountedProvider) -> None:
     ending = {
         "type": "message_delta",
         "delta": {"stop_reason": "end_turn", "stop_sequence": None},

@@ -1,21 +1,24 @@
-"""Calls of `provider-openai` to a server on this machine: requests, answers, failures, and hostile streams."""
+"""What only the Chat Completions API has: its requests, its codes of errors, and the options of `provider-openai`."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from anthropic_server import AnthropicServer, Cut, Gate, text, thinking, tool_call
-from mounted_anthropic import RecordingStream, a_coordinator, a_request
+from anthropic_server import AnthropicServer, text, thinking, tool_call
+from hypothesis import given
+from hypothesis import strategies as st
+from mounted_provider import OPENAI, a_coordinator, a_request, mounted_at
 
+from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts import errors
-from orchestrator_interactive.kernel.contracts.arguments import problem_of
 from orchestrator_interactive.kernel.contracts.messages import (
+    ChatRequest,
     ImageBlock,
     Message,
     TextBlock,
@@ -24,66 +27,34 @@ from orchestrator_interactive.kernel.contracts.messages import (
     ToolSpec,
 )
 from orchestrator_interactive.modules import provider_openai
+from orchestrator_interactive.modules.provider_openai.convert import api_request
 
+CONFIG = provider_openai.OpenAIConfig.from_config({"model": "m", "base_url": "http://127.0.0.1:9/v1"})
+HOSTED = CONFIG.model_copy(update={"base_url": "https://api.openai.com/v1"})
 TOOLS = [ToolSpec(name="read file", parameters={"properties": {}}, description="Reads.")]
-DONE = b"data: [DONE]\n\n"
+REASONED = {"thinking": "hm", "content": [{"field": "reasoning_content"}], "model": "m"}
 
 
 @asynccontextmanager
-async def mounted(server: AnthropicServer, **config: Any) -> AsyncIterator[Any]:
-    coordinator = a_coordinator()
-    options = {"api_key": "sk-secret", "base_url": f"{server.base_url}/v1", "model": "m", "retry_base_delay_s": 0}
-    clean_up = await provider_openai.mount(coordinator, {**options, **config})
-    try:
-        yield coordinator.get("providers", "openai")
-    finally:
-        await clean_up()
+async def mounted(server: AnthropicServer, path: str = "/v1", **config: Any) -> AsyncIterator[Any]:
+    async with mounted_at(server.base_url, replace(OPENAI, path=path), **{"model": "m", **config}) as found:
+        yield found.provider
 
 
-@pytest.fixture
-async def provider(server: AnthropicServer) -> AsyncIterator[Any]:
-    async with mounted(server) as provider:
-        yield provider
+def sent(*rows: Message, config: provider_openai.OpenAIConfig = CONFIG, **fields: Any) -> dict[str, Any]:
+    return api_request(ChatRequest(messages=[Message(role="user", content="go"), *rows], **fields), config).body
 
 
-def raw(*chunks: Any) -> list[bytes]:
-    """Return the lines of a stream; a chunk may be raw bytes."""
-    return [each if isinstance(each, bytes) else f"data: {json.dumps(each)}\n\n".encode() for each in chunks]
+def answered(*content: Any) -> Message:
+    return Message(role="assistant", content=list(content))
 
 
-def delta(stop: str | None = None, **fields: Any) -> dict[str, Any]:
-    return {"id": "c", "choices": [{"index": 0, "delta": fields, "finish_reason": stop}]}
+def result(call_id: str, content: Any = "done") -> Message:
+    return Message(role="tool", tool_call_id=call_id, content=content)
 
 
-async def test_an_answer_has_its_reasoning_text_and_calls_in_order(server: AnthropicServer, provider: Any) -> None:
-    server.reply(thinking("hm"), text("Hel", "lo"), tool_call("read_file_9f7b9a58", {"path": "ä"}, call_id="c1"))
-    stream = RecordingStream()
-    answer = await provider.complete(a_request(tools=TOOLS), stream=stream)
-    assert [type(block) for block in answer.content] == [ThinkingBlock, TextBlock, ToolCallBlock]
-    assert (answer.text, answer.finish_reason) == ("Hello", "tool_calls")
-    assert stream.texts == ["Hel", "lo"]
-    assert stream.handed_on == answer.content
-    assert [(call.id, call.arguments) for call in answer.tool_calls] == [("c1", {"path": "ä"})]
-    usage = answer.usage
-    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cost_usd) == (10, 5, 15, None)
-
-
-async def test_tool_names_are_those_that_were_declared(server: AnthropicServer, provider: Any) -> None:
-    server.reply(text("x"))
-    await provider.complete(a_request(tools=TOOLS))
-    name = server.bodies[0]["tools"][0]["name"]
-    assert name.startswith("read_file_")
-    server.reply(tool_call(name, {}))
-    answer = await provider.complete(a_request(tools=TOOLS))
-    assert answer.tool_calls[0].name == "read file"
-
-
-async def test_usage_has_cached_tokens_and_the_configured_price(server: AnthropicServer) -> None:
-    async with mounted(server, prices={"input": 10, "output": 20, "cache_read": 1}) as provider:
-        server.reply(text("x"), usage={"cache_read_input_tokens": 90})
-        usage = (await provider.complete(a_request())).usage
-    assert (usage.input_tokens, usage.cache_read_tokens) == (100, 90)
-    assert usage.cost_usd == Decimal("0.00029")
+def call(call_id: str = "a", name: str = "read") -> ToolCallBlock:
+    return ToolCallBlock(id=call_id, name=name, input={"path": "ä"})
 
 
 async def test_a_conversation_is_converted(server: AnthropicServer) -> None:
@@ -108,211 +79,210 @@ async def test_a_conversation_is_converted(server: AnthropicServer) -> None:
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
     assert url in body["messages"][2]["content"]
     result, *rest = body["messages"][4]["content"]
-    assert (result["type"], result["content"]) == ("tool_result", "Error: seen")
+    assert (result["type"], result["content"], result["is_error"]) == ("tool_result", "seen", True)
     assert url in rest
     assert "A reminder." in str(rest)
     assert body["tool_choice"] == {"type": "none"}
 
 
+async def test_usage_has_cached_tokens_and_the_configured_price(server: AnthropicServer) -> None:
+    async with mounted(server, prices={"input": 10, "output": 20, "cache_read": 1}) as provider:
+        server.reply(text("x"), usage={"cache_read_input_tokens": 90})
+        usage = (await provider.complete(a_request())).usage
+    assert (usage.input_tokens, usage.cache_read_tokens) == (100, 90)
+    assert usage.cost_usd == Decimal("0.00029")
+
+
+def test_results_come_first_and_everything_else_of_a_turn_is_one_user_message() -> None:
+    reminder = Message(role="system", content="Hurry.")
+    rows = [answered(call("a"), call("b")), result("a"), reminder, result("b"), Message(role="user", content="wait")]
+    assert [(each["role"], each.get("content")) for each in sent(*rows)["messages"][2:]] == [
+        ("tool", "done"),
+        ("tool", "done"),
+        ("user", "<system-reminder>\nHurry.\n</system-reminder>\n\nwait"),
+    ]
+
+
+def test_answers_in_a_row_are_one_message() -> None:
+    rows = [answered(TextBlock(text="one")), answered(TextBlock(text="two"), call()), result("a")]
+    assert [each["content"] for each in sent(*rows)["messages"]] == ["go", "one\n\ntwo", "done"]
+
+
+@pytest.mark.parametrize("call_id", ["functions.read:0", "call_1", "x" * 41, "", "é", "a\nb", "x" * 40])
+def test_a_call_id_is_sent_as_it_came_unless_the_api_refuses_it(call_id: str) -> None:
+    asked, answer = sent(answered(call(call_id)), result(call_id))["messages"][1:]
+    found = asked["tool_calls"][0]["id"]
+    assert found == answer["tool_call_id"]
+    assert 0 < len(found) <= 40
+    assert (found == call_id) is (call_id in {"functions.read:0", "call_1", "x" * 40})
+
+
+def test_a_tool_has_properties_and_a_description_that_is_too_long_for_openai_is_in_its_schema() -> None:
+    tools = [ToolSpec(name="now", parameters={}), ToolSpec(name="read", parameters={}, description="é" * 2000)]
+    now, read = (each["function"] for each in sent(tools=tools, config=HOSTED)["tools"])
+    assert now == {"name": "now", "parameters": {"type": "object", "properties": {}}}
+    assert len(read["description"]) == 1024
+    assert read["parameters"]["description"] == "é" * 2000
+    assert sent(tools=tools)["tools"][1]["function"]["description"] == "é" * 2000
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected", "is_parallel"),
+    [
+        ("auto", "auto", None),
+        ("none", "none", None),
+        ("required", "required", None),
+        ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
+        ({"type": "tool", "name": "read"}, {"type": "function", "function": {"name": "read"}}, None),
+        ({"type": "function", "function": {"name": "read"}}, {"type": "function", "function": {"name": "read"}}, None),
+    ],
+)
+def test_a_tool_choice_is_converted(choice: Any, expected: Any, *, is_parallel: bool | None) -> None:
+    body = sent(tools=[ToolSpec(name="read", parameters={})], tool_choice=choice)
+    assert (body["tool_choice"], body.get("parallel_tool_calls")) == (expected, is_parallel)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"max_tokens": 8192, "stream_options": {"include_usage": True}}),
+        ({"base_url": "https://api.openai.com/v1"}, {"max_completion_tokens": 8192, "max_tokens": None}),
+        ({"max_tokens_field": "limit", "max_tokens": 7}, {"limit": 7, "max_tokens": None}),
+        ({"reasoning_effort": "low", "temperature": 0}, {"reasoning_effort": "low", "temperature": 0}),
+        ({"stream_usage": False}, {"stream_options": None}),
+        ({"extra_request_params": {"top_k": 5, "max_tokens": 3}}, {"top_k": 5, "max_tokens": 3}),
+    ],
+)
+def test_an_option_is_in_the_request(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    config = provider_openai.OpenAIConfig.from_config({"model": "m", "base_url": "http://127.0.0.1:9/v1", **options})
+    body = sent(config=config)
+    assert {name: body.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("sends", "beside_calls", "beside_text"), [(None, True, False), (True, True, True), (False, False, False)]
+)
+def test_reasoning_is_sent_back_beside_calls(*, sends: bool | None, beside_calls: bool, beside_text: bool) -> None:
+    thought = ThinkingBlock.model_validate(REASONED)
+    rows = [answered(thought, call()), result("a"), answered(thought, TextBlock(text="x"))]
+    config = CONFIG.model_copy(update={"sends_reasoning": sends})
+    called, _, said = sent(*rows, config=config)["messages"][1:]
+    assert ("reasoning_content" in called, "reasoning_content" in said) == (beside_calls, beside_text)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"model": "another"}, {"content": None, "signature": "of-claude"}, {"content": [{"field": 7}]}, {"content": []}],
+    ids=["another model", "Claude", "another form", "no state"],
+)
+def test_reasoning_of_another_model_is_left_out(changed: dict[str, Any]) -> None:
+    thought = ThinkingBlock.model_validate({**REASONED, **changed})
+    assert set(sent(answered(thought, call()), result("a"))["messages"][1]) == {"role", "content", "tool_calls"}
+
+
+async def test_reasoning_returns_in_the_next_request_of_a_run(server: AnthropicServer, tmp_path: Any) -> None:
+    """Repairs of the history drop thinking without a signature, unless it has the state of its provider."""
+    log = {"store": f"sqlite:{tmp_path}/log.db", "conversation_id": "c"}
+    config = {"base_url": f"{server.base_url}/v1", "model": "m"}
+    plan = {
+        "session": {"orchestrator": "loop-interactive", "context": {"module": "context-stack", "config": log}},
+        "providers": [{"module": "provider-openai", "config": config}],
+        "tools": [{"module": "tool-todo"}],
+    }
+    server.reply(thinking("so"), tool_call("todo", {"action": "list"}))
+    server.reply(text("done"))
+    async with AmplifierSession(plan) as session:
+        assert await session.execute("go") == "done"
+    assert server.bodies[1]["messages"][1]["content"][0] == {"type": "thinking", "thinking": "so"}
+
+
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        (
-            [Message(role="assistant", content=[ToolCallBlock(id="c1", name="x", input={})])],
-            "the call c1 has no result",
-        ),
-        ([Message(role="tool", tool_call_id="c9", content="x")], "the result of c9 has no call"),
+        ([answered(call("c1"))], "the call c1 has no result"),
+        ([result("c9")], "the result of c9 has no call"),
+        ([answered(call("c1")), result("c1"), result("c1")], "the result of c1 has no call"),
     ],
 )
-async def test_a_request_that_the_api_would_refuse_is_not_sent(
-    server: AnthropicServer, provider: Any, rows: list[Message], problem: str
-) -> None:
+def test_a_request_that_the_api_would_refuse_is_not_sent(rows: list[Message], problem: str) -> None:
     with pytest.raises(errors.InvalidRequestError, match=problem):
-        await provider.complete(a_request(messages=[Message(role="user", content="x"), *rows]))
-    assert server.requests == []
+        sent(*rows)
+
+
+@given(st.lists(st.lists(st.text(max_size=5), min_size=1, max_size=3), max_size=5))
+def test_turns_alternate_and_can_be_encoded(texts: list[list[str]]) -> None:
+    rows = [
+        Message(role=("user", "assistant", "system")[n % 3], content=[TextBlock(text=text) for text in each])
+        for n, each in enumerate(texts)
+    ]
+    messages = sent(*rows)["messages"]
+    assert [each["role"] for each in messages] == ["user", "assistant"] * (len(messages) // 2) + ["user"] * (
+        len(messages) % 2
+    )
+    json.dumps(messages, ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "said", "expected", "retryable"),
     [
-        (401, "authentication_error", "bad sk-secret", errors.AuthenticationError, False),
-        (403, "x", "no", errors.AuthenticationError, False),
-        (400, "invalid_request_error", "no", errors.InvalidRequestError, False),
         (400, "context_length_exceeded", "long", errors.ContextLengthError, False),
-        (400, "x", "This model's maximum context length is 10 tokens", errors.ContextLengthError, False),
+        (400, "exceed_context_size_error", "long", errors.ContextLengthError, False),
+        (400, "x", "the request exceeds the available context size", errors.ContextLengthError, False),
+        (400, "string_above_max_length", "tools[0].function.description", errors.InvalidRequestError, False),
         (400, "content_filter", "bad", errors.ContentFilterError, False),
+        (400, "x", "triggered the content management policy", errors.ContentFilterError, False),
+        (401, "invalid_request_error", "no key", errors.AuthenticationError, False),
         (404, "model_not_found", "no", errors.InvalidRequestError, False),
-        (413, "x", "large", errors.ContextLengthError, False),
-        (429, "rate_limit_error", "slow", errors.RateLimitError, True),
         (429, "insufficient_quota", "pay", errors.LLMError, False),
-        (408, "x", "late", errors.LLMTimeoutError, True),
-        (500, "x", "down", errors.ProviderUnavailableError, True),
         (503, "overloaded_error", "down", errors.ProviderUnavailableError, True),
     ],
 )
-async def test_an_error_of_the_server_is_one_of_the_kernel(
+async def test_an_error_of_this_api_is_one_of_the_kernel(
     server: AnthropicServer, status: int, kind: str, said: str, expected: type[Exception], *, retryable: bool
 ) -> None:
+    server.fail(status, kind, said)
     async with mounted(server, max_retries=0) as provider:
-        server.fail(status, kind, said)
+        with pytest.raises(errors.LLMError) as raised:
+            await provider.complete(a_request())
+    assert (type(raised.value), raised.value.retryable) == (expected, retryable)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ({"type": "BadRequestError", "code": 400, "message": "maximum context length"}, errors.ContextLengthError),
+        ({"type": "InternalServerError", "code": 500, "message": "x"}, errors.ProviderUnavailableError),
+        ({"code": "insufficient_quota", "message": "x"}, errors.LLMError),
+        ({"code": 429}, errors.RateLimitError),
+        ({"code": 10**40}, errors.ProviderUnavailableError),
+    ],
+    ids=["too long", "failure", "quota", "status", "nonsense"],
+)
+async def test_an_error_in_mid_stream_is_classified_by_its_code(
+    server: AnthropicServer, error: dict[str, Any], expected: type[Exception]
+) -> None:
+    server.reply_steps(f"data: {json.dumps({'error': error})}\n\n".encode())
+    async with mounted(server, max_retries=0) as provider:
         with pytest.raises(errors.LLMError) as raised:
             await provider.complete(a_request())
     assert type(raised.value) is expected
-    assert raised.value.retryable is retryable
-    assert "sk-secret" not in str(raised.value)
 
 
-async def test_a_temporary_failure_is_retried_and_a_stream_is_not(server: AnthropicServer, provider: Any) -> None:
-    server.fail(500)
-    server.reply(text("ok"))
-    assert (await provider.complete(a_request())).text == "ok"
-    server.fail(500)
-    with pytest.raises(errors.ProviderUnavailableError):
-        await provider.complete(a_request(), stream=RecordingStream())
+async def test_an_address_without_this_api_is_named(server: AnthropicServer) -> None:
+    async with mounted(server, path="/api") as provider:
+        with pytest.raises(errors.InvalidRequestError, match="usually ends in /v1"):
+            await provider.complete(a_request())
 
 
-async def test_a_cancelled_call_closes_its_connection(server: AnthropicServer, provider: Any) -> None:
-    gate = Gate()
-    server.reply(text("Hel", gate, "lo"))
-    call = asyncio.create_task(provider.complete(a_request(), stream=RecordingStream()))
-    await gate.reached.wait()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    received = await server.arrived(1)
-    await asyncio.wait_for(received.ended.wait(), 5)
-    assert received.left
-
-
-CALL = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{}"}}
-HOSTILE: dict[str, tuple[list[bytes], str]] = {
-    # Each is answered with a text, calls, or an error of the kernel.
-    "no chunk": (raw(DONE), "error"),
-    "nothing at all": ([b""], "error"),
-    "cut off": (raw(delta(content="Hel")), "error"),
-    "no finish reason": (raw(delta(content="x"), DONE), "error"),
-    "not json": (raw(b"data: {not json\n\n"), "error"),
-    "json of another type": (raw([1, 2], "text", 7, None, delta("stop", content="x"), DONE), "x"),
-    "nested deeply": (raw(b"data: " + b"[" * 100_000 + b"\n\n"), "error"),
-    "choices of another type": (raw({"choices": "no"}, {"choices": {"a": 1}}, delta("stop", content="x"), DONE), "x"),
-    "choices null": (raw({"choices": None}, {"choices": [None]}, delta("stop", content="x"), DONE), "x"),
-    "another choice": (raw({"choices": [{"index": 1, "delta": {"content": "no"}}]}, delta("stop", content="x")), "x"),
-    "delta of another type": (raw({"choices": [{"delta": "no"}]}, delta("stop", content="x"), DONE), "x"),
-    "content of another type": (raw(delta(content=["no"]), delta(content=7), delta("stop", content="x"), DONE), "x"),
-    "finish reason of another type": (raw(delta(content="x"), {"choices": [{"finish_reason": 7}]}), "error"),
-    "unknown finish reason": (raw(delta("because", content="x"), DONE), "x"),
-    "text after the end": (raw(delta("stop", content="x"), delta(content="y"), DONE), "x"),
-    "finish reason twice": (raw(delta("stop", content="x"), delta("length"), DONE), "x"),
-    "usage of another type": (raw({"usage": "much"}, delta("stop", content="x"), DONE), "x"),
-    "usage with texts": (raw({"usage": {"prompt_tokens": "7"}}, delta("stop", content="x"), DONE), "x"),
-    "usage that is negative": (raw({"usage": {"prompt_tokens": -7}}, delta("stop", content="x"), DONE), "x"),
-    "usage that is not a number": (
-        raw(b'data: {"usage": {"prompt_tokens": NaN}}\n\n', delta("stop", content="x")),
-        "x",
-    ),
-    "usage with details null": (raw({"usage": {"prompt_tokens_details": None}}, delta("stop", content="x")), "x"),
-    "more cached than read": (
-        raw({"usage": {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}}}, delta("stop", content="x")),
-        "x",
-    ),
-    "calls of another type": (raw(delta(tool_calls="no"), delta("stop", content="x"), DONE), "x"),
-    "a call of another type": (raw(delta(tool_calls=["no", None]), delta("stop", content="x"), DONE), "x"),
-    "a call without a function": (raw(delta(tool_calls=[{"index": 0}]), delta("stop", content="x"), DONE), "x"),
-    "a call without an index": (raw(delta(tool_calls=[{**CALL, "index": None}]), delta("tool_calls")), "look()"),
-    "calls without indexes": (
-        raw(
-            delta(tool_calls=[{**CALL, "index": None}]),
-            delta(tool_calls=[{**CALL, "index": None, "id": "c2"}]),
-            delta("tool_calls"),
-        ),
-        "look() look()",
-    ),
-    "an index that is a truth value": (raw(delta(tool_calls=[{**CALL, "index": True}]), delta("tool_calls")), "look()"),
-    "indexes with gaps": (
-        raw(delta(tool_calls=[{**CALL, "index": 7, "id": "c7"}, {**CALL, "index": 3}]), delta("tool_calls")),
-        "look() look()",
-    ),
-    "a negative index": (raw(delta(tool_calls=[{**CALL, "index": -1}]), delta("tool_calls")), "look()"),
-    "calls that alternate": (
-        raw(
-            delta(tool_calls=[{**CALL, "function": {"name": "look", "arguments": '{"a"'}}]),
-            delta(tool_calls=[{**CALL, "index": 1, "id": "c2", "function": {"name": "see", "arguments": '{"b"'}}]),
-            delta(tool_calls=[{"index": 0, "function": {"arguments": ":1}"}}]),
-            delta(tool_calls=[{"index": 1, "function": {"arguments": ":2}"}}]),
-            delta("tool_calls"),
-        ),
-        "look(a=1) see(b=2)",
-    ),
-    "an id twice": (raw(delta(tool_calls=[CALL, {**CALL, "index": 1}]), delta("tool_calls")), "look() look()"),
-    "no id": (raw(delta(tool_calls=[{**CALL, "id": None}]), delta("tool_calls")), "look()"),
-    "no name": (raw(delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]), delta("tool_calls")), "()"),
-    "a name that is repeated": (
-        raw(delta(tool_calls=[CALL]), delta(tool_calls=[{"index": 0, "function": {"name": "look"}}]), delta("stop")),
-        "look()",
-    ),
-    "arguments as an object": (
-        raw(delta(tool_calls=[{**CALL, "function": {"name": "look", "arguments": {"a": 1}}}]), delta("tool_calls")),
-        "look(a=1)",
-    ),
-    "arguments that are not json": (
-        raw(delta(tool_calls=[{**CALL, "function": {"name": "look", "arguments": "{oh"}}]), delta("tool_calls")),
-        "look(invalid)",
-    ),
-    "arguments that are a list": (
-        raw(delta(tool_calls=[{**CALL, "function": {"name": "look", "arguments": "[1]"}}]), delta("tool_calls")),
-        "look(invalid)",
-    ),
-    "arguments that were cut off": (
-        raw(delta(tool_calls=[{**CALL, "function": {"name": "look", "arguments": '{"a'}}]), delta("length")),
-        "",
-    ),
-    "a lone surrogate": (raw(b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n', delta("stop")), "�"),
-    "a letter over two chunks": (raw(delta(content="\ud83d"), delta("stop", content="\ude00")), "😀"),
-    "an error in the stream": (raw({"error": {"message": "down", "type": "server_error"}}), "error"),
-    "an error of another type": (raw({"error": "down"}), "error"),
-    "comments and blank lines": ([b": keep-alive\n\n", b"\n", *raw(delta("stop", content="x")), DONE], "x"),
-    "carriage returns": ([b'data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}\r\n\r\n'], "x"),
-    "a refusal": (raw(delta(refusal="I will not."), delta("stop")), "refused"),
-    "a thousand and one calls": (
-        raw(*(delta(tool_calls=[{**CALL, "index": n, "id": f"c{n}"}]) for n in range(1001)), delta("stop")),
-        "error",
-    ),
-    "invalid bytes": ([b"data: \xff\xfe\n\n"], "error"),
-    "a message in place of a delta": (
-        raw({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}, DONE),
-        "x",
-    ),
-}
-
-
-def shown(answer: Any) -> str:
-    calls = []
-    for each in answer.tool_calls or ():
-        given = ", ".join(f"{name}={value}" for name, value in each.arguments.items())
-        calls.append(f"{each.name}({'invalid' if problem_of(each.arguments) else given})")
-    return "refused" if answer.finish_reason == "refusal" else " ".join([answer.text, *calls]).strip()
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_stream_is_an_answer_or_an_error_of_the_kernel(server: AnthropicServer, name: str) -> None:
-    steps, expected = HOSTILE[name]
-    async with mounted(server, max_retries=0) as provider:
-        server.reply_steps(*steps)
-        try:
-            found = await asyncio.wait_for(provider.complete(a_request(), stream=RecordingStream()), 10)
-        except errors.LLMError:
-            assert expected == "error"
-        else:
-            assert shown(found) == expected
-            ids = [call.id for call in found.tool_calls or ()]
-            assert len(set(ids)) == len(ids)
-            assert all(ids)
-
-
-async def test_a_dropped_connection_is_an_error_of_the_kernel(server: AnthropicServer, provider: Any) -> None:
-    server.reply(text("Hel", Cut()))
-    with pytest.raises(errors.ProviderUnavailableError, match="connection"):
-        await provider.complete(a_request(), stream=RecordingStream())
+async def test_a_server_without_a_key_gets_none_of_the_environment(
+    server: AnthropicServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    server.reply(text("hi"))
+    async with mounted(server, api_key=None) as provider:
+        assert (await provider.complete(a_request())).text == "hi"
+    assert "sk-of-openai" not in str(server.requests[0].headers)
 
 
 @pytest.mark.parametrize(

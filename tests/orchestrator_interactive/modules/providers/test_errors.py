@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from anthropic_server import AnthropicServer, Cut, error_event, message, message_start, text, tool_call
-from mounted_anthropic import KEY, a_request, mounted_at
+from mounted_provider import KEY, Api, a_request, mounted_at
 
 from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,
@@ -19,14 +19,14 @@ from orchestrator_interactive.kernel.contracts.errors import (
     ProviderUnavailableError,
     RateLimitError,
 )
-from orchestrator_interactive.modules.provider_anthropic.errors import retry_after_s
+from orchestrator_interactive.modules.provider_base import retry_after_s
 
 
-async def error_of_a_call(base_url: str, **request: Any) -> LLMError:
-    async with mounted_at(base_url, max_retries=0) as mounted:
+async def error_of_a_call(api: Api, base_url: str, **request: Any) -> LLMError:
+    async with mounted_at(base_url, api, max_retries=0) as mounted:
         with pytest.raises(LLMError) as failed:
             await mounted.complete(a_request(**request))
-    assert failed.value.provider == "anthropic"
+    assert failed.value.provider == api.name
     assert KEY not in str(failed.value)
     return failed.value
 
@@ -59,9 +59,9 @@ async def error_of_a_call(base_url: str, **request: Any) -> LLMError:
         (529, "overloaded_error", "Overloaded", ProviderUnavailableError),
     ],
 )
-async def test_an_error_response_becomes_an_error_of_the_kernel(server, status, kind, said, expected) -> None:
+async def test_an_error_response_becomes_an_error_of_the_kernel(api, server, *, status, kind, said, expected) -> None:
     server.fail(status, kind, said)
-    error = await error_of_a_call(server.base_url)
+    error = await error_of_a_call(api, server.base_url)
     assert type(error) is expected
     assert error.status_code == status
     assert said in str(error)
@@ -79,9 +79,11 @@ async def test_an_error_response_becomes_an_error_of_the_kernel(server, status, 
         ("something_new", ProviderUnavailableError),
     ],
 )
-async def test_an_error_in_mid_stream_is_classified_by_its_type(server, kind: str, expected: type[LLMError]) -> None:
+async def test_an_error_in_mid_stream_is_classified_by_its_type(
+    api, server, kind: str, expected: type[LLMError]
+) -> None:
     server.reply_steps(message_start(), error_event(kind, "in the middle"))
-    error = await error_of_a_call(server.base_url)
+    error = await error_of_a_call(api, server.base_url)
     assert type(error) is expected
     assert error.status_code is None
     assert "in the middle" in str(error)
@@ -97,30 +99,32 @@ async def test_an_error_in_mid_stream_is_classified_by_its_type(server, kind: st
     ],
     ids=["connection lost", "no end", "invalid JSON", "invalid text"],
 )
-async def test_a_broken_stream_is_an_unavailable_provider(server: AnthropicServer, steps: list[Any], said: str) -> None:
+async def test_a_broken_stream_is_an_unavailable_provider(
+    api, server: AnthropicServer, steps: list[Any], said: str
+) -> None:
     server.reply_steps(*steps)
-    error = await error_of_a_call(server.base_url)
+    error = await error_of_a_call(api, server.base_url)
     assert type(error) is ProviderUnavailableError
     assert said in str(error)
 
 
-async def test_a_refused_connection_is_an_unavailable_provider() -> None:
+async def test_a_refused_connection_is_an_unavailable_provider(api) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    error = await error_of_a_call(f"http://127.0.0.1:{port}")
+    error = await error_of_a_call(api, f"http://127.0.0.1:{port}")
     assert type(error) is ProviderUnavailableError
     assert "connection" in str(error)
 
 
-async def test_the_key_is_removed_from_the_message(server: AnthropicServer) -> None:
+async def test_the_key_is_removed_from_the_message(api, server: AnthropicServer) -> None:
     server.fail(401, "authentication_error", f"invalid key {KEY}")
-    assert "invalid key …" in str(await error_of_a_call(server.base_url))
+    assert "invalid key …" in str(await error_of_a_call(api, server.base_url))
 
 
-async def test_an_invalid_tool_choice_is_refused_without_a_request(server: AnthropicServer) -> None:
+async def test_an_invalid_tool_choice_is_refused_without_a_request(api, server: AnthropicServer) -> None:
     tools = [{"name": "read", "parameters": {}}]
-    error = await error_of_a_call(server.base_url, tools=tools, tool_choice="sometimes")
+    error = await error_of_a_call(api, server.base_url, tools=tools, tool_choice="sometimes")
     assert type(error) is InvalidRequestError
     assert server.requests == []
 
@@ -136,9 +140,9 @@ def test_every_form_of_the_retry_after_header_is_parsed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "input"])
-async def test_an_endless_answer_is_an_error_without_retry(server: AnthropicServer, kind: str) -> None:
+async def test_an_endless_answer_is_an_error_without_retry(api, server: AnthropicServer, kind: str) -> None:
     pieces = ["x" * 1_000_000] * 11
     server.reply(text(*pieces) if kind == "text" else tool_call("write", {}, *pieces))
-    error = await error_of_a_call(server.base_url)
+    error = await error_of_a_call(api, server.base_url)
     assert "more than 10,000,000 characters" in str(error)
     assert not error.retryable

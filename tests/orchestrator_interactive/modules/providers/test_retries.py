@@ -2,7 +2,7 @@
 
 import pytest
 from anthropic_server import AnthropicServer, Cut, Gate, error_event, message_start, text, thinking
-from mounted_anthropic import MountedAnthropic, RecordingStream, a_request, mounted_at
+from mounted_provider import Api, MountedProvider, RecordingStream, a_request, mounted_at
 
 from orchestrator_interactive.kernel.contracts.errors import (
     AuthenticationError,
@@ -20,11 +20,11 @@ class TestRetrying:
         server.reply(text("hi"))
         assert (await mounted.complete()).text == "hi"
         assert [(retry["attempt"], retry["delay_s"]) for retry in mounted.retries] == [(1, 0.0), (2, 0.0)]
-        assert mounted.retries[0]["provider"] == "anthropic"
-        assert mounted.retries[0]["model"] == "claude-sonnet-5"
+        assert mounted.retries[0]["provider"] == mounted.api.name
+        assert mounted.retries[0]["model"] == mounted.api.model
         assert "Overloaded" in mounted.retries[0]["error"]
 
-    async def test_the_number_of_retries_is_limited(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    async def test_the_number_of_retries_is_limited(self, server: AnthropicServer, mounted: MountedProvider) -> None:
         for _ in range(4):
             server.fail(503)
         with pytest.raises(ProviderUnavailableError):
@@ -39,14 +39,14 @@ class TestRetrying:
         await mounted.complete()
         assert mounted.retries[0]["delay_s"] == pytest.approx(0.002)
 
-    async def test_a_wait_of_many_minutes_is_raised(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    async def test_a_wait_of_many_minutes_is_raised(self, server: AnthropicServer, mounted: MountedProvider) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "900"})
         with pytest.raises(RateLimitError) as limited:
             await mounted.complete()
         assert limited.value.retry_after == 900
         assert mounted.retries == []
 
-    async def test_a_permanent_failure_is_not_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    async def test_a_permanent_failure_is_not_retried(self, server: AnthropicServer, mounted: MountedProvider) -> None:
         server.fail(401, "authentication_error")
         with pytest.raises(AuthenticationError):
             await mounted.complete()
@@ -55,7 +55,7 @@ class TestRetrying:
             await mounted.complete()
         assert mounted.retries == []
 
-    async def test_a_broken_stream_is_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    async def test_a_broken_stream_is_retried(self, server: AnthropicServer, mounted: MountedProvider) -> None:
         server.reply_steps(message_start(), error_event("overloaded_error"))
         server.reply(thinking("hm", Cut()))
         server.reply(text("Hello, ", Cut()))
@@ -65,14 +65,14 @@ class TestRetrying:
 
 
 class TestCallerWithAStream:
-    async def test_a_failed_call_is_not_retried(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    async def test_a_failed_call_is_not_retried(self, server: AnthropicServer, mounted: MountedProvider) -> None:
         server.fail(429, "rate_limit_error", headers={"retry-after": "7"})
         with pytest.raises(RateLimitError) as failed:
             await mounted.complete(a_request(model="claude-opus-5"), stream=RecordingStream())
         assert len(server.requests) == 1
         assert mounted.retries == []
         error = failed.value
-        assert (error.provider, error.model, error.status_code) == ("anthropic", "claude-opus-5", 429)
+        assert (error.provider, error.model, error.status_code) == (mounted.api.name, "claude-opus-5", 429)
         assert (error.retryable, error.retry_after) == (True, 7)
 
     async def test_a_broken_stream_is_not_retried_and_its_text_is_kept(self, server, mounted) -> None:
@@ -84,7 +84,7 @@ class TestCallerWithAStream:
         assert len(server.requests) == 1
         assert stream.valid_blocks() == [TextBlock(text="Hello, ")]
 
-    async def test_a_permanent_failure_is_final(self, server: AnthropicServer, mounted: MountedAnthropic) -> None:
+    async def test_a_permanent_failure_is_final(self, server: AnthropicServer, mounted: MountedProvider) -> None:
         server.fail(429, "rate_limit_error", headers={"x-should-retry": "false"})
         with pytest.raises(RateLimitError) as failed:
             await mounted.complete(stream=RecordingStream())
@@ -92,17 +92,17 @@ class TestCallerWithAStream:
 
 
 class TestTimeouts:
-    async def test_a_stream_without_events_is_a_timeout(self, server: AnthropicServer) -> None:
+    async def test_a_stream_without_events_is_a_timeout(self, server: AnthropicServer, api: Api) -> None:
         gate = Gate()
         server.reply(text("Hello, ", gate))
-        async with mounted_at(server.base_url, timeout_s=0.05) as mounted:
+        async with mounted_at(server.base_url, api, timeout_s=0.05) as mounted:
             with pytest.raises(LLMTimeoutError, match=r"sent nothing for 0\.05 seconds"):
                 await mounted.complete(stream=RecordingStream())
 
-    async def test_a_response_that_does_not_start_is_a_timeout(self, server: AnthropicServer) -> None:
+    async def test_a_response_that_does_not_start_is_a_timeout(self, server: AnthropicServer, api: Api) -> None:
         server.reply_steps(Gate())
         server.reply_steps(Gate())
-        async with mounted_at(server.base_url, timeout_s=0.05, max_retries=1) as mounted:
+        async with mounted_at(server.base_url, api, timeout_s=0.05, max_retries=1) as mounted:
             with pytest.raises(LLMTimeoutError):
                 await mounted.complete()
             assert len(mounted.retries) == 1
