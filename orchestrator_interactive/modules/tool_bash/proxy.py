@@ -153,11 +153,11 @@ async def _begin(
         raise Refused("The address must be http://HOST/…")
     host = _checked(options, address.hostname, address.port or _HTTP, _HTTP)
     secrets = options.credentials.get(host)
+    added = {name.lower().encode() for name in secrets or ()}
+    kept = [each for each in headers if not _is_dropped(each, added)]
     to_port = options.ports.get(host, _HTTP if secrets is None else _HTTPS)
     tls = None if secrets is None else ssl.create_default_context()
     reader, server = await _connected(options, host, to_port, tls)
-    added = {name.lower().encode() for name in secrets or ()}
-    kept = [each for each in headers if not _is_dropped(each, added)]
     path = target[target.index(b"/", len(b"http://")) :] if b"/" in target[len(b"http://") :] else b"/"
     own = [b"Host: " + host.encode(), b"Connection: close"]
     own += [f"{name}: {value.get_secret_value()}".encode() for name, value in (secrets or {}).items()]
