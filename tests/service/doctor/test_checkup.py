@@ -413,3 +413,18 @@ async def test_an_orchestrator_of_another_author_must_answer_a_prompt(finding, t
         found = await finding("agent alpha", slack, instances)
     assert found.level == level
     assert found.message.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "level", "words"),
+    [
+        ("auto", PASSED, "bubblewrap, tried: a command writes in the workspace, reads nothing outside of it"),
+        ("landlock", PASSED, "landlock, tried: a command"),
+        ("none", WARNING, "there is none (`sandbox: none`). This does not hold: reads nothing outside of it"),
+    ],
+)
+async def test_the_sandbox_of_commands_is_tried(slack, finding, sandbox, level, words):
+    tools = f"tools: [{{module: tool-bash, config: {{sandbox: {sandbox}}}}}]"
+    tools = f"instances: {{alpha: {{persona: {{name: A, emoji: ':owl:'}}, {tools}}}}}\n"
+    found = await finding("sandbox alpha", slack, tools)
+    assert (found.level, words in found.message) == (level, True), found.message
