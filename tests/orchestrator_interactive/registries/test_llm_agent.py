@@ -125,24 +125,15 @@ async def test_a_provider_without_a_key_is_an_error(monkeypatch: pytest.MonkeyPa
         await fixture.run("alpha", "Hello!")
 
 
-async def test_the_default_model_uses_an_installed_openai_provider(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_default_model_uses_provider_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     fixture = RegistryFixture()
     await fixture.repository.save(LLMAgentConfig("llm", "alpha"))
-    with pytest.raises(RuntimeError, match="There is no module 'provider-openai'"):
-        await fixture.run("alpha", "Hello!")
-    info = tmp_path / "openai_double-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: openai-double\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[amplifier.modules]\nprovider-openai = openai_double:mount\n")
-    (tmp_path / "openai_double.py").write_text(
-        "from orchestrator_interactive.testing import MockProvider\n"
-        "async def mount(coordinator, config):\n"
-        "    await coordinator.mount('providers', MockProvider([config['default_model']]), name='openai')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert await fixture.run("alpha", "Hello!") == "gpt-4o"
+    async with AnthropicServer() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "key")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.base_url}/v1")
+        server.reply(text("Bonjour!"))
+        assert await fixture.run("alpha", "Hello!") == "Bonjour!"
+        assert server.bodies[0]["model"] == "gpt-4o"
 
 
 async def test_a_provider_may_be_a_module_of_a_mount_plan() -> None:
