@@ -1,4 +1,4 @@
-"""Streams of servers that break the API: each is an answer or an error of the kernel, and the conversation continues."""
+"""Streams of servers that break the API: each is an answer or an error, and the conversation continues."""
 
 from __future__ import annotations
 
