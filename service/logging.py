@@ -24,7 +24,7 @@ _PREFIX = re.compile(rf"xox[a-z]-|xoxe\.|xapp-|sk-ant-|{_TICKET}")
 # Shorter values are ignored: hiding them would remove parts of ordinary words.
 _LEAST_SECRET_CHARS = 8
 # Libraries whose debug and info logs are dropped.
-_NOISY = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "httpx2", "httpcore2", "anthropic", "markdown_it")
+_NOISY = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "httpx2", "httpcore2", "anthropic", "openai", "markdown_it")
 
 
 def hide_secrets(text: str, known: tuple[str, ...] = ()) -> str:

@@ -1,4 +1,4 @@
-"""What the conversions of all providers share: the parts of a row, and names that an API accepts."""
+"""Parts of rows, and names that an API accepts, for the conversions of all providers."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ class OpenAIConfig(Options):
         base_url: address of the API, such as `http://127.0.0.1:8000/v1` of a local server, which needs no key.
         max_tokens_field: name of the limit of an answer in requests; by default `max_completion_tokens` for OpenAI, and
             `max_tokens` for other servers.
-        sends_reasoning: send the model's reasoning back to it; by default only beside tool calls, where DeepSeek
-            requires it. Its older models refuse it elsewhere.
+        sends_reasoning: send the model's reasoning back to it; by default only in messages with tool calls, where
+            DeepSeek requires it. Its older models refuse it elsewhere.
         stream_usage: ask for the usage in the stream; a few servers reject that.
         prices: of the model; without them the cost of a call is unknown.
         raw: the events of calls have the whole request and answer.
@@ -96,8 +96,8 @@ class OpenAIConfig(Options):
 
     @property
     def is_openai(self) -> bool:
-        """Whether it is OpenAI's own API."""
-        return urlsplit(self.base_url).hostname == "api.openai.com"
+        """Whether it is the API of OpenAI itself or of Azure, with OpenAI's limits and a key."""
+        return f".{urlsplit(self.base_url).hostname}".endswith((".openai.com", ".azure.com"))
 
     @property
     def limit_field(self) -> str:

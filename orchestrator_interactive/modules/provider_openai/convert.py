@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     ApiMessage = dict[str, Any]
 
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
-_IMAGES = "(Images in the results of the tool calls:)"
+_IMAGES = "(Images in the results of the calls above:)"
 # OpenAI's limits, in characters. Some models expect their own ids back, such as `functions.read:0`.
 _MAX_ID, _ID_STEM = 40, 31
 _MAX_DESCRIPTION = 1024

@@ -1,6 +1,6 @@
 """Build the kernel's answer from the chunks of a Chat Completions stream.
 
-Compatible servers differ in details, so each value is checked; one of an unexpected type is ignored.
+Compatible servers differ in details, so each value is checked: a value of an unexpected type is ignored.
 """
 
 from __future__ import annotations

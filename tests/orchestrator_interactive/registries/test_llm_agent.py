@@ -125,14 +125,14 @@ async def test_a_provider_without_a_key_is_an_error(monkeypatch: pytest.MonkeyPa
         await fixture.run("alpha", "Hello!")
 
 
-async def test_the_default_model_is_one_of_openai(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_default_model_uses_provider_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     fixture = RegistryFixture()
     await fixture.repository.save(LLMAgentConfig("llm", "alpha"))
     async with AnthropicServer() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "key")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.base_url}/v1")
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
-        server.reply(text("Hello."))
-        assert await fixture.run("alpha", "Hello!") == "Hello."
+        server.reply(text("Bonjour!"))
+        assert await fixture.run("alpha", "Hello!") == "Bonjour!"
         assert server.bodies[0]["model"] == "gpt-4o"
 
 

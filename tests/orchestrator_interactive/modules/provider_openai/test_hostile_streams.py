@@ -1,4 +1,4 @@
-"""Streams of servers that break the API: each is an answer or an error of the kernel, and the conversation goes on."""
+"""Streams of servers that break the API: each is an answer or an error, and the conversation continues."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ async def test_a_hostile_stream_is_an_answer_or_an_error_of_the_kernel(server: A
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_conversation_goes_on_after_a_hostile_stream(
+async def test_a_conversation_continues_after_a_hostile_stream(
     server: AnthropicServer, tmp_path: Path, name: str
 ) -> None:
     log = {"store": f"sqlite:{tmp_path}/log.db", "conversation_id": "c"}

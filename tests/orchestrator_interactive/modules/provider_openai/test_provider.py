@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,10 +11,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from anthropic_server import AnthropicServer, text, thinking, tool_call
+from anthropic_server import AnthropicServer, Cut, text, thinking, tool_call
 from hypothesis import given
 from hypothesis import strategies as st
-from mounted_provider import OPENAI, a_coordinator, a_request, mounted_at
+from mounted_provider import OPENAI, RecordingStream, a_coordinator, a_request, mounted_at
 
 from orchestrator_interactive.kernel import AmplifierSession
 from orchestrator_interactive.kernel.contracts import errors
@@ -147,6 +148,8 @@ def test_a_tool_choice_is_converted(choice: Any, expected: Any, *, is_parallel: 
     [
         ({}, {"max_tokens": 8192, "stream_options": {"include_usage": True}}),
         ({"base_url": "https://api.openai.com/v1"}, {"max_completion_tokens": 8192, "max_tokens": None}),
+        ({"base_url": "https://x.openai.azure.com/openai/v1"}, {"max_completion_tokens": 8192}),
+        ({"base_url": "https://notopenai.com/v1"}, {"max_tokens": 8192}),
         ({"max_tokens_field": "limit", "max_tokens": 7}, {"limit": 7, "max_tokens": None}),
         ({"reasoning_effort": "low", "temperature": 0}, {"reasoning_effort": "low", "temperature": 0}),
         ({"stream_usage": False}, {"stream_options": None}),
@@ -194,6 +197,16 @@ async def test_reasoning_returns_in_the_next_request_of_a_run(server: AnthropicS
     async with AmplifierSession(plan) as session:
         assert await session.execute("go") == "done"
     assert server.bodies[1]["messages"][1]["content"][0] == {"type": "thinking", "thinking": "so"}
+
+
+async def test_reasoning_stays_with_the_calls_of_an_interrupted_answer(server: AnthropicServer) -> None:
+    server.reply(thinking("hm"), tool_call("read", {}, call_id="a"), text("So", Cut()))
+    stream = RecordingStream()
+    async with mounted(server) as provider:
+        with pytest.raises(errors.ProviderUnavailableError):
+            await provider.complete(a_request(), stream=stream)
+    kinds = [type(block) for block in stream.valid_blocks(calls={"a"})]
+    assert kinds == [ThinkingBlock, ToolCallBlock, TextBlock]
 
 
 @pytest.mark.parametrize(
@@ -305,3 +318,16 @@ async def test_a_key_of_the_environment_is_only_for_its_own_address(monkeypatch:
     assert config.api_key == ""
     assert provider_openai.OpenAIConfig.from_config({"model": "m"}).api_key == "sk-of-openai"
     assert await provider_openai.mount(a_coordinator(), {"model": "m", "api_key": " "}) is None
+
+
+async def test_without_its_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(ValueError, match=r"Install it with `pip install 'amplifier-slack\[openai\]'`"):
+        await provider_openai.mount(a_coordinator(), {"model": "m"})
+
+
+async def test_options_of_amplifiers_module_are_accepted_with_a_warning(server: AnthropicServer, logs: Any) -> None:
+    async with mounted(server, use_streaming=True, reasoning_summary="auto"):
+        pass
+    [warning] = logs.named("module.options_without_effect")
+    assert warning["options"] == ["reasoning_summary", "use_streaming"]
