@@ -32,12 +32,17 @@ settings.load_profile("any machine")
 
 # Folders whose tests take long, the longest first: begun last, they would be waited for alone.
 _LONG = ("whole", "simulation", "benchmarks", "service", "local_slack")
+# The first test of a process with a browser waits for its start.
+_BROWSER_S = 180
 _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long."""
+    """Begin with what takes long, and give the browser time to start."""
     items.sort(key=_rank)
+    for item in items:
+        if item.get_closest_marker("browser") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_BROWSER_S))
 
 
 def pytest_collection_finish() -> None:

@@ -65,5 +65,5 @@ async def test_lines_of_a_run_name_it_and_no_line_has_text_of_the_conversation(
     assert {line["event"] for line in of_runs} == {"tool.failed", "slack.call_failed", "run.failed"}
     assert [line for line in of_runs if not line.keys() >= {"run_id", "conversation", "instance"}] == []
     begun = {line["run_id"]: line["conversation"] for line in lines if line["event"] == "run.started"}
-    assert len(begun) == 3
+    assert len(set(begun.values())) == 3  # one run each, or a second one for a message that comes late
     assert [line for line in of_runs if begun[line["run_id"]] != line["conversation"]] == []

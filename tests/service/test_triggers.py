@@ -19,6 +19,7 @@ instances:
     instructions: You lead.
 workspace: {{root: files}}
 store: "{store}"
+lease_s: 2
 triggers:
   listen: 127.0.0.1:{port}
   endpoints:

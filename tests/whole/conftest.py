@@ -22,7 +22,9 @@ PLAY = Path(service.__file__).parent / "play"
 @pytest.fixture
 async def browser(chromium_address: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.connect_over_cdp(chromium_address)
+        browser = await playwright.chromium.connect_over_cdp(
+            chromium_address, timeout=100_000
+        )  # at first it reads itself from disk
         yield browser
         await browser.close()
 
