@@ -25,6 +25,7 @@ from orchestrator_interactive.kernel import HookResult
 from orchestrator_interactive.kernel.contracts import events
 from service.runs import StoredRuns
 from service.schedules.stored import StoredSchedules
+from service.sessions.budgets import StoredBudgets
 from service.sessions.workers import StoredWorkers
 from service.store.base import Admission
 
@@ -478,6 +479,18 @@ async def add_another(self, *given, zone=""):
 
 
 schedules = partial(override, StoredSchedules)
+budgets = partial(override, StoredBudgets)
+FAULTS_OF_BUDGETS = ("kills", "terminations", "pauses", "store outages", "flaky store", "slow store")
+
+
+async def reserve_nothing(_self, _key, _arguments):
+    """Reserve nothing for a call, so that it is not settled."""
+    return {}
+
+
+async def settle_nothing(_self, _key, _arguments):
+    """Leave a call as it is reserved."""
+    return {}
 
 
 DEFECTS = {
@@ -705,6 +718,10 @@ DEFECTS = {
     ),
     "a schedule is forgotten before it fires": defect(
         *("is lost", "schedules", "kills"), schedules=schedules(replace=forget_before_it_fires)
+    ),
+    "a call is not reserved": defect("The budget counts", "budgets", budgets=budgets(_reserve=reserve_nothing)),
+    "a call is not settled": defect(
+        "are reserved for ever", "budgets", without=FAULTS_OF_BUDGETS, budgets=budgets(_settle=settle_nothing)
     ),
     "a schedule fires too early": defect("too early", "schedules", schedules=schedules(stored=earlier)),
     "a repeated request makes another schedule": defect(

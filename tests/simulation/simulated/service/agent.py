@@ -19,6 +19,7 @@ from orchestrator_interactive.kernel.contracts.messages import (
     TextBlock,
     ToolCall,
     ToolCallBlock,
+    Usage,
 )
 from orchestrator_interactive.kernel.contracts.request_validation import problems_of
 from simulated.engine import PROCESS
@@ -32,6 +33,8 @@ _FILLER = "and so on " * 250
 _RETRIES = 3
 
 # The inputs of tools, by the id of the call.
+# The usage of each answer, with budgets.
+USAGE = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
 _INPUTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "ask_user": lambda call: {"question": f"Which of {call}?", "options": ["this", "that"]},
     "delegate": lambda call: {"agent": "helper", "instruction": f"Part {call}."},
@@ -148,7 +151,8 @@ class Model:
             await self._think()
         tool_calls = [ToolCall(id=b.id, name=b.name, arguments=b.input) for b in blocks if isinstance(b, ToolCallBlock)]
         reason = "tool_use" if tool_calls else "end_turn"
-        return ChatResponse(content=blocks, tool_calls=tool_calls or None, finish_reason=reason)
+        usage = Usage(**USAGE) if "budgets" in sim.features else None
+        return ChatResponse(content=blocks, tool_calls=tool_calls or None, usage=usage, finish_reason=reason)
 
     def _more_tools(self) -> list[str]:
         features = self._agents.sim.features

@@ -39,6 +39,8 @@ from .agent import AGENTS
 from .slack import BOT, BOT_IDS, EPOCH_S, OTHER_BOT, TEAM, WebClient
 
 _AGENT = ModuleConfig(module="staged", source=str(Path(__file__).parent / "agent_module.py"))
+_LIMIT = {"per": "workspace", "period": "month", "tokens": 10**9}
+_BUDGET = ModuleConfig(module="hooks-budget", config={"limits": [_LIMIT], "output_tokens": 10})
 _INSTANCES = [Instance(name, Persona(name.title(), ":owl:")) for name in ("alpha", "beta")]
 _NO_CHANNELS: dict[str, ChannelRules] = {}
 _BOTS = BotRules(frozenset({BOT_IDS[OTHER_BOT]}), 2)
@@ -47,13 +49,19 @@ _LOW_RATE_LIMITS = 0.4
 
 
 def _config(
-    approvals: Mapping[str, Any] | None, instructions: str = "You help.", *, delegates: bool = False, **options: int
+    approvals: Mapping[str, Any] | None,
+    instructions: str = "You help.",
+    *,
+    delegates: bool = False,
+    has_budget: bool = False,
+    **options: int,
 ) -> dict[str, InstanceConfig]:
     """Return the instances. `approvals` are the options of `hooks-approval`; `None`: no one is asked.
 
     `delegates`: they have a sub-agent, and dispatch workers.
     """
     hooks = () if approvals is None else (ModuleConfig(module="hooks-approval", config=dict(approvals)),)
+    hooks += (_BUDGET,) if has_budget else ()
     tools = () if approvals is None else (ModuleConfig(module="tool-ask-user", config={"deadline_s": 20.0}),)
     agents = {}
     if delegates:
@@ -194,7 +202,9 @@ class Replica:
         workspaces: Any = _Workspaces()
         options: dict[str, Any] = {"max_waiting": 1} if sim.occurs("short queue", 1) else {}
         options["delegates"] = "workers" in sim.features
+        options["has_budget"] = "budgets" in sim.features
         runs = parts.runs(run_store, f"process {self.number}", environment.lease_s, policy)
+        accounts = parts.budgets(run_store, policy, runs.admit, lambda: EPOCH_S + sim.now())
         participation = Participation() if parts.ignores_policy else environment.participation
         instances = [replace(each, participation=participation) for each in _INSTANCES]
         router = Router(instances, runs, TEAM, BOT, bots=_BOTS, own_bot=BOT_IDS[BOT])
@@ -209,7 +219,10 @@ class Replica:
                 environment.idle_evict_s,
                 rules=AlwaysRules(run_store, policy),
                 host=LocalHost(
-                    (known := parts.workers(run_store, policy, runs, lambda: EPOCH_S + sim.now())).functions
+                    {
+                        **(known := parts.workers(run_store, policy, runs, lambda: EPOCH_S + sim.now())).functions,
+                        **accounts.functions,
+                    }
                 ),
             ) as sessions,
             RateLimiter(TEAM, scale=scale) as limiter,

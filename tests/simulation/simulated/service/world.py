@@ -13,6 +13,7 @@ from connector.slack_api.client import SlackClient
 from orchestrator_interactive.interactions.stores.memory import MemoryStore
 from service.runs import StoredRuns
 from service.schedules.stored import StoredSchedules
+from service.sessions.budgets import StoredBudgets
 from service.sessions.workers import StoredWorkers
 from simulated.engine import PROCESS
 from simulated.simulation import Simulation, rng_for
@@ -80,11 +81,13 @@ FEATURES = {
     "workers": 0.25,
     # Messages of people that an agent gets later.
     "schedules": 0.25,
+    # A budget that all agents share, with more room than they need.
+    "budgets": 0.25,
 }
 # These have their own generator, so that the draws of the other features do not depend on them.
 _DRAWN_SEPARATELY = (
     *("few slots", "existing threads", "no look-ups", "notes", "reloads", "policies", "mutes"),
-    *("direct messages", "bots", "approvals", "workers", "schedules"),
+    *("direct messages", "bots", "approvals", "workers", "schedules", "budgets"),
 )
 # How long everything may take to finish, in virtual seconds.
 _REST_WITHIN_S = 900.0
@@ -123,6 +126,7 @@ class Parts:
     slots: type[Slots] = Slots
     workers: type[StoredWorkers] = StoredWorkers
     schedules: type[StoredSchedules] = StoredSchedules
+    budgets: type[StoredBudgets] = StoredBudgets
     acknowledges_early: bool = False
     ignores_policy: bool = False
     features: frozenset[str] = frozenset()

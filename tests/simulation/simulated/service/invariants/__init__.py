@@ -11,7 +11,7 @@ from simulated.service.notes import ReportedNote
 from simulated.service.people import People
 from simulated.service.schedules import MadeSchedule
 
-from . import approvals, deliveries, notes, runs, schedules, thread, workers
+from . import approvals, budgets, deliveries, notes, runs, schedules, thread, workers
 from .evidence import Evidence, rows_of, run_ends_of, states_of
 
 # Faults that delay a process or its reactions: a reaction may be missing, and a stop takes longer.
@@ -29,6 +29,8 @@ _NO_THREAD = _SLACK_FAULTS | {"no look-ups"}
 _HANDED_ON_S = 1.0
 # A store or process that does not go on within two seconds keeps the end of a stopped run from the log.
 _LATE_ENDS = frozenset({"store outages", "slow store", "flaky store", "pauses"})
+# With these a process may end before it has settled a call, or the store may not take it.
+_UNSETTLED = frozenset({"kills", "terminations", "pauses", "store outages", "flaky store", "slow store"})
 _PROCESS_FAULTS = frozenset({"kills", "terminations", "pauses"})
 
 __all__ = ["DELAYS", "check_conversations"]
@@ -37,9 +39,11 @@ __all__ = ["DELAYS", "check_conversations"]
 async def check_conversations(
     environment: Any, people: People, reported: Sequence[ReportedNote], made: Sequence[MadeSchedule]
 ) -> None:
+    answers = 0
     for conversation_id in dict.fromkeys(written.conversation for written in people.written):
         case = await _evidence(conversation_id, environment, people, reported)
         if case is not None:
+            answers += budgets.answers_in(case)
             here = [each for each in made if each.id and each.conversation == conversation_id]
             for sentence in (*_check_conversation(case, environment, people), *_check_schedules(case, here)):
                 environment.sim.violation(sentence)
@@ -51,10 +55,17 @@ async def check_conversations(
     for worker in found:
         ids = worker.conversation_id, worker.thread
         case, parent = [await _evidence(each, environment, people, ()) for each in ids]
+        answers += 0 if case is None else budgets.answers_in(case)
         for sentence in _check_worker(worker, case, parent, environment):
             environment.sim.violation(sentence)
-    for sentence in _check_all(environment, found):
+    account = (await environment.stores.documents("budget:T1:workspace:")).get("month:tokens")
+    for sentence in (*_check_all(environment, found), *_check_budget(environment, answers, account)):
         environment.sim.violation(sentence)
+
+
+def _check_budget(environment: Any, answers: int, account: Any) -> Iterator[str]:
+    yield from budgets.every_answer_counts(answers, account)
+    yield from budgets.nothing_is_held(account, is_faulty=not _UNSETTLED.isdisjoint(environment.sim.features))
 
 
 def _check_worker(
