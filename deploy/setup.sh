@@ -71,12 +71,12 @@ system)
     missing=""
     { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || missing="chromium"
     command -v redis-server >/dev/null || missing="$missing redis-server"
-    command -v bwrap >/dev/null || missing="$missing bubblewrap"
-    command -v rg >/dev/null || missing="$missing ripgrep"
     # Playwright's driver needs it, and a small Debian has none.
     PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q 'libatomic\.so\.1' || missing="$missing libatomic1"
     # shellcheck disable=SC2086 # one word per package
     [ -z "$missing" ] || apt $missing
+    # Without it, the tests of its sandbox are skipped.
+    command -v bwrap >/dev/null || (apt bubblewrap) || true
     # Only the look of the page needs it: without it emoji are empty boxes.
     fc-list 2>/dev/null | grep -qi emoji || (apt fonts-noto-color-emoji) || true
     ;;

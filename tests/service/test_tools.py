@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 from anthropic_server import message, text, tool_call
 from model_scripts import TestThread
+from sandboxes import require
 
 from connector.setup import manifest
 from local_slack import LocalSlack
@@ -116,6 +117,7 @@ def mark():
 
 @pytest.fixture
 def serve(environment, model, config_file, sqlite_url, tmp_path, site, mark):  # noqa: PLR0917
+    require("bubblewrap", "landlock")
     (tmp_path / "skills" / "letters").mkdir(parents=True)
     (tmp_path / "skills" / "letters" / "SKILL.md").write_text(
         "---\nname: letters\ndescription: Letters.\n---\nBe kind."

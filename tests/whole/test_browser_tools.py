@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from anthropic_server import message, text, tool_call
 from playwright.async_api import expect
+from sandboxes import require
 
 pytestmark = pytest.mark.browser
 
@@ -29,6 +30,7 @@ COMMAND = "for step in build test package; do\n  echo \"$step: ok\"; sleep 1\ndo
 
 @pytest.fixture
 async def page(open_page, environment, model, tmp_path):
+    require("bubblewrap")
     path = tmp_path / "agents.yaml"
     path.write_text(FILE)
     async with environment.serving("--config", str(path), **model.env) as service:

@@ -13,6 +13,7 @@ import pytest
 from anthropic_server import AnthropicServer
 from pydantic import SecretStr
 from redis_server import redis_server
+from sandboxes import require
 from service_process import run_command
 from stored_conversations import run
 
@@ -424,6 +425,7 @@ async def test_an_orchestrator_of_another_author_must_answer_a_prompt(finding, t
     ],
 )
 async def test_the_sandbox_of_commands_is_tried(slack, finding, sandbox, level, words):
+    require("bubblewrap" if sandbox == "auto" else sandbox)
     tools = f"tools: [{{module: tool-bash, config: {{sandbox: {sandbox}}}}}]"
     tools = f"instances: {{alpha: {{persona: {{name: A, emoji: ':owl:'}}, {tools}}}}}\n"
     found = await finding("sandbox alpha", slack, tools)

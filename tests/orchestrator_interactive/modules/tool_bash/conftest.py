@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sandboxes import require
 
 from orchestrator_interactive.kernel import ModuleCoordinator
 from orchestrator_interactive.modules import tool_bash
@@ -16,8 +17,8 @@ Run = Callable[..., Awaitable[str]]
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
 def kind(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
+    require(request.param)
+    return str(request.param)
 
 
 @pytest.fixture

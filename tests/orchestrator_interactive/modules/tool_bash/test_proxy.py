@@ -15,6 +15,7 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from sandboxes import require
 
 from orchestrator_interactive.modules.tool_bash.proxy import NetworkOptions, serving_proxy
 
@@ -80,6 +81,7 @@ def curl(url: str, *options: str) -> str:
 
 @pytest.fixture
 def kind() -> str:
+    require("bubblewrap")
     return "bubblewrap"
 
 

@@ -15,6 +15,7 @@ from agents.after_run import results
 from agents.milestones import soon
 from agents.provider import call, say, use
 from agents.session import make_agent
+from sandboxes import require
 
 from orchestrator_interactive.kernel import ModuleCoordinator
 from orchestrator_interactive.kernel.tool_support import reporting
@@ -194,6 +195,7 @@ RULES = [{"command": "echo *", "level": "allow"}, {"command": "rm", "level": "de
 async def test_commands_need_approval_or_a_rule(
     workspace: Path, command: str, answer: str | None, expected: str, *, has_hook: bool
 ) -> None:
+    require("bubblewrap", "landlock")
     asked = []
 
     class Approvals:
@@ -210,8 +212,8 @@ async def test_commands_need_approval_or_a_rule(
     assert bool(asked) is (answer is not None and "rm" not in command)
 
 
-async def test_people_see_the_whole_command(mounted: Any) -> None:
-    tool = await mounted()
+async def test_people_see_the_whole_command(mounted: Any, kind: str) -> None:
+    tool = await mounted(sandbox=kind)
     command = "echo 1\n```\n" + "x" * 5_000
     shown = await tool.preview({"command": command, "description": "Looks."})
     assert shown.startswith("Looks.\n````\n")
@@ -224,6 +226,7 @@ async def test_people_see_the_whole_command(mounted: Any) -> None:
 async def test_without_a_sandbox_that_works_nothing_is_mounted(
     mounted: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    require("landlock")
     monkeypatch.setenv("PATH", str(tmp_path))
     sandbox.problem_of.cache_clear()
     try:
