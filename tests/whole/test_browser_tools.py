@@ -25,7 +25,7 @@ instances:
       - {module: provider-anthropic, name: strong, config: {model: claude-strong}}
       - {module: provider-anthropic, name: quick, config: {model: claude-quick}}
 """
-COMMAND = "for step in build test package; do\n  echo \"$step: ok\"; sleep 1\ndone\necho 'all < done & shipped'"
+COMMAND = "for step in build test; do\n  echo \"$step: ok\"\ndone\nsleep 8\necho 'all < done & shipped'"
 
 
 @pytest.fixture
