@@ -49,7 +49,7 @@ async def wait() -> str:
     return "late"
 server.run("stdio")
 """
-PAGE = "<html><head><title>News</title></head><body><article><p>The launch is on 3 May.</p></article></body></html>"
+PAGE = "<html><head><title>News</title></head><body><article><p>The launch date: 3 May.</p></article></body></html>"
 
 
 class Site:
@@ -131,7 +131,7 @@ def serve(environment, model, config_file, sqlite_url, tmp_path, site, mark):  #
 TASKS = {
     "write_file": ({"path": "a.md", "content": "one\ntwo\n"}, True, "Wrote a.md"),
     "bash": ({"command": "echo $((6 * 7))"}, True, "exit code 0"),
-    "web_fetch": ({"url": "http://127.0.0.1:{port}/page"}, False, "The launch is on 3 May."),
+    "web_fetch": ({"url": "http://127.0.0.1:{port}/page"}, False, "The launch date: 3 May."),
     "load_skill": ({"skill": "letters"}, False, "Be kind."),
     "desk__add": ({"a": 40, "b": 2}, False, "42"),
 }

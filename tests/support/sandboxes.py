@@ -8,7 +8,7 @@ from orchestrator_interactive.modules.tool_bash.sandbox import Kind, problem_of
 
 
 def require(*kinds: Kind) -> None:
-    """Skip the test unless one of these kinds of sandbox works."""
+    """Skip the test unless a sandbox of one of the kinds works."""
     problems = [problem_of(kind) for kind in kinds]
     if all(problems):
         pytest.skip("; ".join(problems))
