@@ -1,6 +1,6 @@
-"""The benchmark of memory with so few conversations that a test can wait for them."""
+"""The benchmark of memory with fewer conversations, but enough that what they share weighs little in each."""
 
 from benchmarks import memory
 
-memory.CONVERSATIONS = 4
+memory.CONVERSATIONS = 12
 BENCHMARK = memory.BENCHMARK
