@@ -17,9 +17,10 @@ from orchestrator_interactive.transcript.framing import (
     plain_id,
     talk_text,
 )
+from orchestrator_interactive.transcript.rows import with_images
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 State = Literal["waiting", "delivered", "withdrawn"]
 
@@ -72,6 +73,7 @@ class Injection:
         id: identity of the message. The message is delivered once a committed row contains this id.
         author: the author, if known.
         files: names of the attached files.
+        images: image blocks, which the model sees after the text.
         order: sort key within a drain: the time of writing. `None`: after those that have one, in order of arrival.
         talk: context in front of the message; the model never reads it without the message.
 
@@ -85,6 +87,7 @@ class Injection:
     files: tuple[str, ...] = ()
     order: float | None = None
     talk: Talk = NO_TALK
+    images: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -240,13 +243,17 @@ def injection_row(injections: Sequence[Injection], *, with_prompt: bool = False)
 
     Messages `with_prompt` were written before the run began, like its prompt.
     """
-    texts = [message_text(each.text, each.author, each.files) for each in injections]
+    items = [f"{message_text(each.text, each.author, each.files)}\n" for each in injections]
+    if not with_prompt:
+        items = [f"- {each}" for each in items]
+        items[0] = f"{PREFIX}\n{items[0]}"
+    items[-1] = items[-1].removesuffix("\n")
     urgent = {"urgent": True} if any(each.urgent for each in injections) else {}
     ids = dict.fromkeys("" if each.author is None else plain_id(each.author.id) for each in injections)
     authors = {"authors": list(ids)} if any(ids) else {}
     return {
         "role": "user",
-        "content": "\n".join(texts) if with_prompt else f"{PREFIX}\n{listed(texts)}",
+        "content": with_images((text, each.images) for text, each in zip(items, injections, strict=True)),
         "metadata": {"injections": [injection.id for injection in injections], **authors, **urgent},
     }
 

@@ -149,6 +149,7 @@ class Loop:
         order: float | None,
         notices: Mapping[str, str],
         talk: Talk,
+        images: Sequence[Mapping[str, Any]],
         left_pending: frozenset[str],
     ) -> None:
         """Announce a new run; commit the notices, older messages and those left pending, then talk and the prompt."""
@@ -176,7 +177,7 @@ class Loop:
             run.inbox.restore([each for each in waiting if each not in before])
             if before:
                 await self.deliver(before, with_prompt=left_pending.isdisjoint(each.id for each in before))
-        row = user_row(without_frames(sendable(prompt)), message_id, author)
+        row = user_row(without_frames(sendable(prompt)), message_id, author, images)
         await run.commit(*([talk_row(talk)] if talk else ()), row)
         if run.inbox.pending and not run.is_ending:
             await self._deliver_written_before()

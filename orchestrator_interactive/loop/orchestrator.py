@@ -23,7 +23,7 @@ from orchestrator_interactive.loop.run import LoopOptions, Run
 from orchestrator_interactive.loop.tasks import CancellableTask
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from orchestrator_interactive.kernel.contracts.models import HookResult
     from orchestrator_interactive.kernel.contracts.protocols import ContextManager, ProgressCallback, Provider, Tool
@@ -140,6 +140,7 @@ class InteractiveOrchestrator:
         notices: Mapping[str, str] | None = None,
         talk: Talk = NO_TALK,
         provider: str | None = None,
+        images: Sequence[Mapping[str, Any]] = (),
         **_: Any,
     ) -> str:
         """Run the loop on a prompt and return the answer; after a stop, the text produced until then.
@@ -148,6 +149,7 @@ class InteractiveOrchestrator:
         is delivered. `order` is when it was written, as in `Injection`: older pending messages are read before it.
         `notices` are events, by id, that the run reads first; the log keeps their ids, too. `talk` is read right before
         the prompt, and committed in one step with it. `provider` is the name of the provider to call first in this run.
+        `images` are image blocks, which the model sees after the prompt.
 
         Raises:
             LLMError: the provider failed.
@@ -159,7 +161,7 @@ class InteractiveOrchestrator:
             run,
             providers,
             provider,
-            lambda loop: loop.start(prompt, message_id, author, order, notices or {}, talk, left_pending),
+            lambda loop: loop.start(prompt, message_id, author, order, notices or {}, talk, images, left_pending),
         )
 
     async def resume(  # noqa: PLR0913, PLR0917 - as `execute`

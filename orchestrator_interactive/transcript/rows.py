@@ -16,7 +16,7 @@ from orchestrator_interactive.kernel.contracts.request_validation import is_plai
 from orchestrator_interactive.transcript.framing import REFUSED, plain_id, without_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from orchestrator_interactive.kernel.contracts.messages import ContentBlock, ToolCall
 
@@ -41,12 +41,22 @@ _BLOCK_BYTES = 8
 _QUOTES = 4  # around a text in JSON, and its separator
 
 
-def user_row(text: str, message_id: str | None = None, author: str | None = None) -> dict[str, Any]:
-    """Return the row of a person's message with this id; `author` is the id of this person."""
-    row: dict[str, Any] = {"role": "user", "content": text}
+def user_row(
+    text: str, message_id: str | None = None, author: str | None = None, images: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the row of a person's message with this id, and its image blocks; `author` is the id of this person."""
+    row: dict[str, Any] = {"role": "user", "content": with_images([(text, images)])}
     marks: dict[str, Any] = {} if message_id is None else {"message": message_id}
     marks |= {} if author is None else {"authors": [plain_id(author)]}
     return marked(row, **marks) if marks else row
+
+
+def with_images(texts: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> str | list[dict[str, Any]]:
+    """Return the content of a row: texts, each followed by its image blocks; without images, one text."""
+    parts = list(texts)
+    if not any(images for _, images in parts):
+        return "".join(text for text, _ in parts)
+    return [block for text, images in parts for block in ({"type": "text", "text": text}, *map(dict, images))]
 
 
 def marked(row: dict[str, Any], **marks: Any) -> dict[str, Any]:
@@ -195,7 +205,15 @@ def joined(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for key, mark in metadata_of(row).items():
             name = "with_talk" if key == "talk" else key
             metadata[name] = [*metadata.get(name, ()), *mark] if isinstance(mark, list) else mark
-    return {"role": "user", "content": "\n".join(map(text_of, rows)), "metadata": metadata}
+    images = [[each for each in _blocks_of(row) if each.get("type") == "image"] for row in rows]
+    texts = [f"{text_of(row)}\n" for row in rows]
+    texts[-1] = texts[-1].removesuffix("\n")
+    return {"role": "user", "content": with_images(zip(texts, images, strict=True)), "metadata": metadata}
+
+
+def _blocks_of(row: dict[str, Any]) -> list[dict[str, Any]]:
+    content = row.get("content")
+    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
 
 
 def text_of(row: dict[str, Any]) -> str:

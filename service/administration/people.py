@@ -37,7 +37,7 @@ from service.sessions.workers import forget_workers
 from service.store.base import workspace_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from connector.protocols import End, InboxEntry
     from connector.schedules import Schedule
@@ -216,7 +216,7 @@ async def _erase_log(user: str, logs: LogStore, key: Key) -> int:
         found = _count(user, state)
         if found:
             count += found
-            erased = _changed(state, lambda text: without_author(text, user))
+            erased = _erased(state, user)
             changed.append(replace(node, envelope=pack(erased, node.envelope["ts"])))
     if log is not None and changed:
         head = log.tree.head
@@ -262,8 +262,11 @@ def _texts(row: dict[str, Any] | None) -> list[str]:
     return [text for each in blocks if isinstance(each, dict) and isinstance(text := each.get("text"), str)]
 
 
-def _changed(state: BaseState, change: Callable[[str], str]) -> BaseState:
-    """Return a state of a user row with changed texts."""
+def _erased(state: BaseState, user: str) -> BaseState:
+    """Return a state of a user row without the messages and images of a person."""
+
+    def change(text: str) -> str:
+        return without_author(text, user)
 
     def of(content: Any) -> Any:
         if isinstance(content, str):
@@ -273,6 +276,7 @@ def _changed(state: BaseState, change: Callable[[str], str]) -> BaseState:
             if isinstance(each, dict) and isinstance(each.get("text"), str)
             else each
             for each in content
+            if not (isinstance(each, dict) and each.get("by") == user)
         ]
 
     match state:
