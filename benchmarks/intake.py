@@ -15,7 +15,7 @@ from benchmarks.harness import Benchmark, Row, Side
 from benchmarks.redis_process import redis_server
 from benchmarks.slack_process import slack_elsewhere
 from connector import Instance, Persona, RunLimits, SlackCredentials, SocketTransport, connected
-from connector.protocols import NO_TALK
+from connector.protocols import NO_TALK, MessageFile
 from service.runs import StoredRuns
 from service.store import open_run_store
 
@@ -46,7 +46,7 @@ class BusySessions:
         message_id: str | None = None,
         author: MessageAuthor | None = None,
         written_s: float | None = None,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
         people: People | None = None,
@@ -80,9 +80,20 @@ class BusySessions:
         del instance_name, conversation_id, prompt, more
         return True
 
-    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
-        del instance_name, conversation_id, message_id, text
+    async def edit(
+        self, instance_name: str, conversation_id: str, message_id: str, text: str, files: tuple[MessageFile, ...] = ()
+    ) -> bool:
+        del instance_name, conversation_id, message_id, text, files
         return True
+
+    async def keep_file(  # noqa: PLR0913, PLR0917 - the parts of a file
+        self, instance_name: str, conversation_id: str, file_id: str, name: str, mimetype: str, content: Path
+    ) -> MessageFile:
+        del instance_name, conversation_id, file_id, mimetype, content
+        return MessageFile(name)
+
+    async def drop_files(self, instance_name: str, conversation_id: str, file_ids: Collection[str]) -> None:
+        del instance_name, conversation_id, file_ids
 
     async def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         del instance_name, conversation_id, message_id

@@ -30,7 +30,7 @@ from service.store import open_run_store
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from connector.protocols import MessageAuthor, People, ProgressCallback, ThreadTalk
+    from connector.protocols import MessageAuthor, MessageFile, People, ProgressCallback, ThreadTalk
     from local_slack import Workspace
 
 _CHANNELS = 25
@@ -83,7 +83,7 @@ class _Script(BusySessions):
         message_id: str | None = None,
         author: MessageAuthor | None = None,
         written_s: float | None = None,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
         people: People | None = None,

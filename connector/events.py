@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator
 
-from connector.message_text import read, read_for_edits
+from connector.message_text import SlackFile, read, read_for_edits
 from connector.protocols import ALLOW, DENY
 
 # Subtypes of posts: none, a shared file, a reply "also sent to the channel", and a post by an app under another name.
@@ -137,7 +137,7 @@ class SlackMessage:
     Args:
         user: id of the author; of an app without a user, `bot`.
         text: written by the author; only mentions here address someone.
-        files: names of its files.
+        files: its files.
         quoted: forwarded messages and code snippets in it, marked as quotes.
         unreadable: its parts without text, in words for people.
         dm_threads: whether a top-level direct message began a thread when it arrived; later settings do not move it.
@@ -152,7 +152,7 @@ class SlackMessage:
     thread_ts: str | None
     user: str
     text: str
-    files: tuple[str, ...]
+    files: tuple[SlackFile, ...]
     direct: bool
     quoted: str = ""
     unreadable: tuple[str, ...] = ()
@@ -165,6 +165,10 @@ class SlackMessage:
     @property
     def id(self) -> str:
         return f"{self.team}:{self.channel}::{self.key}" if self.key else f"{self.team}:{self.channel}:{self.ts}"
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.files)
 
     @property
     def begins_dm_thread(self) -> bool:

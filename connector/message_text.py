@@ -44,10 +44,37 @@ _PARTS = (
     *("blocks", "alt_text"),
 )
 _FILE = "a file without a name"
+_DELETED_FILE = "a deleted file"
 _IMAGE = "an image without a description"
 _BLOCK = "a block without text"
 _FORWARD = "a forwarded message without text"
 _ATTACHMENT = "an attachment without text"
+
+
+@dataclass(frozen=True, slots=True)
+class SlackFile:
+    """A file of a message.
+
+    Args:
+        id: blank: Slack does not name it.
+        size: in bytes, as Slack tells; 0: unknown.
+        mimetype: as Slack tells; blank: unknown.
+        url: where it can be downloaded; blank: ask Slack.
+        is_elsewhere: whether Slack has only a link to it.
+        is_quoted: whether the whole content is a quote in the message.
+    """
+
+    id: str
+    name: str
+    size: int = 0
+    mimetype: str = ""
+    url: str = ""
+    is_elsewhere: bool = False
+    is_quoted: bool = False
+
+    def completed(self, found: dict[str, Any]) -> SlackFile:
+        """Return the file with what Slack tells about it elsewhere."""
+        return _slack_file(found) or self
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +84,14 @@ class MessageText:
     Args:
         own: written by the author; mentions, instance names and commands count here only.
         quoted: forwarded messages, attachments and code snippets, marked as quotes.
-        files: names of the files.
+        files: the files.
         unreadable: parts without text, in words for people.
         app: name of the app that posted it; blank: a person did.
     """
 
     own: str
     quoted: str = ""
-    files: tuple[str, ...] = ()
+    files: tuple[SlackFile, ...] = ()
     unreadable: tuple[str, ...] = ()
     app: str = ""
 
@@ -73,21 +100,21 @@ def read(found: dict[str, Any]) -> MessageText:
     """Read a message event or a message of the history, by a person or an app. Never raises an error."""
     unreadable: list[str] = []
     own = _cut(_with_blocks(_str(found.get("text")), _dicts(found.get("blocks")), unreadable), MOST_CHARS)
-    names, quotes = [], [""]
+    files, quotes = list[SlackFile](), [""]
     for attachment in _dicts(found.get("attachments")):
         if sum(map(len, quotes)) > MOST_CHARS:
             break
         if not own.strip() or not _is_unfurl(attachment) or _is_forward(attachment):
             quotes.append(_attachment(attachment, unreadable))
     for file in _dicts(found.get("files")):
-        if name := _file_name(file):
-            names.append(name)
+        if (shared := _slack_file(file)) is not None:
+            files.append(shared)
             quotes.append(_snippet(file))
         else:
-            unreadable.append(_FILE)
+            unreadable.append(_DELETED_FILE if file.get("mode") == "tombstone" else _FILE)
     quoted = _cut("\n".join(filter(None, quotes)), MOST_CHARS - len(own))
     app = _name(found.get("username")) or _name(_dict(found.get("bot_profile")).get("name"))
-    return MessageText(own, quoted, tuple(names), tuple(dict.fromkeys(unreadable)), app)
+    return MessageText(own, quoted, tuple(files), tuple(dict.fromkeys(unreadable)), app)
 
 
 def quote(found: dict[str, Any], channel: str) -> str:
@@ -106,11 +133,15 @@ def quote(found: dict[str, Any], channel: str) -> str:
     return _cut(text, MOST_CHARS)
 
 
-def read_for_edits(found: dict[str, Any]) -> tuple[str, str]:
-    """Return the own and the quoted text without what Slack itself adds later: unfurled links, previews of files."""
+def read_for_edits(found: dict[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    """Return the own and the quoted text, and the ids of the files.
+
+    Without what Slack itself adds later: unfurled links, previews of files.
+    """
     attachments = [each for each in _dicts(found.get("attachments")) if not _is_unfurl(each)]
     text = read({**found, "attachments": attachments, "files": ()})
-    return text.own, text.quoted
+    files = (_slack_file(each) for each in _dicts(found.get("files")))
+    return text.own, text.quoted, tuple(each.id for each in files if each is not None)
 
 
 def _is_forward(attachment: dict[str, Any]) -> bool:
@@ -280,6 +311,24 @@ def _origin(attachment: dict[str, Any]) -> str:
     ts = _TS.fullmatch(str(sent)) if isinstance(sent, str | float | int) else None
     when = f", {datetime.fromtimestamp(float(ts[0]), UTC):%Y-%m-%d %H:%M} UTC" if ts else ""
     return f"Forwarded message of {who}{where}{when}"
+
+
+def _slack_file(file: dict[str, Any]) -> SlackFile | None:
+    """Parse a file; `None`: it was deleted, or Slack tells nothing about it."""
+    file_id, name = _str(file.get("id")), _file_name(file)
+    file_id = file_id if _ID.fullmatch(file_id) else ""
+    if file.get("mode") == "tombstone" or not (name or (file_id and file.get("file_access") == "check_file_info")):
+        return None
+    url = _str(file.get("url_private_download")) or _str(file.get("url_private"))
+    return SlackFile(
+        file_id,
+        name or f"file {file_id}",
+        max(_int(file.get("size")), 0),
+        _str(file.get("mimetype")),
+        url,
+        is_elsewhere=file.get("is_external") is True or file.get("mode") == "external",
+        is_quoted=bool(_snippet(file)) and _int(file.get("lines_more")) <= 0,
+    )
 
 
 def _file_name(file: dict[str, Any]) -> str:

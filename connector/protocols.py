@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     import re
     from collections.abc import Awaitable, Callable, Collection, Mapping
+    from pathlib import Path
 
     ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
@@ -138,6 +139,26 @@ class MessageAuthor:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageFile:
+    """A file of a message, as the agent reads it.
+
+    Args:
+        name: as in Slack.
+        note: what it is, how large, and where it is stored, in a line for the model.
+        text: its content for the model, marked as a quote; blank: the model reads the stored file.
+        image: media type of an image that the model may see; blank: none. `image_path`: where it is stored.
+        problem: why it is not stored or cannot be read, a sentence for its author; blank: it can.
+    """
+
+    name: str
+    note: str = ""
+    text: str = ""
+    image: str = ""
+    image_path: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TalkMessage:
     """A message in the thread that is not addressed to the agent.
 
@@ -177,6 +198,14 @@ class BotRules:
 
 
 @dataclass(frozen=True, slots=True)
+class FileLimits:
+    """Limits of each file of a message: its size, and the time for its download, in seconds."""
+
+    most_bytes: int = 25_000_000
+    within_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class SlackOptions:
     """Options of the Slack side.
 
@@ -188,6 +217,7 @@ class SlackOptions:
         bots: the other bots that are answered.
         command: name of the slash command, with the slash; blank: none.
         feedback: whether answers have buttons that rate them.
+        files: limits of the files that people send.
     """
 
     stop_reaction: str = "x"
@@ -197,6 +227,7 @@ class SlackOptions:
     bots: BotRules = BotRules()
     command: str = ""
     feedback: bool = False
+    files: FileLimits = FileLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,7 +588,7 @@ class SessionManager(Protocol):
         message_id: str | None = None,
         author: MessageAuthor | None = None,
         written_s: float | None = None,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
         people: People | None = None,
@@ -565,7 +596,7 @@ class SessionManager(Protocol):
     ) -> str:
         """Run a prompt and return the answer; after a stop, the partial answer.
 
-        `message_id` is the identity of the prompt's message, `files` are the names of its files. Messages that were
+        `message_id` is the identity of the prompt's message, `files` are its files. Messages that were
         written before `written_s`, in seconds since the epoch, and injected before the prompt is read, are read first.
         `notes` are the texts, by id, of events that the run reads before its prompt. `talk` is read right before the
         prompt, and delivered in one step with it. Injections that are still pending when the run ends go to the next
@@ -610,7 +641,7 @@ class SessionManager(Protocol):
         message_id: str,
         author: MessageAuthor,
         written_s: float,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         talk: ThreadTalk = NO_TALK,
     ) -> bool:
         """Inject a message into the active run. Returns False if the run accepts no more: the message needs a new run.
@@ -624,8 +655,28 @@ class SessionManager(Protocol):
             QueueFull: the message is not accepted now.
         """
 
-    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
-        """Replace the text of a pending injection. Returns False if it is, or may be, delivered, or if it is unknown.
+    async def keep_file(  # noqa: PLR0913, PLR0917 - the parts of a file
+        self, instance_name: str, conversation_id: str, file_id: str, name: str, mimetype: str, content: Path
+    ) -> MessageFile:
+        """Store a file that people sent among those of the conversation, and read it for the model.
+
+        `mimetype` is what Slack says it is; blank: unknown. A file that is stored already stays as it is.
+        """
+
+    async def drop_files(self, instance_name: str, conversation_id: str, file_ids: Collection[str]) -> None:
+        """Remove files that `keep_file` stored, because their authors took them back."""
+
+    async def edit(
+        self,
+        instance_name: str,
+        conversation_id: str,
+        message_id: str,
+        text: str,
+        files: tuple[MessageFile, ...] = (),
+    ) -> bool:
+        """Replace the text of a pending injection; its files stay, and are given again.
+
+        Returns False if it is, or may be, delivered, or if it is unknown.
 
         Raises:
             Refused: the text is never accepted.

@@ -49,6 +49,7 @@ class PendingMessage:
         title: the task of the worker that it begins, in a few words; blank: none.
         until_s: when the run that it begins is stopped, in seconds since the epoch; 0: never.
         by: the user who let it run again; blank: its author wrote it.
+        old_files: ids of the files that it had before an edit.
     """
 
     message: SlackMessage
@@ -64,6 +65,7 @@ class PendingMessage:
     title: str = ""
     until_s: float = 0.0
     by: str = ""
+    old_files: tuple[str, ...] = ()
 
     @property
     def owner(self) -> str:

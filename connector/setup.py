@@ -182,6 +182,7 @@ BOT_SCOPES = (
     MethodRequirement(
         "commands", "offer the slash command and the actions on messages", "people have only `!` commands in threads"
     ),
+    MethodRequirement("files:read", "read the files of messages", "agents see only the names of files"),
     MethodRequirement(
         "files:write", "post a very long answer as a file", "a very long answer is split into many messages"
     ),

@@ -79,6 +79,32 @@ def unreadable(parts: Sequence[str]) -> str:
     return f"📭 I can read no text here, only {_named(parts)}. Tell me in words what you need, or copy the text here."
 
 
+FILE_FAILED = "something went wrong on my side. The service's log has the details."
+TOO_MANY_FILES = "the message has too many files. Please send it in a further message."
+NO_FILE = "Slack does not say where it is. Please upload it again."
+
+
+def file_refused(name: str, why: str) -> str:
+    """Return the notice for the author of a file; `why` is a sentence."""
+    return f"📎 I cannot read “{one_line(name, _LABEL_CHARS)}”: {why}"
+
+
+def file_note(name: str, why: str) -> str:
+    """Return the remark for the model about a file that cannot be read."""
+    return f"The file {one_line(name, _LABEL_CHARS)} cannot be read: {why}"
+
+
+def file_later(name: str, file_id: str) -> str:
+    """Return the remark for the model about a file that is still being downloaded."""
+    return (
+        f"The file {one_line(name, _LABEL_CHARS)} is still being downloaded; it will be in the folder files/{file_id}."
+    )
+
+
+def downloading(name: str) -> str:
+    return f"Downloading {one_line(name, _LABEL_CHARS)}"
+
+
 def not_readable(parts: Sequence[str]) -> str:
     """Return the remark for the model that a message has parts without text."""
     return f"(The message also has {_named(parts)}.)"
@@ -325,9 +351,10 @@ def resumed(unknown: Sequence[str]) -> str:
     )
 
 
-def correction(text: str) -> str:
+def correction(text: str, removed_files: int = 0) -> str:
     """Return the message that tells the model about an edit of a message it has read."""
-    return f"(Correction of my earlier message. It now reads:) {text}"
+    without = f", and {counted(removed_files, 'file')} of it no longer counts" if removed_files else ""
+    return f"(Correction of my earlier message. It now reads{without}:) {text}"
 
 
 def taken_back(text: str) -> str:

@@ -18,7 +18,11 @@ from connector.slack_api.errors import SlackCallFailed
 from connector.slack_api.rate_limiter import CallSlot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from connector.conversations.state import ConversationState
+    from connector.events import SlackMessage
+    from connector.message_text import SlackFile
     from connector.protocols import End, InboxEntry
     from connector.records import PendingMessage
     from connector.runs.slack_run import SlackRun
@@ -37,12 +41,21 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
         await state.close(entry)
         return
     state.edited[message_id] = edit.edited_ts
-    correction = replace(edit, prompt=texts.correction(edit.prompt))
+    removed = len(set(edit.old_files) - {each.id for each in edit.message.files})
+    added = tuple(each for each in edit.message.files if each.id not in edit.old_files)
+    correction = replace(
+        edit, message=replace(edit.message, files=added), prompt=texts.correction(edit.prompt, removed)
+    )
     target = inbox.find(message_id)
     if target is None:
         await (_report_late(state, entry, correction) if await _is_latest(state, edit) else state.close(entry))
         return
     edited = replace(target, message=edit.message, prompt=edit.prompt, edited_ts=edit.edited_ts)
+    dropped = _files_without(target.message, edited.message)
+    has_new_files = bool(dropped or _files_without(edited.message, target.message))
+    is_injected = run is not None and target.id in inbox.given and target.id != run.first.id
+    if is_injected and has_new_files and run is not None and await run.steering.withdraw(target.id):
+        inbox.take_back_one(target.id)
     if target.id in inbox.given and (run is None or not await run.edit(edited)):
         # After a takeover, not every edit is known here: compare with Slack.
         was_taken_over = run is not None and run.record.was_taken_over
@@ -55,6 +68,25 @@ async def apply_edit(state: ConversationState, entry: InboxEntry, edit: PendingM
     record = asdict(run.record) if run is not None and run.first.id == edited.id else None
     closed: dict[int, End] = {**_without_corrections(state, message_id), entry.seq: "done"}
     await state.lease.write(StateChanges(run=record, replaced={target.seq: asdict(edited)}, closed=closed))
+    if dropped:
+        _drop_files(state, target, dropped)
+    if has_new_files and run is not None and target.id in inbox.waiting:
+        inbox.take_back_one(target.id)
+        run.steering.add(edited)
+
+
+def _files_without(message: SlackMessage, other: SlackMessage) -> tuple[SlackFile, ...]:
+    """Return the files of a message that another version of it lacks."""
+    return tuple(each for each in message.files if each.id not in {file.id for file in other.files})
+
+
+def _drop_files(state: ConversationState, inbound: PendingMessage, files: Sequence[SlackFile]) -> None:
+    """Remove files that were taken back before the model read of them."""
+    background, ids = state.workspace.background, [each.id for each in files if each.id]
+    if state.run is not None:
+        background.spawn(state.run.files.drop(files))
+    elif ids:
+        background.spawn(state.workspace.sessions.drop_files(inbound.instance, state.id, ids))
 
 
 async def apply_deletion(state: ConversationState, entry: InboxEntry, deletion: PendingMessage) -> None:
@@ -232,6 +264,8 @@ async def _leaves(state: ConversationState, target: PendingMessage) -> bool:
 def _withdrawn(state: ConversationState, entry: InboxEntry, target: PendingMessage) -> dict[int, End]:
     """Remove a message from the inbox; return the entries that its withdrawal closes."""
     state.inbox.remove((target,))
+    if target.message.files:
+        _drop_files(state, target, target.message.files)
     return {target.seq: "withdrawn", entry.seq: "done", **_without_corrections(state, target.id)}
 
 

@@ -105,7 +105,7 @@ async def _rerun(
         Refused: it is not on the current branch, or Slack does not have it.
     """
     message = await _present(state, command.target)
-    prompt = plain_text(message.text, state.workspace.router.bot_user) or ", ".join(message.files)
+    prompt = plain_text(message.text, state.workspace.router.bot_user) or ", ".join(message.file_names)
     if message.quoted:
         prompt = f"{prompt}\n\n{plain_text(message.quoted, '')}".strip()
     if not prompt:

@@ -407,7 +407,7 @@ def pending_of(message: SlackMessage, routed: Routed, edited_ts: str, id_: str =
     instance, prompt = routed
     # Mentions of the bot stay in quotes: the model reads whom the quoted author meant.
     parts = (prompt, plain_text(message.quoted, ""))
-    prompt = "\n\n".join(filter(None, parts)) or ", ".join(message.files)
+    prompt = "\n\n".join(filter(None, parts)) or ", ".join(message.file_names)
     if prompt and message.unreadable:
         prompt = f"{prompt}\n\n{texts.not_readable(message.unreadable)}"
     return PendingMessage(message, instance.name, prompt, id_ or message.id, edited_ts=edited_ts)

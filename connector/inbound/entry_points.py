@@ -83,7 +83,9 @@ def action_of(body: dict[str, Any], team: str, *, dm_threads: bool) -> MessageAc
     ts, at = checked_ts(message["ts"]), checked_ts(str(body["action_ts"]))
     place = ThreadAddress.of(team, channel, ts, thread_of(message), dm_threads=dm_threads)
     content = read(message)
-    text = plain_text(content.own, "") or plain_text(content.quoted, "") or ", ".join(content.files)
+    text = (
+        plain_text(content.own, "") or plain_text(content.quoted, "") or ", ".join(each.name for each in content.files)
+    )
     quote = one_line(text or ", ".join(content.unreadable), _QUOTE_CHARS)
     trigger = str(body.get("trigger_id") or "")
     return MessageAction(body["callback_id"], place, checked_id(user.get("id")), ts, at, trigger, quote)

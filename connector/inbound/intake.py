@@ -356,7 +356,10 @@ class Intake:
             _, routed, _ = await self._admitter.to_worker(message, routed)
         instance, prompt = routed
         conversation_id = message.place.conversation_id
-        written = asdict(pending_of(message, routed, change.event_ts, change.id))
+        pending = pending_of(message, routed, change.event_ts, change.id)
+        if isinstance(change, MessageEdit):
+            pending = replace(pending, old_files=tuple(each.id for each in before.files))
+        written = asdict(pending)
         if placeholder is not None and _is_fresh(change) and not is_stop_word(prompt):
             # The message's own event, if it arrives later, is a duplicate of this entry.
             facts = await self._admitter.facts_of(message) if placeholder == "message" else None

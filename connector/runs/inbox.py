@@ -133,6 +133,12 @@ class Inbox:
         self._unsorted, self.given = {each.id: each for each in self._all()}, {}
         self._is_sorted = False
 
+    def take_back_one(self, message_id: str) -> None:
+        """Return a message to the waiting ones, if it was given; it has to get ready again."""
+        self._ready.discard(message_id)
+        if (inbound := self.given.pop(message_id, None)) is not None:
+            self._unsorted[message_id], self._is_sorted = inbound, False
+
     def announce_held_back(self) -> list[PendingMessage]:
         """Return the waiting messages that start no run and that no notice has counted; a notice now counts them.
 

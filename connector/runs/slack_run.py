@@ -17,6 +17,7 @@ from connector.formatting.content import one_line
 from connector.formatting.splitting import complete_sentences
 from connector.protocols import NO_TALK, Refused, RunFailed, StateChanges
 from connector.records import RunSummary, unknown_calls
+from connector.runs.message_files import MessageFiles
 from connector.runs.outbox import Outbox, agent_post, question_post, service_post
 from connector.runs.requests import Requests
 from connector.runs.run_status import STATUS_KEY, RunStatus
@@ -117,9 +118,12 @@ class SlackRun:
         self.slot: RunSlot | None = None
         self._key = (self.instance.name, self.place.conversation_id)
         self._reader = ThreadReader(self.instance, lease, inbox, workspace)
+        self.files = MessageFiles(self._key, workspace, self.outbox, self.status.on_event)
         self.steering = Steering(
-            self._key, inbox, workspace, self.outbox, self._reader, self.may_steer, self._ask_owner
+            self._key, inbox, workspace, self.outbox, self._reader, self.may_steer, self._ask_owner, self.files
         )
+        # Set by a stop or a suspension, for a run whose loop has not begun.
+        self._interrupted = asyncio.Event()
         self._router = workspace.router
         self._runs = workspace.runs
         # Who took part in the thread when the run began; `None`: not needed, or not known yet.
@@ -160,6 +164,8 @@ class SlackRun:
         if withdraws_first and self.record.was_waiting and not self._is_first_delivered:
             self.record = replace(self.record, was_waiting=False)
             self._background.unmark_accepted(self.first.message)
+        if withdraws_first and self.first.message.files and not self._is_first_delivered and not self._has_begun:
+            self._background.spawn(self.files.drop(self.first.message.files))
         if self.is_over:
             return
         by = self.record.stopped_by or user
@@ -214,6 +220,7 @@ class SlackRun:
         if not self._is_suspending:
             self._is_suspending = True
             self.steering.close()
+            self._interrupted.set()
             self._sessions.suspend(*self._key)
             if self.slot is not None:  # a run that waits for its slot notices the suspension
                 self.slot.changed.set()
@@ -232,7 +239,8 @@ class SlackRun:
             self.record = replace(self.record, first=inbound)
             return True
         try:
-            return await self._sessions.edit(*self._key, inbound.id, self._background.users.with_ids(inbound.prompt))
+            text = self._background.users.with_ids(inbound.prompt)
+            return await self._sessions.edit(*self._key, inbound.id, text, self.files.of(inbound))
         except Refused:
             return False
 
@@ -320,6 +328,7 @@ class SlackRun:
             talk = NO_TALK
             if not (isinstance(self._start_mode, Resumed | Unrecoverable) or self._is_suspending or self._is_stopped):
                 talk = await self._reader.before(self.first)
+                await self._fetch_files()
             match self._start_mode:
                 case Unrecoverable(why):
                     raise why
@@ -344,7 +353,7 @@ class SlackRun:
                         message_id=self.first.id,
                         author=None if message.worker and message.key else users.author_of(message),
                         written_s=self.first.written_s,
-                        files=message.files,
+                        files=self.files.of(self.first),
                         talk=talk,
                         people=self.requests,
                         notes=self._inbox.give_notes(self.instance.name) | self._background.app_views.news_for(message),
@@ -353,6 +362,21 @@ class SlackRun:
         finally:
             self.is_over = True
             self.steering.close()
+            self.files.close()
+
+    async def _fetch_files(self) -> None:
+        """Fetch the files of the first message, also those that an edit adds meanwhile, unless the run is to end."""
+        interrupted = asyncio.create_task(self._interrupted.wait())
+        try:
+            fetched = None
+            while fetched != self.first.message.files and not self._interrupted.is_set():
+                fetched = self.first.message.files
+                fetching = asyncio.create_task(self.files.fetch((self.first,)))
+                await asyncio.wait((fetching, interrupted), return_when=asyncio.FIRST_COMPLETED)
+                fetching.cancel()
+        finally:
+            interrupted.cancel()
+        await self.files.tell(self.first)
 
     async def _was_answered(self, gap: BackupGap) -> bool:
         """Return whether the bot posted after the first message and in the gap, apart from the posts in the outbox."""
@@ -399,6 +423,7 @@ class SlackRun:
 
     def _stop_loop(self) -> None:
         self.steering.close()
+        self._interrupted.set()
         if self.slot is not None:  # a run that waits for its slot notices the stop
             self.slot.changed.set()
         is_immediate = self.record.stops > 1 or self._is_cancelled or self.outbox.is_closed

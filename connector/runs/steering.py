@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from connector.protocols import ThreadTalk
     from connector.records import PendingMessage
     from connector.runs.inbox import Inbox
+    from connector.runs.message_files import MessageFiles
     from connector.runs.outbox import Outbox
     from connector.runs.thread_reader import ThreadReader
     from connector.runs.workspace import WorkspaceContext
@@ -32,6 +33,7 @@ class Steering:
         key: instance name and conversation id.
         may_steer: whether the run reads this message; others wait for the next run.
         ask_owner: asks the owner of the run about the author of such a message, if the settings ask for that.
+        files: fetches the files of the messages.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
@@ -43,7 +45,9 @@ class Steering:
         reader: ThreadReader,
         may_steer: Callable[[PendingMessage], bool],
         ask_owner: Callable[[PendingMessage], Awaitable[None]],
+        files: MessageFiles,
     ) -> None:
+        self._files = files
         self._key = key
         self._reader = reader
         # By the id of a message: the talk before it.
@@ -64,8 +68,7 @@ class Steering:
         while new := [
             each for each in self._inbox.waiting.values() if not each.is_note and each.id not in self._prepared
         ]:
-            await self._read_talk(new)
-            await self._inbox.get_ready(new)
+            await self._prepare(new)
         self._is_open = True
         self.flush()
 
@@ -93,9 +96,7 @@ class Steering:
     async def _process_added(self) -> None:
         """Process all added messages in one batch."""
         added, self._added = self._added, []
-        if self._is_open:
-            await self._read_talk(added)
-        await self._inbox.get_ready(added)
+        await self._prepare(added, with_talk=self._is_open)
         self.flush()
         for inbound in added:
             # The message that a late change is about has its reaction already.
@@ -103,6 +104,13 @@ class Steering:
                 self._background.mark_accepted(inbound.message)
             if not self._may_steer(inbound):
                 await self._ask_owner(inbound)
+
+    async def _prepare(self, messages: Sequence[PendingMessage], *, with_talk: bool = True) -> None:
+        """Read the talk before these messages, fetch their files, and wait until they are ready."""
+        if with_talk:
+            await self._read_talk(messages)
+        await self._files.fetch(each for each in messages if self._may_steer(each))
+        await self._inbox.get_ready(messages)
 
     async def _read_talk(self, messages: Sequence[PendingMessage]) -> None:
         """Read the talk before these messages, unless one is urgent."""
@@ -129,7 +137,7 @@ class Steering:
                 message_id=inbound.id,
                 author=users.author_of(message),
                 written_s=inbound.written_s,
-                files=message.files,
+                files=self._files.of(inbound),
                 talk=self._talk.get(inbound.id, NO_TALK),
             )
         except QueueFull:
@@ -140,6 +148,8 @@ class Steering:
             return True
         if taken:
             self._inbox.give(inbound)
+            if message.files:
+                self._background.spawn(self._files.tell(inbound))
         return taken
 
     async def _refuse(self, inbound: PendingMessage, why: str) -> None:
@@ -152,4 +162,5 @@ class Steering:
         is_withdrawn = await self._sessions.withdraw(*self._key, message_id)
         if is_withdrawn:
             self._reader.give_up(message_id)
+            self._prepared.discard(message_id)
         return is_withdrawn

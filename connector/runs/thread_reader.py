@@ -160,7 +160,7 @@ class ThreadReader:
             if message is None or router.is_own(message) or self._is_withdrawn(found):
                 return
             is_addressed = router.routed(message, thread) is not None
-            text, files = "\n\n".join(filter(None, (message.text, message.quoted))), message.files
+            text, files = "\n\n".join(filter(None, (message.text, message.quoted))), message.file_names
             author = MessageAuthor(message.user)
             if message.bot:
                 author = self._workspace.background.users.author_of(message)

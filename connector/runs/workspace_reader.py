@@ -220,7 +220,7 @@ class WorkspaceReader:
             return None
         text = plain_text("\n\n".join(filter(None, (message.text, message.quoted))), self._bot_user)
         author = self._users.author_of(message)
-        return ReadMessage(message.ts, message.user, author.name, "", text, message.files, replies or 0)
+        return ReadMessage(message.ts, message.user, author.name, "", text, message.file_names, replies or 0)
 
     def _named(self, message: ReadMessage) -> ReadMessage:
         known = self._users.author(message.user)

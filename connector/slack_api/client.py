@@ -29,6 +29,7 @@ from connector.slack_api.rate_limiter import CallCancelled, CallSlot, Priority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
 
     from slack_sdk.web.async_client import AsyncWebClient
 
@@ -263,6 +264,22 @@ class SlackClient:
             raise SlackCallFailed("response_url", NO_ANSWER) from e
         if status != HTTPStatus.OK:
             raise SlackCallFailed("response_url", str(status))
+
+    @property
+    def base_url(self) -> str:
+        return self._client.base_url
+
+    def get(self, url: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Request an address of Slack with the bot's token; it follows no redirect.
+
+        Raises:
+            aiohttp.ClientError: there is no answer.
+        """
+        session = self._client.session
+        if session is None:
+            raise aiohttp.ClientConnectionError("the client is closed")
+        headers = {"Authorization": f"Bearer {self._client.token}"}
+        return session.get(url, headers=headers, allow_redirects=False)
 
     async def upload(self, address: str, content: bytes) -> None:
         """Send a file to its upload address. It is visible only after it is shared.

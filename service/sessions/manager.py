@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from connector.protocols import NO_TALK, QueueFull, Refused, RunFailed
+from connector.protocols import NO_TALK, MessageFile, QueueFull, Refused, RunFailed
 from orchestrator_interactive import Injection, InjectionQueueFull, RunFinished, Talk
 from orchestrator_interactive.delegation.child_sessions import CHILDREN, ChildSessions, child_config
 from orchestrator_interactive.interactions.records import Key
@@ -20,6 +20,7 @@ from orchestrator_interactive.transcript import framing
 from orchestrator_interactive.transcript.rows import delivered_ids_in
 from service.config.config import AGENT_PARTS
 from service.logging import hide_known, hide_secrets
+from service.sessions.attachments import drop, image_block, keep
 from service.sessions.foreign_loop import execute
 from service.sessions.history import LogHistory
 from service.sessions.host import MODEL, NOTIFY, OVERLAY
@@ -32,7 +33,7 @@ from service.sessions.user_errors import Interrupted, connector_errors
 from service.store.base import thread_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -49,6 +50,9 @@ log = structlog.get_logger(__name__)
 _IDLE_EVICT_S = 900.0
 # The capability of a session that is the configuration of its instance.
 _INSTANCE = "service.instance"
+_NO_ROOM = "there is no room for files here. The operator of this bot finds the reason in its log."
+# Images of one message that the model sees; each costs about 1,600 tokens in every request.
+_MOST_IMAGES = 8
 
 
 class InProcessSessionManager:
@@ -119,7 +123,7 @@ class InProcessSessionManager:
         message_id: str | None = None,
         author: MessageAuthor | None = None,
         written_s: float | None = None,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
         people: People | None = None,
@@ -132,15 +136,15 @@ class InProcessSessionManager:
             CancelledError: the caller was cancelled. The run is suspended and can be continued with `resume`.
             LeaseLost: a process with a higher fencing token has written to the conversation's log.
         """
+        key, prompt = Key(conversation_id, instance_name), with_files(prompt, files)
         if author is not None:  # a foreign loop has no author parameter, so the prompt contains the author
-            prompt = framing.message_text(prompt, _author(author), files)
+            prompt = framing.message_text(prompt, _author(author), [each.name for each in files])
 
         async def work(session: AmplifierSession, progress: ProgressCallback | None) -> str:
             author_id = None if author is None else author.id
-            options = {"author": author_id, **await self._chosen_model(key, session)}
+            images = await asyncio.to_thread(self._images, conversation_id, author_id, files)
+            options = {"author": author_id, "images": images, **await self._chosen_model(key, session)}
             return await execute(session, prompt, message_id, progress, written_s, notes, _talk(talk), options)
-
-        key = Key(conversation_id, instance_name)
 
         return await self._run(key, fence, SessionRun(people), work, on_progress)
 
@@ -206,7 +210,7 @@ class InProcessSessionManager:
         message_id: str,
         author: MessageAuthor,
         written_s: float,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         talk: ThreadTalk = NO_TALK,
     ) -> bool:
         """Inject a message into the running loop. Return False if there is no loop that accepts it.
@@ -220,7 +224,9 @@ class InProcessSessionManager:
             return False
         children: ChildSessions | None = self._capability(instance_name, conversation_id, CHILDREN)
         try:
-            injection = Injection(prompt, message_id, _author(author), files, written_s, _talk(talk))
+            names, images = tuple(each.name for each in files), self._images(conversation_id, author.id, files)
+            text = with_files(prompt, files)
+            injection = Injection(text, message_id, _author(author), names, written_s, _talk(talk), images)
             if children is None or not children.inject(injection):
                 offer(injection)
         except RunFinished:
@@ -231,7 +237,43 @@ class InProcessSessionManager:
             raise Refused(str(e)) from e
         return True
 
-    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+    async def keep_file(  # noqa: PLR0913, PLR0917 - the parts of a file
+        self, instance_name: str, conversation_id: str, file_id: str, name: str, mimetype: str, content: Path
+    ) -> MessageFile:
+        """Store a file of a message in the workspace of its conversation, and read it for the model.
+
+        Raises:
+            RunFailed: the instance is no longer configured.
+        """
+        self._instance(instance_name)
+        try:
+            await self._workspaces.prepare(conversation_id)
+        except OSError as e:
+            log.warning("file.no_workspace", conversation=conversation_id, error=str(e))
+            return MessageFile(name, f"The file {name} cannot be stored: {_NO_ROOM}", problem=_NO_ROOM)
+        folder, limits = self._workspaces.folder(conversation_id), self._workspaces.limits
+        return await keep(folder, file_id, name, content, declared=mimetype, limits=limits)
+
+    async def drop_files(self, instance_name: str, conversation_id: str, file_ids: Collection[str]) -> None:  # noqa: ARG002
+        """Remove stored files of messages from the workspace of their conversation."""
+        folder = self._workspaces.folder(conversation_id)
+        for each in file_ids:
+            await asyncio.to_thread(drop, folder, each)
+
+    def _images(self, conversation_id: str, author_id: str | None, files: Sequence[MessageFile]) -> tuple[Any, ...]:
+        """Return the images of a message as blocks; a person's are erased with the person's messages."""
+        folder, shown = self._workspaces.folder(conversation_id), [each for each in files if each.image][:_MOST_IMAGES]
+        blocks = [block for each in shown if (block := image_block(folder, each)) is not None]
+        return tuple(blocks if author_id is None else [{**each, "by": author_id} for each in blocks])
+
+    async def edit(
+        self,
+        instance_name: str,
+        conversation_id: str,
+        message_id: str,
+        text: str,
+        files: tuple[MessageFile, ...] = (),
+    ) -> bool:
         """Replace the text of a pending injection in the running loop. Return whether it was pending.
 
         Raises:
@@ -241,6 +283,7 @@ class InProcessSessionManager:
             self._capability(instance_name, conversation_id, each) for each in ("orchestrator.edit_message", CHILDREN)
         )
         try:
+            text = with_files(text, files)
             return bool((edit and edit(message_id, text)) or (children and children.edit(message_id, text)))
         except ValueError as e:
             raise Refused(str(e)) from e
@@ -391,6 +434,12 @@ class InProcessSessionManager:
 
     def _without_secrets(self, text: str, *, known_only: bool = False) -> str:
         return (hide_known if known_only else hide_secrets)(text, self._secrets)
+
+
+def with_files(prompt: str, files: Sequence[MessageFile]) -> str:
+    """Return a prompt with what the model reads of its files."""
+    notes = (f"({each.note})\n{each.text}".rstrip() for each in files if each.note or each.text)
+    return "\n\n".join(filter(None, (prompt, *notes)))
 
 
 def _author(author: MessageAuthor) -> framing.Author:

@@ -354,7 +354,7 @@ async def test_a_forwarded_alert_and_a_snippet_reach_the_session(workspace, proc
         assert re.fullmatch(head + r"> Disk full\n> web-1, @Alpha \(U0ALPHA\)", run.prompt)
         await ana.snippet("random", "a.py", "print(1)", thread=thread.ts)
         await run.injected("File a.py:\n> ```\n> print(1)\n> ```")
-        assert run.injections[0].files == ("a.py",)
+        assert [each.name for each in run.injections[0].files] == ["a.py"]
         await ana.forward("general", alert, "alpha", "!beta")
         assert (await chat.sessions.next_run()).prompt.startswith("!beta\n\nForwarded message of Alerts")
 
@@ -395,7 +395,7 @@ NOTHING = {
     "a file without a name": ({"files": [{"id": "F1", "mode": "file_access"}]}, "a file without a name"),
     "two of them": (
         {"attachments": [{"id": 1, "color": "f00"}], "files": [{"id": "F1", "mode": "tombstone"}]},
-        "an attachment without text and a file without a name",
+        "an attachment without text and a deleted file",
     ),
 }
 
@@ -445,7 +445,7 @@ async def test_an_unfurl_is_no_edit_and_a_changed_forward_or_block_is_one(chat):
     for before, after in (
         ({"text": text}, {"text": text, "attachments": [UNFURL]}),
         ({"text": text}, {"text": text, "attachments": [forward("a message whose link it has", is_share=None)]}),
-        ({"text": text, "files": [{"name": "a.py"}]}, {"text": text, "files": [{"id": "F1", "mode": "tombstone"}]}),
+        ({"text": text, "files": [{"id": "F1", "name": "a"}]}, {"text": text, "files": [{"id": "F1", "name": "b"}]}),
         (said, {**said, "attachments": [*said["attachments"], UNFURL]}),
         (
             {"text": text},

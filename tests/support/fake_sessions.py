@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from connector import Refused, RunFailed
-from connector.protocols import NO_TALK, MessageAuthor, People, QueueFull, ThreadTalk
+from connector.protocols import NO_TALK, MessageAuthor, MessageFile, People, QueueFull, ThreadTalk
 
 ProgressCallback = Callable[[str, dict[str, Any]], Awaitable[None]]
 
@@ -20,7 +21,7 @@ class Injected:
     id: str
     text: str
     author: MessageAuthor
-    files: tuple[str, ...]
+    files: tuple[MessageFile, ...]
     talk: ThreadTalk = NO_TALK
 
 
@@ -43,7 +44,7 @@ class FakeRun:
     on_progress: ProgressCallback
     read: set[str] = field(default_factory=set)
     author: MessageAuthor | None = None
-    files: tuple[str, ...] = ()
+    files: tuple[MessageFile, ...] = ()
     notes: tuple[str, ...] = ()
     talk: ThreadTalk = NO_TALK
     people: People | None = None
@@ -121,6 +122,7 @@ class FakeSessionManager:
         prompts: prompts of all runs.
         overlapped: prompts of runs that began during another run of their conversation.
         injected: texts of the injections of all runs.
+        kept: the stored files, by id; `dropped`: the ids of those that were removed.
     """
 
     def __init__(self) -> None:
@@ -134,6 +136,8 @@ class FakeSessionManager:
         self.prompts: list[str] = []
         self.injected: list[str] = []
         self.overlapped: list[str] = []
+        self.kept: dict[str, bytes] = {}
+        self.dropped: list[str] = []
 
     async def next_run(self) -> FakeRun:
         async with asyncio.timeout(10):
@@ -153,7 +157,7 @@ class FakeSessionManager:
         message_id: str | None = None,
         author: MessageAuthor | None = None,
         written_s: float | None = None,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
         people: People | None = None,
@@ -236,7 +240,7 @@ class FakeSessionManager:
         message_id: str,
         author: MessageAuthor,
         written_s: float,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         talk: ThreadTalk = NO_TALK,
     ) -> bool:
         run = self._active.get((instance_name, conversation_id))
@@ -253,11 +257,24 @@ class FakeSessionManager:
         run.wake()
         return True
 
-    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+    async def keep_file(
+        self, instance_name: str, conversation_id: str, file_id: str, name: str, mimetype: str, content: Path
+    ) -> MessageFile:
+        self.kept[file_id] = content.read_bytes()
+        return MessageFile(name, f"{name}: {mimetype}")
+
+    async def drop_files(self, instance_name: str, conversation_id: str, file_ids: Collection[str]) -> None:
+        for each in file_ids:
+            self.kept.pop(each, None)
+        self.dropped += file_ids
+
+    async def edit(
+        self, instance_name: str, conversation_id: str, message_id: str, text: str, files: tuple[MessageFile, ...] = ()
+    ) -> bool:
         run = self._active.get((instance_name, conversation_id))
         for place, steer in enumerate(run.injections if run else ()):
             if steer.id == message_id and message_id not in run.read:
-                run.injections[place] = replace(steer, text=text)
+                run.injections[place] = replace(steer, text=text, files=files)
                 run.wake()
                 return True
         return False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from itertools import count
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -21,13 +22,14 @@ from service.sessions.remote.credentials import channel_credentials
 from service.sessions.remote.remote_run import RemoteRun
 from service.sessions.remote.replies import serve_host
 from service.sessions.remote.sessions_pb2_grpc import SessionServiceStub
-from service.sessions.remote.wire import OPTIONS, Disconnected, error_of, message, session_of
+from service.sessions.remote.wire import OPTIONS, Disconnected, error_of, file_of, message, session_of
 from service.sessions.user_errors import connector_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+    from pathlib import Path
 
-    from connector.protocols import MessageAuthor, People, ProgressCallback, ThreadTalk
+    from connector.protocols import MessageAuthor, MessageFile, People, ProgressCallback, ThreadTalk
     from orchestrator_interactive.interactions.stores import LogStore
     from service.config.config import InstanceConfig
     from service.config.sessions import SessionsConfig
@@ -35,9 +37,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 _BACKOFF = Backoff(0.1, 2.0, jitter=0.5)
 _DELIVERED_WITHIN_S = 10.0
 _CLOSED_WITHIN_S = 0.2
+_KEPT_WITHIN_S = 120.0
+_PART_BYTES = 256 * 1024
+_ATTEMPTS = 8
 _NOT_LOGGED = "The process of this agent ended, so I lost my work. Send a message to try again."
 _CHANNEL_OPTIONS = (*OPTIONS, ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2_000))
 
@@ -127,7 +134,7 @@ class GrpcSessionManager:
         message_id: str | None = None,
         author: MessageAuthor | None = None,
         written_s: float | None = None,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         notes: Mapping[str, str] | None = None,
         talk: ThreadTalk = NO_TALK,
         people: People | None = None,
@@ -189,7 +196,7 @@ class GrpcSessionManager:
         message_id: str,
         author: MessageAuthor,
         written_s: float,
-        files: tuple[str, ...] = (),
+        files: tuple[MessageFile, ...] = (),
         talk: ThreadTalk = NO_TALK,
     ) -> bool:
         """Inject a message into the active run; see `SessionManager`."""
@@ -198,10 +205,56 @@ class GrpcSessionManager:
             message(prompt, message_id=message_id, author=author, written_s=written_s, files=files, talk=talk)
         )
 
-    async def edit(self, instance_name: str, conversation_id: str, message_id: str, text: str) -> bool:
+    async def keep_file(  # noqa: PLR0913, PLR0917 - the parts of a file
+        self, instance_name: str, conversation_id: str, file_id: str, name: str, mimetype: str, content: Path
+    ) -> MessageFile:
+        """Store and read a file of a message in the other process; see `SessionManager`.
+
+        Raises:
+            Disconnected: the process is gone, also after several attempts.
+        """
+        session = session_of(Key(conversation_id, instance_name), None)
+
+        async def parts() -> AsyncIterator[pb.FilePart]:
+            yield pb.FilePart(start=pb.FileStart(session=session, id=file_id, name=name, mimetype=mimetype))
+            with content.open("rb") as file:
+                while data := await asyncio.to_thread(file.read, _PART_BYTES):
+                    yield pb.FilePart(content=data)
+
+        return file_of(await self._insist(lambda: self._stub.KeepFile(parts(), timeout=_KEPT_WITHIN_S)))
+
+    async def drop_files(self, instance_name: str, conversation_id: str, file_ids: Collection[str]) -> None:
+        """Remove files in the other process; see `SessionManager`.
+
+        Raises:
+            Disconnected: the process is gone, also after several attempts.
+        """
+        request = pb.DropFilesRequest(session=session_of(Key(conversation_id, instance_name), None), ids=file_ids)
+        await self._insist(lambda: self._stub.DropFiles(request, timeout=_DELIVERED_WITHIN_S))
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call the other process, again if it is gone."""
+        for failures in count(1):
+            try:
+                return await call()
+            except grpc.aio.AioRpcError as e:
+                error = error_of(e)
+                if failures == _ATTEMPTS or not isinstance(error, Disconnected):
+                    raise error from e
+            await asyncio.sleep(_BACKOFF.delay_s(failures))
+        raise AssertionError("endless")
+
+    async def edit(
+        self,
+        instance_name: str,
+        conversation_id: str,
+        message_id: str,
+        text: str,
+        files: tuple[MessageFile, ...] = (),
+    ) -> bool:
         """Replace the text of a pending injection; see `SessionManager`."""
         run = self._runs.get(Key(conversation_id, instance_name))
-        return run is not None and await run.edit(message_id, text)
+        return run is not None and await run.edit(message_id, text, files)
 
     async def withdraw(self, instance_name: str, conversation_id: str, message_id: str) -> bool:
         """Withdraw a pending injection; see `SessionManager`."""

@@ -20,12 +20,12 @@ from orchestrator_interactive.kernel.error_boundary import ErrorBoundary
 from service.sessions.remote import sessions_pb2 as pb
 from service.sessions.remote.calls import PROGRESS
 from service.sessions.remote.replies import Replies, call_host, write_inputs
-from service.sessions.remote.wire import Disconnected, error_of
+from service.sessions.remote.wire import Disconnected, error_of, sent_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from connector.protocols import People, ProgressCallback
+    from connector.protocols import MessageFile, People, ProgressCallback
     from orchestrator_interactive.interactions.records import Key
     from service.sessions.host import SessionHost
     from service.sessions.remote.replies import Stream
@@ -93,7 +93,7 @@ class RemoteRun:
             self._offer(sent.id)
         return True
 
-    async def edit(self, message_id: str, text: str) -> bool:
+    async def edit(self, message_id: str, text: str, files: tuple[MessageFile, ...] = ()) -> bool:
         """Replace the text of a pending injection. Returns False if it may be delivered, or is unknown.
 
         Raises:
@@ -101,7 +101,9 @@ class RemoteRun:
         """
         if message_id not in self.pending:
             return False
-        receipt = await self._receipt(pb.ExecuteInput(edit=pb.Edit(id=message_id, text=text)))
+        receipt = await self._receipt(
+            pb.ExecuteInput(edit=pb.Edit(id=message_id, text=text, files=map(sent_file, files)))
+        )
         if receipt.outcome == pb.Receipt.REFUSED:
             raise Refused(receipt.reason)
         is_edited = receipt.outcome == pb.Receipt.ACCEPTED or message_id in self._held

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -14,7 +16,7 @@ from orchestrator_interactive.storage.errors import StoreError, StoreUnavailable
 from service.sessions.remote import sessions_pb2 as pb
 from service.sessions.remote.calls import ConnectorCalls, RemotePeople
 from service.sessions.remote.sessions_pb2_grpc import SessionServiceServicer
-from service.sessions.remote.wire import arguments_of, fence_of, key_of, status_of
+from service.sessions.remote.wire import arguments_of, fence_of, file_of, key_of, sent_file, status_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
@@ -84,7 +86,9 @@ class _Stream:
                 case "inject":
                     is_accepted = sessions.inject(*where, sent.inject.text, **arguments_of(sent.inject))
                 case "edit":
-                    is_accepted = await sessions.edit(*where, sent.edit.id, sent.edit.text)
+                    is_accepted = await sessions.edit(
+                        *where, sent.edit.id, sent.edit.text, tuple(map(file_of, sent.edit.files))
+                    )
                 case "withdraw":
                     is_accepted = await sessions.withdraw(*where, sent.withdraw)
                 case "stop":
@@ -150,6 +154,24 @@ class SessionServer(SessionServiceServicer):
         except StoreError as e:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(e))
         return pb.DeliveredResponse(ids=sorted(found))
+
+    async def KeepFile(self, parts: AsyncIterator[pb.FilePart], context: Any) -> pb.File:  # noqa: N802
+        """Store a file of a message, and read it."""
+        start = (await anext(parts, pb.FilePart())).start
+        key = await self._key(start.session, context)
+        with tempfile.TemporaryDirectory(prefix="slack-file-") as folder:
+            content = Path(folder) / "content"
+            with content.open("wb") as file:
+                async for part in parts:
+                    await asyncio.to_thread(file.write, part.content)
+            where = (key.agent_id, key.conversation_id)
+            return sent_file(await self._sessions.keep_file(*where, start.id, start.name, start.mimetype, content))
+
+    async def DropFiles(self, request: pb.DropFilesRequest, context: Any) -> pb.DropFilesResponse:  # noqa: N802
+        """Remove files of messages."""
+        key = await self._key(request.session, context)
+        await self._sessions.drop_files(key.agent_id, key.conversation_id, request.ids)
+        return pb.DropFilesResponse()
 
     async def ExecuteStream(  # noqa: N802
         self, inputs: AsyncIterator[pb.ExecuteInput], context: Any

@@ -40,10 +40,58 @@ class Message(_message.Message):
     text: str
     author: Author
     written_s: float
-    files: _containers.RepeatedScalarFieldContainer[str]
+    files: _containers.RepeatedCompositeFieldContainer[File]
     talk: _containers.RepeatedCompositeFieldContainer[Message]
     left_out: int
-    def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ..., author: _Optional[_Union[Author, _Mapping]] = ..., written_s: _Optional[float] = ..., files: _Optional[_Iterable[str]] = ..., talk: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ..., author: _Optional[_Union[Author, _Mapping]] = ..., written_s: _Optional[float] = ..., files: _Optional[_Iterable[_Union[File, _Mapping]]] = ..., talk: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class File(_message.Message):
+    __slots__ = ("name", "note", "text", "image", "image_path", "problem")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_PATH_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    note: str
+    text: str
+    image: str
+    image_path: str
+    problem: str
+    def __init__(self, name: _Optional[str] = ..., note: _Optional[str] = ..., text: _Optional[str] = ..., image: _Optional[str] = ..., image_path: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class FilePart(_message.Message):
+    __slots__ = ("start", "content")
+    START_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    start: FileStart
+    content: bytes
+    def __init__(self, start: _Optional[_Union[FileStart, _Mapping]] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class FileStart(_message.Message):
+    __slots__ = ("session", "id", "name", "mimetype")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MIMETYPE_FIELD_NUMBER: _ClassVar[int]
+    session: Session
+    id: str
+    name: str
+    mimetype: str
+    def __init__(self, session: _Optional[_Union[Session, _Mapping]] = ..., id: _Optional[str] = ..., name: _Optional[str] = ..., mimetype: _Optional[str] = ...) -> None: ...
+
+class DropFilesRequest(_message.Message):
+    __slots__ = ("session", "ids")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    session: Session
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session: _Optional[_Union[Session, _Mapping]] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DropFilesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Note(_message.Message):
     __slots__ = ("id", "text")
@@ -124,12 +172,14 @@ class Start(_message.Message):
     def __init__(self, execute: _Optional[_Union[ExecuteRequest, _Mapping]] = ..., resume: _Optional[_Union[ResumeRequest, _Mapping]] = ..., owner: _Optional[str] = ..., unbegun: _Optional[_Iterable[str]] = ..., functions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Edit(_message.Message):
-    __slots__ = ("id", "text")
+    __slots__ = ("id", "text", "files")
     ID_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     id: str
     text: str
-    def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    files: _containers.RepeatedCompositeFieldContainer[File]
+    def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ..., files: _Optional[_Iterable[_Union[File, _Mapping]]] = ...) -> None: ...
 
 class Stop(_message.Message):
     __slots__ = ("immediate", "agent")

@@ -54,6 +54,16 @@ class SessionServiceStub:
                 request_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredRequest.SerializeToString,
                 response_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredResponse.FromString,
                 _registered_method=True)
+        self.KeepFile = channel.stream_unary(
+                '/amplifier.sessions.v1.SessionService/KeepFile',
+                request_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.FilePart.SerializeToString,
+                response_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.File.FromString,
+                _registered_method=True)
+        self.DropFiles = channel.unary_unary(
+                '/amplifier.sessions.v1.SessionService/DropFiles',
+                request_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DropFilesRequest.SerializeToString,
+                response_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DropFilesResponse.FromString,
+                _registered_method=True)
         self.Attach = channel.stream_stream(
                 '/amplifier.sessions.v1.SessionService/Attach',
                 request_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.ExecuteInput.SerializeToString,
@@ -93,6 +103,20 @@ class SessionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def KeepFile(self, request_iterator, context):
+        """Stores a file of a message among those of the conversation, and reads it. The first part is `start`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropFiles(self, request, context):
+        """Removes files that were stored by `KeepFile`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Attach(self, request_iterator, context):
         """Calls functions of the connector for sessions that have no run. The first input is a `start` without a kind; the
         other ones are replies. The first event is empty.
@@ -123,6 +147,16 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.Delivered,
                     request_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredRequest.FromString,
                     response_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredResponse.SerializeToString,
+            ),
+            'KeepFile': grpc.stream_unary_rpc_method_handler(
+                    servicer.KeepFile,
+                    request_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.FilePart.FromString,
+                    response_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.File.SerializeToString,
+            ),
+            'DropFiles': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropFiles,
+                    request_deserializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DropFilesRequest.FromString,
+                    response_serializer=service_dot_sessions_dot_remote_dot_sessions__pb2.DropFilesResponse.SerializeToString,
             ),
             'Attach': grpc.stream_stream_rpc_method_handler(
                     servicer.Attach,
@@ -238,6 +272,60 @@ class SessionService:
             '/amplifier.sessions.v1.SessionService/Delivered',
             service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredRequest.SerializeToString,
             service_dot_sessions_dot_remote_dot_sessions__pb2.DeliveredResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def KeepFile(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/amplifier.sessions.v1.SessionService/KeepFile',
+            service_dot_sessions_dot_remote_dot_sessions__pb2.FilePart.SerializeToString,
+            service_dot_sessions_dot_remote_dot_sessions__pb2.File.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/amplifier.sessions.v1.SessionService/DropFiles',
+            service_dot_sessions_dot_remote_dot_sessions__pb2.DropFilesRequest.SerializeToString,
+            service_dot_sessions_dot_remote_dot_sessions__pb2.DropFilesResponse.FromString,
             options,
             channel_credentials,
             insecure,

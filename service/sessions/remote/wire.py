@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from connector.protocols import LeaseLost, MessageAuthor, RunFailed, TalkMessage, ThreadTalk
+from connector.protocols import LeaseLost, MessageAuthor, MessageFile, RunFailed, TalkMessage, ThreadTalk
 from orchestrator_interactive.interactions.records import Key
 from service.sessions.remote import sessions_pb2 as pb
 
@@ -90,7 +90,7 @@ def message(  # noqa: PLR0913 - the parts of a message
     message_id: str | None,
     author: MessageAuthor | None,
     written_s: float | None,
-    files: tuple[str, ...] = (),
+    files: tuple[MessageFile, ...] = (),
     talk: ThreadTalk,
 ) -> pb.Message:
     return pb.Message(
@@ -98,14 +98,14 @@ def message(  # noqa: PLR0913 - the parts of a message
         text=text,
         author=None if author is None else pb.Author(**asdict(author)),
         written_s=written_s,
-        files=files,
+        files=map(sent_file, files),
         talk=[
             pb.Message(
                 id=each.id,
                 text=each.text,
                 author=pb.Author(**asdict(each.author)),
                 written_s=each.written_s,
-                files=each.files,
+                files=[pb.File(name=name) for name in each.files],
             )
             for each in talk.messages
         ],
@@ -119,15 +119,25 @@ def arguments_of(sent: pb.Message) -> dict[str, Any]:
         "message_id": sent.id or None,
         "author": _author(sent.author) if sent.HasField("author") else None,
         "written_s": sent.written_s if sent.HasField("written_s") else None,
-        "files": tuple(sent.files),
+        "files": tuple(map(file_of, sent.files)),
         "talk": ThreadTalk(
             tuple(
-                TalkMessage(each.id, _author(each.author), each.text, each.written_s, tuple(each.files))
+                TalkMessage(
+                    each.id, _author(each.author), each.text, each.written_s, tuple(file.name for file in each.files)
+                )
                 for each in sent.talk
             ),
             sent.left_out,
         ),
     }
+
+
+def sent_file(file: MessageFile) -> pb.File:
+    return pb.File(**asdict(file))
+
+
+def file_of(sent: pb.File) -> MessageFile:
+    return MessageFile(sent.name, sent.note, sent.text, sent.image, sent.image_path, sent.problem)
 
 
 def _author(sent: pb.Author) -> MessageAuthor:

@@ -1,0 +1,125 @@
+"""The files of the messages of a run: downloaded from Slack, and given to the session before it reads the message."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from connector import texts
+from connector.protocols import MessageFile
+from connector.runs.outbox import service_post
+from connector.slack_api.downloads import FileRefused, download
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from connector.message_text import SlackFile
+    from connector.records import PendingMessage
+    from connector.runs.outbox import Outbox
+    from connector.runs.workspace import WorkspaceContext
+
+    class ShowEvent(Protocol):
+        """Shows a progress event in the status message."""
+
+        def __call__(self, event: str, data: dict[str, object]) -> None: ...
+
+
+log = structlog.get_logger(__name__)
+
+# Downloads of one run at a time; and files of one message, as Slack's own limit.
+_AT_ONCE = 3
+_MOST_FILES = 10
+
+
+class MessageFiles:
+    """Fetches the files of messages, each once, and tells their authors which ones cannot be read.
+
+    After a crash they are fetched again: what was stored under the id of a file stays.
+
+    Args:
+        key: instance name and conversation id.
+        show: shows the progress.
+    """
+
+    def __init__(self, key: tuple[str, str], workspace: WorkspaceContext, outbox: Outbox, show: ShowEvent) -> None:
+        self._key = key
+        self._sessions, self._background = workspace.sessions, workspace.background
+        self._outbox = outbox
+        self._show = show
+        self._free = asyncio.Semaphore(_AT_ONCE)
+        # By file id. A file may be in several messages.
+        self._fetching: dict[str, asyncio.Task[MessageFile]] = {}
+
+    async def fetch(self, messages: Iterable[PendingMessage]) -> None:
+        """Wait until the files of these messages are stored, or refused; of urgent ones only, if there are any."""
+        waiting = list(messages)
+        urgent = [each for each in waiting if each.is_urgent]
+        for each in waiting:
+            for file in each.message.files[:_MOST_FILES]:
+                if file.id and file.id not in self._fetching:
+                    self._fetching[file.id] = asyncio.create_task(self._fetch(file))
+        ids = [file.id for each in urgent or waiting for file in each.message.files]
+        if tasks := [self._fetching[each] for each in ids if each in self._fetching]:
+            await asyncio.wait(tasks)
+
+    def of(self, inbound: PendingMessage) -> tuple[MessageFile, ...]:
+        """Return the files of a message, as far as they are known now."""
+        return tuple(self._now(file) for file in inbound.message.files)
+
+    async def tell(self, inbound: PendingMessage) -> None:
+        """Tell the author of a message which of its files cannot be read, once."""
+        for file, read in zip(inbound.message.files, self.of(inbound), strict=True):
+            if read.problem:
+                notice = texts.file_refused(file.name, read.problem)
+                await self._outbox.add(*service_post(f"file:{file.id or file.name}", notice))
+
+    async def drop(self, files: Iterable[SlackFile]) -> None:
+        """Remove files that their author took back before the model read of them."""
+        ids = [each.id for each in files if each.id]
+        given_up = [task for each in ids if (task := self._fetching.pop(each, None)) is not None]
+        for task in given_up:
+            task.cancel()
+        if given_up:
+            await asyncio.wait(given_up)
+        if ids:
+            await self._sessions.drop_files(*self._key, ids)
+
+    def close(self) -> None:
+        """Give up what is still being fetched."""
+        for each in self._fetching.values():
+            each.cancel()
+
+    def _now(self, file: SlackFile) -> MessageFile:
+        task = self._fetching.get(file.id)
+        if task is None:
+            why = texts.TOO_MANY_FILES if file.id else texts.NO_FILE
+            return MessageFile(file.name, problem=why, note=texts.file_note(file.name, why))
+        if not task.done():
+            return MessageFile(file.name, note=texts.file_later(file.name, file.id))
+        return task.result() if not task.cancelled() else MessageFile(file.name)
+
+    async def _fetch(self, file: SlackFile) -> MessageFile:
+        call = {"tool": "download_file", "id": f"file:{file.id}", "label": texts.downloading(file.name)}
+        async with self._free:
+            self._show("tool:start", {**call, "args": {}})
+            read = await self._read(file)
+            self._show("tool:end", {**call, "success": not read.problem})
+        return read
+
+    async def _read(self, file: SlackFile) -> MessageFile:
+        limits, problem = self._background.options.files, texts.FILE_FAILED
+        try:
+            with tempfile.TemporaryDirectory(prefix="slack-file-") as folder:
+                content = Path(folder) / "content"
+                file = await download(self._background.client, file, content, limits.most_bytes, limits.within_s)
+                read = await self._sessions.keep_file(*self._key, file.id, file.name, file.mimetype, content)
+                return read if not file.is_quoted else MessageFile(read.name, read.note, problem=read.problem)
+        except FileRefused as e:
+            problem = str(e)
+        except Exception:
+            log.exception("file.not_read", conversation=self._key[1], file=file.id)
+        return MessageFile(file.name, problem=problem, note=texts.file_note(file.name, problem))
