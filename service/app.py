@@ -14,7 +14,17 @@ from uuid import uuid4
 
 import structlog
 
-from connector import AccessRules, BotRules, ChannelRules, Instance, Persona, RunLimits, SlackOptions, connected
+from connector import (
+    AccessRules,
+    BotRules,
+    ChannelRules,
+    FileLimits,
+    Instance,
+    Persona,
+    RunLimits,
+    SlackOptions,
+    connected,
+)
 from connector.observer import Observer
 from orchestrator_interactive.interactions.stores import retrying
 from orchestrator_interactive.storage.retry import StoreRetryPolicy
@@ -205,6 +215,7 @@ def _connector_settings(
             bots=BotRules(slack.bots, slack.bot_exchanges),
             command=command_of(slack, next(iter(config.instances))),
             feedback=slack.feedback,
+            files=FileLimits(slack.max_file_mb * 1_000_000, slack.file_timeout_s),
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -31,6 +32,8 @@ _BUSY = frozenset({429, 500, 502, 503, 504})
 _CHUNK_BYTES = 256 * 1024
 _ATTEMPTS = 3
 _PAUSE = Backoff(0.5, 2.0)
+# Without signs that the client may take for the end of the host.
+_HOST = re.compile(r"[a-z0-9.-]+")
 _HTML = ("text/html", "application/xhtml+xml")
 _NAME_CHARS = 80
 
@@ -170,7 +173,7 @@ def check_address(api_url: str, url: str) -> None:
 
 
 def _is_of(host: str, domains: tuple[str, ...]) -> bool:
-    return any(host == each or host.endswith(f".{each}") for each in domains)
+    return _HOST.fullmatch(host) is not None and any(host == each or host.endswith(f".{each}") for each in domains)
 
 
 def _too_large(size: int, most_bytes: int) -> FileRefused:

@@ -521,7 +521,7 @@ NODES = st.recursive(
 def test_no_payload_is_an_error_and_its_text_is_bounded_and_marked(found):
     message = read(found)
     assert len(message.own) + len(message.quoted) <= MOST_CHARS
-    (message.own + message.quoted + message.app + "".join(message.files)).encode()
+    (message.own + message.quoted + message.app + "".join(each.name for each in message.files)).encode()
     lines = message.quoted.splitlines()
     for each in lines[:-1] if message.quoted.endswith("…") else lines:
         assert each.startswith(("&gt; ", "Attachment:", "Forwarded message of ", "File "))

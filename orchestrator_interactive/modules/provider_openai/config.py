@@ -48,6 +48,7 @@ class OpenAIConfig(Options):
             `max_tokens` for other servers.
         sends_reasoning: send the model's reasoning back to it; by default only in messages with tool calls, where
             DeepSeek requires it. Its older models refuse it elsewhere.
+        sees_images: send images to the model; by default until the server refuses one.
         stream_usage: ask for the usage in the stream; a few servers reject that.
         prices: of the model; without them the cost of a call is unknown.
         raw: the events of calls have the whole request and answer.
@@ -68,6 +69,7 @@ class OpenAIConfig(Options):
     temperature: float | None = Field(default=None, ge=0, le=2)
     reasoning_effort: str | None = None
     sends_reasoning: bool | None = None
+    sees_images: bool | None = None
     stream_usage: bool = True
     max_retries: int = Field(default=3, ge=0)
     retry_base_delay_s: float = Field(1.0, ge=0, validation_alias=AliasChoices("retry_base_delay_s", "min_retry_delay"))

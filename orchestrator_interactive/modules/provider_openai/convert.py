@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     ApiMessage = dict[str, Any]
 
 _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+_UNSEEN = "(An image that you cannot see: this model reads only text.)"
 _IMAGES = "(Images in the results of the calls above:)"
 # OpenAI's limits, in characters. Some models expect their own ids back, such as `functions.read:0`.
 _MAX_ID, _ID_STEM = 40, 31
@@ -89,6 +90,31 @@ def api_request(request: ChatRequest, config: OpenAIConfig) -> ApiRequest:
             if isinstance(choice, dict) and choice.get("disable_parallel_tool_use"):
                 body["parallel_tool_calls"] = False
     return ApiRequest({**body, **config.extra_request_params}, {api_name(t.name): t.name for t in request.tools or ()})
+
+
+def has_images(call: ApiRequest) -> bool:
+    return any(part["type"] == "image_url" for part in _parts_of(call))
+
+
+def without_images(call: ApiRequest) -> ApiRequest:
+    """Return a request for a model that cannot see: each image becomes a remark."""
+
+    def seen(part: dict[str, Any]) -> dict[str, Any]:
+        return _text(_UNSEEN) if part["type"] == "image_url" else part
+
+    messages = [
+        {**each, "content": "\n\n".join(part["text"] for part in map(seen, content))}
+        if isinstance(content := each.get("content"), list)
+        else each
+        for each in call.body["messages"]
+    ]
+    return ApiRequest({**call.body, "messages": messages}, call.tool_names)
+
+
+def _parts_of(call: ApiRequest) -> Iterator[dict[str, Any]]:
+    for each in call.body["messages"]:
+        if isinstance(content := each.get("content"), list):
+            yield from content
 
 
 def check_tool_pairs(messages: Sequence[ApiMessage]) -> None:

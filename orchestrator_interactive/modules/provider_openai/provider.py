@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import TYPE_CHECKING
 
 import httpx2
-from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient
+import structlog
+from openai import AsyncOpenAI, AsyncStream, BadRequestError, DefaultAioHttpClient, UnprocessableEntityError
 
 from orchestrator_interactive.kernel.contracts.models import ModelInfo, ProviderInfo
 from orchestrator_interactive.modules.provider_base import (
@@ -19,7 +21,7 @@ from orchestrator_interactive.modules.provider_base import (
     tls_context,
 )
 from orchestrator_interactive.modules.provider_openai.config import OpenAIConfig
-from orchestrator_interactive.modules.provider_openai.convert import ApiRequest, api_request
+from orchestrator_interactive.modules.provider_openai.convert import ApiRequest, api_request, has_images, without_images
 from orchestrator_interactive.modules.provider_openai.errors import FAILURES, incomplete_stream, kernel_error
 from orchestrator_interactive.modules.provider_openai.streaming import StreamedAnswer
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from orchestrator_interactive.kernel.contracts.messages import ChatRequest, ChatResponse, ResponseStream
     from orchestrator_interactive.kernel.hooks import HookRegistry
 
+log = structlog.get_logger(__name__)
+
+_ABOUT_IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.IGNORECASE)
 # A local server needs no key, and the SDK needs one.
 _NO_KEY = "none"
 # Time between the end of an answer and its usage.
@@ -42,6 +47,8 @@ class OpenAIProvider(BaseProvider[OpenAIConfig, ApiRequest]):
     def __init__(self, client: AsyncOpenAI, config: OpenAIConfig, hooks: HookRegistry) -> None:
         super().__init__(config, hooks)
         self._client = client
+        # Whether the model takes images; `None`: as long as the server refuses none.
+        self._sees_images = config.sees_images
 
     def get_info(self) -> ProviderInfo:
         return ProviderInfo(
@@ -75,7 +82,8 @@ class OpenAIProvider(BaseProvider[OpenAIConfig, ApiRequest]):
 
     def _api_call(self, request: ChatRequest, *, thinks: bool) -> ApiRequest:  # noqa: ARG002 - see below
         # `thinks` has no effect: models that can reason do so anyway, and others refuse an effort.
-        return api_request(request, self._config)
+        call = api_request(request, self._config)
+        return without_images(call) if self._sees_images is False else call
 
     async def _ask(self, api_call: ApiRequest, stream: ResponseStream | None) -> ChatResponse:
         prices = self._config.prices if api_call.model == self._config.model else None
@@ -104,6 +112,10 @@ class OpenAIProvider(BaseProvider[OpenAIConfig, ApiRequest]):
                             wait_s = TAIL_S if answer.has_usage else _USAGE_WITHIN_S
                             tail.reschedule(asyncio.get_running_loop().time() + wait_s)
         except (*FAILURES, TimeoutError) as e:
+            if self._refuses_images(e, api_call):
+                log.warning("provider.sees_no_images", model=api_call.model)
+                self._sees_images = False
+                return await self._ask(without_images(api_call), stream)
             if not answer.complete:
                 raise self._kernel_error(e, api_call.model) from e
         if not answer.complete:
@@ -111,6 +123,11 @@ class OpenAIProvider(BaseProvider[OpenAIConfig, ApiRequest]):
         response = answer.response()
         await self._announce_response(api_call, response)
         return response
+
+    def _refuses_images(self, error: Exception, api_call: ApiRequest) -> bool:
+        """Return whether the server refuses a request because of its images: each later one would fail, too."""
+        is_refused = isinstance(error, BadRequestError | UnprocessableEntityError) and self._sees_images is None
+        return is_refused and has_images(api_call) and _ABOUT_IMAGES.search(str(error)) is not None
 
     def _kernel_error(self, error: Exception, model: str) -> LLMError:
         return kernel_error(error, model=model, api_key=self._config.api_key, timeout_s=self._config.timeout_s)

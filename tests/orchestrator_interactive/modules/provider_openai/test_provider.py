@@ -86,6 +86,22 @@ async def test_a_conversation_is_converted(server: AnthropicServer) -> None:
     assert body["tool_choice"] == {"type": "none"}
 
 
+async def test_a_model_that_cannot_see_gets_a_remark_instead_of_an_image(server: AnthropicServer) -> None:
+    image = ImageBlock(source={"type": "base64", "media_type": "image/png", "data": "QUJD"})
+    rows = [Message(role="user", content=[TextBlock(text="look"), image])]
+    async with mounted(server, max_retries=0) as provider:
+        server.fail(400, "invalid_request_error", "image input is not supported by this model")
+        for answer in ("one", "two"):
+            server.reply(text(answer))
+            await provider.complete(a_request(messages=rows))
+    async with mounted(server, sees_images=False) as provider:
+        server.reply(text("three"))
+        await provider.complete(a_request(messages=rows))
+    shown = ["QUJD" in str(body) for body in server.bodies]
+    assert shown == [True, False, False, False]
+    assert "An image that you cannot see" in str(server.bodies[1])
+
+
 async def test_usage_has_cached_tokens_and_the_configured_price(server: AnthropicServer) -> None:
     async with mounted(server, prices={"input": 10, "output": 20, "cache_read": 1}) as provider:
         server.reply(text("x"), usage={"cache_read_input_tokens": 90})
