@@ -126,7 +126,7 @@ async def _copy(response: aiohttp.ClientResponse, target: BinaryIO, most_bytes: 
         written += len(chunk)
         if written > most_bytes:
             raise _too_large(written, most_bytes)
-        await asyncio.to_thread(target.write, chunk)
+        target.write(chunk)
 
 
 def _check(file: SlackFile, response: aiohttp.ClientResponse) -> None:

@@ -116,6 +116,7 @@ class FakeSessionManager:
 
     Attributes:
         hold_setup: holds a run before its loop accepts injections.
+        hold_keeping: holds files before they are stored.
         setup_errors: errors of the next set-ups.
         obedient: whether a run ends by itself when it is stopped or suspended.
         forgetful: error of `delivered`, as of a lost log.
@@ -130,6 +131,7 @@ class FakeSessionManager:
         self._active: dict[tuple[str, str], FakeRun] = {}
         self._read: dict[tuple[str, str], set[str]] = {}
         self.hold_setup: asyncio.Event | None = None
+        self.hold_keeping: asyncio.Event | None = None
         self.setup_errors: list[Exception] = []
         self.obedient = False
         self.forgetful: RunFailed | None = None
@@ -260,6 +262,8 @@ class FakeSessionManager:
     async def keep_file(
         self, instance_name: str, conversation_id: str, file_id: str, name: str, mimetype: str, content: Path
     ) -> MessageFile:
+        if self.hold_keeping is not None:
+            await self.hold_keeping.wait()
         self.kept[file_id] = content.read_bytes()
         return MessageFile(name, f"{name}: {mimetype}")
 

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import asyncio
+
+from chat import EYES, HOURGLASS, Thread
+
+from connector import SlackOptions
+from connector.protocols import FileLimits
+
+
+async def upload(chat, *files, text="", thread=None, channel="general"):
+    """Post a message of Ana's with files; return its ts."""
+    ids = []
+    for name, content in files:
+        begun = await chat.ana.call("files.getUploadURLExternal", filename=name, length=len(content))
+        async with chat.ana._session.post(begun["upload_url"], data=content) as response:
+            response.raise_for_status()
+        ids.append({"id": begun["file_id"]})
+    words = text.replace("@alpha", "<@U0ALPHA>")
+    place = {"channel_id": chat.slack.channel(channel).id, "thread_ts": thread}
+    await chat.ana.call("files.completeUploadExternal", files=ids, initial_comment=words, **place)
+    everything = [*chat.slack.workspace.messages(channel), *(chat.slack.workspace.thread(channel, thread or "") or ())]
+    return next(each.ts for each in everything if {file.id for file in each.body.files} == {file["id"] for file in ids})
+
+
+async def edited(chat, ts, thread_ts, now, before, after_s):
+    """Deliver the edit of a message of Ana's, whose files were these and are those."""
+    message = {"type": "message", "user": "U0ANA", "ts": ts, "thread_ts": thread_ts, "text": "read"}
+    at = f"{float(ts) + after_s:.6f}"
+    chat.deliver(
+        {
+            "type": "message",
+            "subtype": "message_changed",
+            "message": {**message, "files": now, "edited": {"user": "U0ANA", "ts": at}},
+            "previous_message": {**message, "files": before},
+            "channel": chat.general,
+            "ts": at,
+            "event_ts": at,
+        }
+    )
+    await chat.acknowledged()
+
+
+def file_json(chat, content):
+    """Return a file of the workspace as Slack does."""
+    found = chat.slack.workspace.files.get(next(i for i, kept in chat.sessions.kept.items() if kept == content))
+    private = f"{found.base_url}files-pri/{found.team}-{found.id}/download/a"
+    return {"id": found.id, "name": found.name, "size": found.size, "url_private_download": private}
+
+
+def names(files):
+    return [each.name for each in files]
+
+
+A, B = ("a.txt", b"one"), ("b.csv", b"x,y")
+
+
+async def test_all_files_of_a_message_are_stored_before_the_run_reads_it(chat):
+    ts = await upload(chat, A, B, text="@alpha read")
+    run = await chat.sessions.next_run()
+    assert (run.prompt, names(run.files)) == ("read", ["a.txt", "b.csv"])
+    assert sorted(chat.sessions.kept.values()) == [b"one", b"x,y"]
+    thread = Thread(chat, ts, run=run)
+    await run.answer("ok")
+    await thread.shows("ok")
+
+
+async def test_a_later_message_waits_for_the_files_of_an_earlier_one_and_an_urgent_one_does_not(chat):
+    thread = await chat.start()
+    chat.sessions.hold_keeping = asyncio.Event()
+    first = await upload(chat, A, text="see this", thread=thread.ts)
+    second = await thread.say("and this")
+    await chat.acknowledged()
+    assert thread.run.texts == []
+    await thread.say("!now")
+    await thread.run.injected("see this", "and this", "!now")
+    assert "still being downloaded" in thread.run.injections[0].files[0].note
+    chat.sessions.hold_keeping.set()
+    await thread.run.deliver()
+    for ts in (first, second):
+        await thread.marked(ts, EYES)
+    await upload(chat, B, text="last", thread=thread.ts)
+    await thread.run.until(lambda run: run.texts[-1] == "last")
+    assert thread.run.injections[-1].files[0].note == "b.csv: text/csv"
+
+
+async def test_a_run_is_stopped_while_its_files_are_fetched(chat):
+    chat.sessions.hold_keeping = asyncio.Event()
+    thread = Thread(chat, await upload(chat, A, text="@alpha read"))
+    await thread.contains("Downloading a.txt")
+    await thread.cross()
+    await thread.contains("🛑")
+    assert chat.sessions.prompts == []
+    await thread.marked(thread.ts, HOURGLASS, gone=True)
+
+
+async def test_the_author_and_the_model_hear_why_a_file_cannot_be_read(process):
+    async with process(options=SlackOptions(files=FileLimits(most_bytes=3))) as chat:
+        thread = Thread(chat, await upload(chat, A, ("big.bin", b"four"), text="@alpha read"))
+        run = await thread.next_run()
+        assert [each.problem for each in run.files] == ["", "it is too large (0.0 MB; at most 0 MB)."]
+        assert run.files[1].note == "The file big.bin cannot be read: it is too large (0.0 MB; at most 0 MB)."
+        await run.answer("ok")
+        await thread.shows("📎 I cannot read “big.bin”: it is too large (0.0 MB; at most 0 MB).", "ok")
+
+
+async def test_an_edit_that_adds_and_removes_files_is_honoured_before_the_message_is_read(chat):
+    thread = await chat.start()
+    ts = await upload(chat, A, B, text="read", thread=thread.ts)
+    await thread.run.injected("read")
+    a, b = (file_json(chat, content) for _, content in (A, B))
+    await edited(chat, ts, thread.ts, [b], [a, b], 10)
+    await thread.run.until(lambda run: names(run.injections[0].files) == ["b.csv"] if run.injections else False)
+    assert (thread.run.texts, chat.sessions.dropped) == (["read"], [a["id"]])
+    await thread.run.deliver()
+    await edited(chat, ts, thread.ts, [a, b], [b], 20)
+    correction = "(Correction of my earlier message. It now reads:) read"
+    await thread.run.injected("read", correction)
+    assert names(thread.run.injections[1].files) == ["a.txt"]
+
+
+async def test_a_deleted_message_leaves_no_files(chat):
+    thread = await chat.start()
+    ts = await upload(chat, A, text="read", thread=thread.ts)
+    await thread.run.injected("read")
+    await thread.delete(ts)
+    await thread.run.injected()
+    await chat.slack.until(lambda _: chat.sessions.dropped)
+    assert chat.sessions.kept == {}
+
+
+async def test_a_file_that_is_deleted_before_it_is_read_is_named_as_such(chat):
+    chat.sessions.hold_setup = asyncio.Event()
+    thread = await chat.say("@alpha look")
+    await thread.marked(thread.ts, HOURGLASS)
+    hold = chat.hold("files.info")
+    message = {"type": "message", "subtype": "file_share", "files": [{"id": "F404", "name": "gone.txt"}]}
+    chat.deliver(chat.posted(f"{float(thread.ts) + 1:.6f}", "read", thread_ts=thread.ts) | message)
+    await chat.acknowledged()
+    hold.set()
+    chat.sessions.hold_setup.set()
+    run = await thread.next_run()
+    await run.injected("read")
+    assert run.injections[0].files[0].problem == "it was deleted."
+    await thread.contains("📎 I cannot read “gone.txt”: it was deleted.")
