@@ -1,12 +1,89 @@
-"""Stub until merge."""
+"""Store the files of messages in the workspace of their conversation, and read them for the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+import asyncio
+import base64
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+from unicodedata import category, normalize
 
-from connector.protocols import MessageFile
+from orchestrator_interactive.kernel.contracts.models import sendable
+from orchestrator_interactive.modules.tool_filesystem.quota import DRAFT, MB, Limits, NoRoom, Quota
+from orchestrator_interactive.modules.tool_filesystem.search_process import FILE, FOLDER
+from service.sessions import attachment_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_TOP = "files"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_TIME_LIMIT_S = 20
+_CHILDREN = threading.BoundedSemaphore(2)
+_MAX_NAME_BYTES = 120
+_MAX_TEXT_CHARS = 8_000
+_MAX_DOCUMENT_CHARS = 16_000
+_MAX_READ_BYTES = 4_000_000
+_MAX_IMAGE_BYTES = 3_750_000
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"PK\x05\x06", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"BZh", "application/x-bzip2"),
+    (b"\xfd7zXZ\0", "application/x-xz"),
+    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"\x1aE\xdf\xa3", "video/webm"),
+    (b"\x7fELF", "application/x-executable"),
+    (b"MZ", "application/x-executable"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
+_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file of a message, stored in the workspace of its conversation.
+
+    Args:
+        path: relative to the workspace; blank: it was not stored.
+        note: one line for the model: its name, type, size, and where it is.
+        text: quoted content for the model; blank: none.
+        image: media type, if the model may be shown it.
+        image_path: relative path of what to show.
+        problem: a sentence for its author that says what to do; blank: none.
+    """
+
+    path: str = ""
+    note: str = ""
+    text: str = ""
+    image: str = ""
+    image_path: str = ""
+    problem: str = ""
 
 
 async def keep(
@@ -17,19 +94,220 @@ async def keep(
     *,
     declared: str = "",
     limits: Mapping[str, int] | None = None,
-) -> MessageFile:
-    at = folder / "files" / file_id
-    at.mkdir(parents=True, exist_ok=True)
-    if not (at / name).exists():
-        (at / name).write_bytes(data if isinstance(data, bytes) else data.read_bytes())
-    return MessageFile(name, f"{name}: stored as files/{file_id}/{name}")
+) -> Attachment:
+    """Store a file and read it. A file of this id that is already there is not changed. Raises no OSError."""
+    return await asyncio.to_thread(_keep, folder, file_id, name, data, declared, limits or {})
 
 
-def image_block(folder: Path, attachment: MessageFile) -> dict[str, Any] | None:
-    return None
+def image_block(folder: Path, attachment: Attachment) -> dict[str, Any] | None:
+    """Return the image for the model; `None`: there is none, or it was changed into something else."""
+    if not attachment.image:
+        return None
+    *folders, name = attachment.image_path.split("/")
+    try:
+        with _place(folder, folders) as place, os.fdopen(os.open(name, FILE, dir_fd=place), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > _MAX_IMAGE_BYTES:
+                return None
+            data = file.read(_MAX_IMAGE_BYTES)
+    except OSError:
+        return None
+    if _type(data[:4_096]) != attachment.image:
+        return None
+    source = {"type": "base64", "media_type": attachment.image, "data": base64.b64encode(data).decode()}
+    return {"type": "image", "source": source}
 
 
-def drop(folder: Path, file_id: str) -> None:
-    import shutil
+def _keep(
+    folder: Path, file_id: str, name: str, data: bytes | Path, declared: str, limits: Mapping[str, int]
+) -> Attachment:
+    plain = _safe_name(name)
+    try:
+        with tempfile.TemporaryFile() if isinstance(data, bytes) else data.open("rb") as file:
+            if isinstance(data, bytes):
+                file.write(data)
+                file.flush()
+            return _kept(_Store(folder, file_id, limits), plain, file, declared.partition(";")[0].strip().lower())
+    except NoRoom as e:
+        problem = str(e)
+    except OSError as e:
+        problem = f"it cannot be stored ({e.strerror or type(e).__name__}). Send it again, or ask the operator"
+    problem = f"{plain}: {problem.rstrip('.')}."
+    return Attachment(note=f"{plain}: not stored", problem=problem)
 
-    shutil.rmtree(folder / "files" / file_id, ignore_errors=True)
+
+def _kept(store: _Store, name: str, file: BinaryIO, declared: str) -> Attachment:
+    size = os.fstat(file.fileno()).st_size
+    file.seek(0)
+    head = file.read(4_096)
+    kind = _type(head)
+    if not size:
+        return Attachment(note=f"{name}: empty", problem=f"{name} is empty. Send it again.")
+    if kind == "text/html" and declared and declared not in ("text/html", "text/plain", "application/xhtml+xml"):
+        problem = (
+            f"{name} arrived as a web page instead of {_plain(declared)[:80]}, probably a login page. Send it again."
+        )
+        return Attachment(note=f"{name}: not stored", problem=problem)
+    path = store.put(name, file, size)
+    found = _read(file, kind, size)
+    facts = [kind, f"{size:,} bytes", found.get("facts", "")]
+    is_text = kind.startswith("text/") and declared.startswith(("text/", "application/"))
+    if declared not in ("", kind, "application/octet-stream") and not is_text:
+        facts.append(f"declared as {_plain(declared)[:80]}")
+    note, problem = f"{name}: {', '.join(filter(None, facts))}, stored at {path}", found.get("problem", "")
+    text, image, image_path = found.get("text", ""), found.get("image", ""), path
+    try:
+        if "copy" in found:
+            copy = base64.b64decode(found["copy"])
+            image_path = store.put(f"{name}.shown.{image[6:]}", copy, len(copy))
+        most = _MAX_DOCUMENT_CHARS if kind == "application/pdf" else _MAX_TEXT_CHARS
+        if kind == "application/pdf" and len(text) > most:
+            whole = sendable(text).encode()
+            note += f", its whole text at {store.put(f'{name}.txt', whole, len(whole))}"
+    except OSError as e:
+        image, problem = "", f"could be read only in part: {e.strerror or e}"
+    if len(text) > most:
+        text, note = text[:most], f"{note}, only its beginning is shown"
+    problem = f"{name} {problem.rstrip('.')}." if problem else ""
+    return Attachment(path, note, _quoted(text), image, image_path if image else "", problem)
+
+
+class _Store:
+    """The folder `files/<id>` of a workspace."""
+
+    def __init__(self, root: Path, file_id: str, limits: Mapping[str, int]) -> None:
+        is_plain = re.fullmatch(r"[A-Za-z0-9]{1,40}", file_id)
+        digest = hashlib.sha256(file_id.encode("utf-8", "surrogatepass")).hexdigest()
+        self._root = root.resolve(strict=True)
+        self._parts = [_TOP, file_id if is_plain else f"file-{digest[:16]}"]
+        quota_mb = limits.get("quota_mb")
+        bounds = Limits(
+            None if quota_mb is None else quota_mb * MB, limits.get("quota_files"), limits.get("reserve_mb", 0) * MB
+        )
+        self._quota = Quota(self._root, bounds)
+
+    def put(self, name: str, data: BinaryIO | bytes, size: int) -> str:
+        """Store a file unless it is there; return its path.
+
+        Raises:
+            OSError: it cannot be stored.
+        """
+        parts = [*self._parts, name]
+        with suppress(FileNotFoundError), _place(self._root, self._parts) as place:
+            if not stat.S_ISREG(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
+                raise FileExistsError(f"{'/'.join(parts)} is not a file. Delete it, and send the file again")
+            return "/".join(parts)
+        with self._quota.room(parts, size, append=False), _place(self._root, self._parts, create=True) as place:
+            draft = f"{DRAFT}{secrets.token_hex(8)}"
+            try:
+                with os.fdopen(os.open(draft, _NEW, 0o600, dir_fd=place), "wb") as file:
+                    if isinstance(data, bytes):
+                        file.write(data)
+                    else:
+                        data.seek(0)
+                        shutil.copyfileobj(data, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                with suppress(FileNotFoundError):  # another delivery of it may have been faster
+                    os.stat(name, dir_fd=place, follow_symlinks=False)
+                    return "/".join(parts)
+                os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)
+                os.fsync(place)
+            finally:
+                with suppress(OSError):
+                    os.unlink(draft, dir_fd=place)
+        return "/".join(parts)
+
+
+@contextmanager
+def _place(root: Path, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
+    """Open a folder without following links."""
+    fd = os.open(root, FOLDER)
+    try:
+        for part in parts:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=fd)
+            inner = os.open(part, FOLDER, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _type(head: bytes) -> str:
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    if head[:4] == b"RIFF":
+        return _RIFF.get(head[8:12], "application/octet-stream")
+    if head[4:8] == b"ftyp":
+        return "image/heic" if head[8:11] in (b"hei", b"mif") else "video/mp4"
+    if head[257:262] == b"ustar":
+        return "application/x-tar"
+    if _HTML.match(head):
+        return "text/html"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "text/plain"
+    return "application/octet-stream" if b"\0" in head else "text/plain"
+
+
+def _read(file: BinaryIO, kind: str, size: int) -> dict[str, Any]:
+    if kind.startswith("text/"):
+        file.seek(0)
+        data = file.read(_MAX_READ_BYTES)
+        codec = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+        try:
+            text = data.decode(codec, "strict" if size <= _MAX_READ_BYTES else "replace")
+        except UnicodeDecodeError:
+            text = data.decode("latin-1")
+        return {"facts": f"{text.count(chr(10)) + 1:,} lines", "text": text}
+    jobs = {"application/pdf": "pdf", "application/zip": "zip", "application/x-tar": "tar"}
+    job = "image" if kind.startswith("image/") else jobs.get(kind)
+    return {} if job is None else _asked(file, job)
+
+
+def _asked(file: BinaryIO, job: str) -> dict[str, Any]:
+    """Read a file in a process with limits."""
+    words = [sys.executable, "-I", attachment_process.__file__, str(file.fileno()), job]
+    with _CHILDREN, tempfile.TemporaryFile() as reply:
+        try:
+            subprocess.run(  # noqa: S603 - our own program
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=reply,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[file.fileno()],
+                env={"PATH": os.defpath},
+                timeout=_TIME_LIMIT_S,
+                check=True,
+            )
+            reply.seek(0)
+            found: dict[str, Any] = json.load(reply)
+        except (subprocess.SubprocessError, ValueError):
+            return {"problem": "takes too much time or memory to read. Send a smaller or simpler copy"}
+    return found
+
+
+def _plain(text: str) -> str:
+    kept = (" " if category(sign)[0] in "CZ" else sign for sign in normalize("NFC", text))
+    return " ".join("".join(kept).split())
+
+
+def _safe_name(name: str) -> str:
+    """Return a name of one part, without characters that separate, hide or reorder text; its extension is kept."""
+    plain = re.sub(r'[/\\:*?"<>|`]', "_", _plain(name[:5_000])).lstrip(".- ").rstrip(". ")
+    stem, dot, extension = plain.rpartition(".")
+    if not dot or not re.fullmatch(r"[A-Za-z0-9]{1,10}", extension):
+        stem, extension = plain, ""
+    stem = stem.encode()[:_MAX_NAME_BYTES].decode("utf-8", "ignore").strip() or "file"
+    stem = f"_{stem}" if _RESERVED.fullmatch(stem) else stem
+    return f"{stem}.{extension}" if extension else stem
+
+
+def _quoted(text: str) -> str:
+    lines = sendable(text).splitlines()
+    return "\n".join(
+        "> " + "".join(sign for sign in line if sign == "\t" or category(sign)[0] != "C") for line in lines
+    )
