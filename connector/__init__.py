@@ -8,6 +8,7 @@ from connector.inbound.access_policy import AccessRules
 from connector.protocols import (
     BotRules,
     ChannelRules,
+    FileLimits,
     Instance,
     Participation,
     Persona,
@@ -27,6 +28,7 @@ __all__ = [
     "BotRules",
     "ChannelRules",
     "ConnectionRefused",
+    "FileLimits",
     "HttpTransport",
     "Instance",
     "Participation",
